@@ -1,0 +1,101 @@
+"""The composition root: the one place that names concrete models and stores."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pipeline.errors import SettingsError
+from pipeline.models.base import ChatModel, EmbeddingModel
+from pipeline.models.builtin import BuiltinEmbedding
+from pipeline.models.cache import ReplyCache
+from pipeline.models.local import SentenceTransformerEmbedding
+from pipeline.models.openai import OpenAIChat, OpenAIEmbedding
+from pipeline.settings import Price, Settings
+from pipeline.stores.base import GraphStore, Store, VectorStore
+from pipeline.stores.embedded import start_embedded
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+
+Model = TypeVar("Model")
+EMBEDDED = "embedded"
+EMBEDDED_FOLDER = "data/postgres"
+
+
+@dataclass(frozen=True)
+class Stores:
+    """``all``: what a load writes, in order."""
+
+    vectors: VectorStore
+    graph: GraphStore
+    all: tuple[Store, ...]
+
+    def close(self) -> None:
+        for store in self.all:
+            store.close()
+
+
+def open_cache(settings: Settings, root: Path) -> ReplyCache:
+    """The cache of replies; a relative SQLite path is below the project."""
+    prefix = "sqlite:///"
+    path = settings.cache.removeprefix(prefix)
+    return ReplyCache(f"{prefix}{root / path}" if settings.cache.startswith(prefix) else settings.cache)
+
+
+def chat_model(settings: Settings, name: str, cache: ReplyCache) -> ChatModel:
+    chat = _named(settings.models.chat, name, "models.chat")
+    price = chat.price or Price()
+    return OpenAIChat(
+        model=chat.model,
+        base_url=chat.base_url,
+        api_key=chat.api_key.get_secret_value(),
+        cache=cache,
+        concurrency=chat.concurrency,
+        timeout=chat.timeout,
+        max_retries=chat.max_retries,
+        options=chat.options,
+        input_price=price.input if chat.price else None,
+        output_price=price.output if chat.price else None,
+        where=f"models.chat.{name}",
+    )
+
+
+def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> EmbeddingModel:
+    embedding = _named(settings.models.embedding, name, "models.embedding")
+    if embedding.kind == "builtin":
+        return BuiltinEmbedding()
+    if embedding.kind == "local":
+        return SentenceTransformerEmbedding(embedding.model or "minilm")
+    return OpenAIEmbedding(
+        model=embedding.model,
+        base_url=embedding.base_url,
+        api_key=embedding.api_key.get_secret_value(),
+        cache=cache,
+        dimensions=embedding.dimensions,
+        batch_size=embedding.batch_size,
+        concurrency=embedding.concurrency,
+        timeout=embedding.timeout,
+        max_retries=embedding.max_retries,
+        input_price=embedding.price.input if embedding.price else None,
+        where=f"models.embedding.{name}",
+    )
+
+
+def open_stores(settings: Settings, root: Path) -> Stores:
+    """The stores of the project; starts the embedded PostgreSQL where it is asked for."""
+    postgres, neo4j = settings.stores.postgres, settings.stores.neo4j
+    url = start_embedded(root / EMBEDDED_FOLDER) if postgres.url == EMBEDDED else postgres.url
+    graph_in_postgres = settings.stores.graph == "postgres"
+    vectors = PostgresStore(url, settings.workspace, graph_in_postgres, postgres.exact_below)
+    if graph_in_postgres:
+        return Stores(vectors, PostgresGraph(vectors), (vectors,))
+    graph = Neo4jStore(
+        neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace
+    )
+    return Stores(vectors, graph, (vectors, graph))
+
+
+def _named(models: dict[str, Model], name: str, where: str) -> Model:
+    if name not in models:
+        raise SettingsError(f"{where}: no model '{name}'; have: {', '.join(sorted(models))}")
+    return models[name]

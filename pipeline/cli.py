@@ -1,0 +1,215 @@
+"""The graphmill command."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from pipeline.console import print_plan, print_report, run_progress
+from pipeline.errors import GraphmillError
+from pipeline.init import init_project
+from pipeline.query.answer import Answer, EVIDENCE_NOTICE
+
+app = typer.Typer(
+    help="Documents to a knowledge graph every night, and answers over it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
+app.add_typer(stores_app, name="stores")
+
+FAILED, INTERRUPTED = 1, 130
+
+Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="The project's folder.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.")]
+Name = Annotated[str | None, typer.Argument(metavar="[WORKFLOW]", help="workflows/<name>.yaml")]
+
+
+@app.callback()
+def options(context: typer.Context, folder: Folder = None) -> None:
+    context.obj = folder
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR")] = Path()) -> None:
+    """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
+    written, kept = init_project(folder)
+    print(f"{folder}: {len(written)} files written, {len(kept)} kept")
+    print(f"Next: put documents into {folder / 'data/input'}, then run: graphmill -C {folder} run fast")
+
+
+@app.command()
+def plan(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Say per step whether it would be reused or run, and why. No model is called."""
+    with _project(context, folder, overrides) as project:
+        workflow = project.workflow(name).name
+        planned = project.plan(name)
+    if not as_json:
+        return print_plan(planned)
+    steps = [
+        {"step": entry.step.id, "verb": entry.step.verb.name, "action": entry.action, "reason": entry.reason}
+        for entry in planned
+    ]
+    _print_json({"workflow": workflow, "outcome": "completed", "exit_code": 0, "steps": steps})
+
+
+@app.command()
+def index(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False, log: Log = "auto",
+) -> None:  # fmt: skip
+    """Bring the snapshots up to date with the documents."""
+    _run("index", context, name, folder, overrides, as_json, log)
+
+
+@app.command()
+def load(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False, log: Log = "auto",
+) -> None:  # fmt: skip
+    """Bring the stores up to date with the snapshots."""
+    _run("load", context, name, folder, overrides, as_json, log)
+
+
+@app.command()
+def run(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False, log: Log = "auto",
+) -> None:  # fmt: skip
+    """Index, then load."""
+    _run("run", context, name, folder, overrides, as_json, log)
+
+
+@app.command()
+def status(
+    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False
+) -> None:
+    """The report of the last run."""
+    with _project(context, folder, overrides) as project:
+        report = project.status()
+    if as_json:
+        _print_json(report or {"outcome": None, "message": "no run yet"})
+    elif report is None:
+        print("No run yet; start one with: graphmill run")
+    else:
+        for step in report["steps"]:
+            print(f"{step['step']:<22} {step['action']:<7} {step['reason']}")
+        print_report(report)
+
+
+@app.command()
+def query(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument()],
+    mode: Annotated[str | None, typer.Option(help="naive, local, global, hybrid, mix or bypass.")] = None,
+    only_need_context: Annotated[bool, typer.Option("--only-need-context", help="No answer.")] = False,
+    only_need_prompt: Annotated[bool, typer.Option("--only-need-prompt", help="No answer.")] = False,
+    response_type: Annotated[str | None, typer.Option(help="The form of the answer, in words.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Entities and relationships to retrieve.")] = None,
+    chunk_top_k: Annotated[int | None, typer.Option(help="Text units to retrieve.")] = None,
+    hl_keywords: Annotated[str | None, typer.Option(metavar="A,B", help="Themes to search for.")] = None,
+    ll_keywords: Annotated[str | None, typer.Option(metavar="A,B", help="Names to search for.")] = None,
+    folder: Folder = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a question over the loaded stores, with sources."""
+    with _project(context, folder, overrides) as project:
+        found = project.query(
+            question,
+            mode=mode,
+            only_need_context=only_need_context,
+            only_need_prompt=only_need_prompt,
+            response_type=response_type,
+            top_k=top_k,
+            chunk_top_k=chunk_top_k,
+            hl_keywords=_listed(hl_keywords),
+            ll_keywords=_listed(ll_keywords),
+        )
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        _print_answer(found)
+
+
+@stores_app.command("stop")
+def stores_stop(context: typer.Context, folder: Folder = None, overrides: Overrides = None) -> None:
+    """Stop the embedded PostgreSQL, whoever uses it."""
+    from pipeline.adapters import EMBEDDED_FOLDER
+    from pipeline.stores.embedded import stop_embedded
+
+    with _project(context, folder, overrides) as project:
+        stopped = stop_embedded(project.root / EMBEDDED_FOLDER)
+    print("stopped" if stopped else "not running")
+
+
+def main() -> None:
+    """Run the command; errors of ours are one line on stderr and their exit code."""
+    try:
+        app(standalone_mode=True)
+    except GraphmillError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("stopped; everything computed is kept: run the same command again to go on", INTERRUPTED)
+    except OSError as error:
+        _fail(f"{error.filename or 'system'}: {error.strerror or error}; nothing computed is lost", FAILED)
+
+
+def _run(
+    stage: str, context: typer.Context, name: str | None, folder: Path | None, overrides: list[str] | None,
+    as_json: bool, log: str,
+) -> None:  # fmt: skip
+    if log not in ("auto", "json"):
+        raise typer.BadParameter("auto or json", param_hint="--log")
+    with _project(context, folder, overrides) as project, run_progress(log) as progress:
+        try:
+            report = getattr(project, stage)(name, progress).to_json()
+        except (GraphmillError, KeyboardInterrupt):
+            if as_json:
+                _print_json(project.status() or {})
+            raise
+    if as_json:
+        _print_json(report)
+    else:
+        print_report(report)
+    raise typer.Exit(report["exit_code"])
+
+
+def _project(context: typer.Context, folder: Path | None, overrides: list[str] | None) -> Any:
+    from pipeline.project import Project
+
+    return Project.open(folder or context.obj or Path(), overrides or ())
+
+
+def _listed(value: str | None) -> tuple[str, ...] | None:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if value else None
+
+
+def _print_answer(found: Answer) -> None:
+    print(found.text.strip())
+    if found.request.only_need_context or found.request.only_need_prompt:
+        return
+    if found.references:
+        print("\nSources:")
+        for reference in found.references:
+            print(f"  [{reference.id}] {reference.title} ({reference.source})")
+
+
+def _print_json(content: Any) -> None:
+    print(json.dumps(content, ensure_ascii=False, indent=1))
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"graphmill: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,134 @@
+"""What a run shows while it goes on: bars for people, lines where there is no terminal, JSON for machines.
+
+Everything here goes to stderr; stdout is for results.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from pipeline.engine.plan import PlannedStep
+from pipeline.engine.report import StepReport
+from pipeline.engine.runner import Progress as RunProgress
+
+HEARTBEAT_SECONDS = 20
+
+
+@contextmanager
+def run_progress(log: str) -> Iterator[RunProgress]:
+    """``log``: "auto" (bars on a terminal, else lines) or "json"."""
+    console = Console(stderr=True)
+    if log == "json":
+        yield JsonLines()
+    elif console.is_terminal:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as bars:
+            yield Bars(bars)
+    else:
+        yield Lines()
+
+
+def describe(report: StepReport) -> str:
+    """A finished step in one line."""
+    rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items())
+    calls = f"; {report.calls} calls" if report.calls else ""
+    known = f"; {report.cached_calls} known" if report.cached_calls else ""
+    rejects = f"; {report.rejects} rejects" if report.rejects else ""
+    why = f"reused{' ' * 7}" if report.action == "reused" else f"ran ({report.reason})".ljust(13)
+    return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}  {report.seconds:.1f} s"
+
+
+@dataclass
+class Bars:
+    bars: Progress
+    task: Any = None
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self.task = self.bars.add_task(f"[{position}/{steps}] {step}", total=None)
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        self.bars.update(self.task, completed=done, total=max(expected, done))
+
+    def step_finished(self, report: StepReport) -> None:
+        self.bars.remove_task(self.task)
+        self.bars.console.print(describe(report), highlight=False, markup=False)
+
+
+@dataclass
+class Lines:
+    """One line a finished step, and one now and then inside a long one."""
+
+    last: float = field(default_factory=time.monotonic)
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self.last = time.monotonic()
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        if time.monotonic() - self.last >= HEARTBEAT_SECONDS:
+            self._say(f"{step:<22} {done:,} of {expected:,}")
+
+    def step_finished(self, report: StepReport) -> None:
+        self._say(describe(report))
+
+    def _say(self, line: str) -> None:
+        self.last = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
+
+
+@dataclass
+class JsonLines:
+    """One JSON object a line: step_started, step_advanced (at most one a second), step_finished."""
+
+    last: float = 0.0
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self._say({"event": "step_started", "step": step, "position": position, "steps": steps})
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        if time.monotonic() - self.last >= 1 or done == expected:
+            self._say({"event": "step_advanced", "step": step, "done": done, "expected": expected})
+
+    def step_finished(self, report: StepReport) -> None:
+        self._say({"event": "step_finished", **asdict(report)})
+
+    def _say(self, content: dict[str, Any]) -> None:
+        self.last = time.monotonic()
+        print(json.dumps(content, ensure_ascii=False), file=sys.stderr, flush=True)
+
+
+def print_plan(planned: list[PlannedStep]) -> None:
+    for entry in planned:
+        reason = f": {entry.reason}" if entry.reason else ""
+        print(f"{entry.step.id:<22} {entry.action}{reason}")
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """The end of a run, for people; ``report`` is RunReport's JSON."""
+    totals = report["totals"]
+    for store, tables in report["load"].items():
+        print(f"{store}: {_load_line(tables)}")
+    cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
+    calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
+    tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
+    print(f"{calls}, {tokens}, {totals['rejects']} rejects, {totals['seconds']:.1f} s")
+    print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())
+
+
+def _load_line(tables: dict[str, dict[str, int]]) -> str:
+    return "; ".join(
+        f"{table} " + (", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "empty")
+        for table, counts in tables.items()
+    )

@@ -1,0 +1,99 @@
+"""The plan: which steps would be reused, which must run, and why. Makes no model call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
+from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
+
+Action = Literal["reuse", "run", "maybe"]
+Reason = Literal["new", "code", "params", "prompt", "model", "library", "input", "missing", ""]
+
+COMPONENTS: Mapping[str, Reason] = {
+    "verb": "code",
+    "code": "code",
+    "schemas": "code",
+    "params": "params",
+    "prompts": "prompt",
+    "models": "model",
+    "libraries": "library",
+    "inputs": "input",
+}
+"""The parts of a fingerprint, in the order in which the first difference is named."""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """``maybe``: an input of the step will be made anew and may come out equal."""
+
+    step: Step
+    action: Action
+    reason: Reason
+    record: StepRecord | None = None
+
+
+def plan(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> list[PlannedStep]:
+    previous = snapshots.manifest(workflow.name).steps
+    known: dict[str, Snapshot] = {}
+    planned = []
+    for step in workflow.steps:
+        entry = plan_step(step, resources, snapshots, known, previous.get(step.id))
+        if entry.record and entry.action == "reuse":
+            known |= tables_of(step, entry.record)
+        planned.append(entry)
+    return planned
+
+
+def plan_step(
+    step: Step,
+    resources: Resources,
+    snapshots: SnapshotStore,
+    known: Mapping[str, Snapshot],
+    previous: StepRecord | None,
+) -> PlannedStep:
+    """Plan one step; ``known`` are the tables whose snapshot is certain."""
+    parts = components(step, resources, known)
+    if all(parts["inputs"].values()):
+        record = snapshots.lookup(fingerprint(parts))
+        if record and not record.retry:
+            return PlannedStep(step, "reuse", "", record)
+    reason = _reason(parts, previous)
+    return PlannedStep(step, "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run", reason)
+
+
+def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) -> dict[str, Any]:
+    """Everything that can change the step's result. An input that is not yet known is None."""
+    verb = step.verb
+    inputs: dict[str, str | None] = {
+        name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
+    }
+    if verb.stamp:
+        inputs["source"] = verb.stamp(step.params)
+    return {
+        "verb": verb.name,
+        "code": code_fingerprint(verb.function),
+        "schemas": {name: schema.describe() for name, schema in {**verb.inputs, **verb.outputs}.items()},
+        "params": step.params.model_dump(mode="json"),
+        "prompts": {role: prompt.fingerprint() for role, prompt in resources.prompts_of(step).items()},
+        "models": {role: dict(model.identity) for role, model in resources.models_of(step).items()}
+        | {role: {"tokenizer": tokenizer.name} for role, tokenizer in resources.tokenizers_of(step).items()},
+        "libraries": library_versions(verb.libraries),
+        "inputs": inputs,
+    }
+
+
+def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:
+    """The record's snapshots by the workflow's table names."""
+    return {step.outputs[name]: snapshot for name, snapshot in record.outputs.items() if name != REJECTS}
+
+
+def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
+    if previous is None:
+        return "new"
+    for part, reason in COMPONENTS.items():
+        if parts[part] != previous.components.get(part):
+            return reason
+    return "missing"

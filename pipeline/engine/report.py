@@ -1,0 +1,52 @@
+"""What a run did, as people, machines and `status` read it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["completed", "completed_with_rejects", "failed", "stopped", "waiting"]
+LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
+"""Store -> table -> {inserted, updated, deleted, unchanged}."""
+
+SUMS = ("calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds")
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """``rows`` counts the rows of each table the step has; ``cost`` is None without a price."""
+
+    step: str
+    verb: str
+    action: str
+    reason: str = ""
+    rows: Mapping[str, int] = field(default_factory=dict)
+    calls: int = 0
+    cached_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    rejects: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunReport:
+    run_id: str
+    workflow: str
+    outcome: Outcome
+    exit_code: int
+    steps: tuple[StepReport, ...] = ()
+    load: LoadCounts = field(default_factory=dict)
+    message: str = ""
+    load_seconds: float = 0.0
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        totals: dict[str, Any] = {name: sum(getattr(step, name) for step in self.steps) for name in SUMS}
+        totals["seconds"] = round(totals["seconds"] + self.load_seconds, 3)
+        costs = [step.cost for step in self.steps]
+        totals["cost"] = None if None in costs else sum(cost or 0.0 for cost in costs)
+        return totals
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "totals": self.totals}

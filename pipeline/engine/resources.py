@@ -1,0 +1,29 @@
+"""What a run may bind to a step's roles: handed in from outside, so that the engine names no adapter."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.engine.workflow import Step
+from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
+from pipeline.prompts import Prompt
+
+Model = ChatModel | EmbeddingModel
+
+
+@dataclass(frozen=True)
+class Resources:
+    prompt: Callable[[str], Prompt]
+    chat: Callable[[str], ChatModel]
+    embedding: Callable[[str], EmbeddingModel]
+    tokenizer: Tokenizer
+
+    def prompts_of(self, step: Step) -> dict[str, Prompt]:
+        return {role: self.prompt(name) for role, name in step.prompts.items()}
+
+    def models_of(self, step: Step) -> dict[str, Model]:
+        lookup: Mapping[type, Callable[[str], Any]] = {ChatModel: self.chat, EmbeddingModel: self.embedding}
+        return {role: lookup[step.verb.roles[role]](name) for role, name in step.models.items()}
+
+    def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:
+        return {role: self.tokenizer for role in step.verb.roles_of(Tokenizer)}

@@ -1,0 +1,196 @@
+"""Execute a workflow: plan each step, reuse or run it, write its snapshots, record last."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pandas as pd
+
+from pipeline.engine.local import LocalEngine
+from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
+from pipeline.engine.plan import PlannedStep, components, plan, plan_step, tables_of
+from pipeline.engine.report import StepReport
+from pipeline.engine.resources import Model, Resources
+from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.errors import DataError
+from pipeline.fingerprint import fingerprint
+from pipeline.models.base import ChatModel
+from pipeline.registry import Verb
+from pipeline.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
+
+PASSING_REASONS = frozenset({"timeout", "server_error"})
+"""Rejects that another try may mend: a step that has one is not reused as it is."""
+
+
+class Progress(Protocol):
+    """What a run tells while it goes on."""
+
+    def step_started(self, step: str, position: int, steps: int) -> None: ...
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None: ...
+
+    def step_finished(self, report: StepReport) -> None: ...
+
+
+class Silent:
+    """Progress that nobody sees."""
+
+    def step_started(self, step: str, position: int, steps: int) -> None: ...
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None: ...
+
+    def step_finished(self, report: StepReport) -> None: ...
+
+
+@dataclass(frozen=True)
+class IndexResult:
+    """``reject_ratio`` is the worst step's share of rejected rows."""
+
+    steps: tuple[StepReport, ...]
+    manifest: Manifest
+    reject_ratio: float
+
+
+@dataclass
+class Runner:
+    """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
+    is known even when a later step raises."""
+
+    resources: Resources
+    snapshots: SnapshotStore
+    progress: Progress
+    engine: LocalEngine = LocalEngine()
+    reports: list[StepReport] = field(default_factory=list)
+
+    def run(self, workflow: Workflow) -> IndexResult:
+        """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be
+        needed cannot work, and DataError when a verb breaks its schema."""
+        self._preflight(plan(workflow, self.resources, self.snapshots))
+        previous = self.snapshots.manifest(workflow.name)
+        tables: dict[str, Snapshot] = {}
+        records: dict[str, StepRecord] = {}
+        worst = 0.0
+        for position, step in enumerate(workflow.steps, start=1):
+            self.progress.step_started(step.id, position, len(workflow.steps))
+            planned = plan_step(step, self.resources, self.snapshots, tables, previous.steps.get(step.id))
+            record, meter, seconds = self._finish(planned, tables)
+            tables |= tables_of(step, record)
+            records[step.id] = record
+            rejects = self._rejects(record)
+            worst = max(worst, _reject_ratio(step, record, tables, rejects))
+            report = _report(planned, record, meter, len(rejects), seconds)
+            self.reports.append(report)
+            self.progress.step_finished(report)
+        tables[REJECTS] = self._gather_rejects(records)
+        manifest = Manifest(workflow.name, tables, records)
+        if manifest != previous:
+            self.snapshots.publish(manifest)
+        return IndexResult(tuple(self.reports), manifest, worst)
+
+    def _preflight(self, planned: list[PlannedStep]) -> None:
+        models: dict[int, Model] = {}
+        for entry in planned:
+            if entry.action != "reuse":
+                models |= {id(model): model for model in self.resources.models_of(entry.step).values()}
+        for model in models.values():
+            model.preflight()
+
+    def _finish(
+        self, planned: PlannedStep, tables: Mapping[str, Snapshot]
+    ) -> tuple[StepRecord, Meter, float]:
+        started = time.perf_counter()
+        step = planned.step
+        meter = Meter(lambda done, expected: self.progress.step_advanced(step.id, done, expected))
+        record = planned.record or self._run_step(step, tables, meter)
+        return record, meter, time.perf_counter() - started
+
+    def _run_step(self, step: Step, tables: Mapping[str, Snapshot], meter: Meter) -> StepRecord:
+        parts = components(step, self.resources, tables)
+        inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
+        frames = self.engine.run(step.verb, inputs, self._roles(step, meter))
+        retry = False
+        outputs = {}
+        for name, schema in step.verb.outputs.items():
+            frame = frames[name]
+            if name == REJECTS:
+                frame = frame.assign(step=step.id)
+                retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
+            table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
+            outputs[name] = self.snapshots.write(step.outputs[name], table)
+        record = StepRecord(step.id, fingerprint(parts), parts, outputs, retry)
+        self.snapshots.record(record)
+        return record
+
+    def _read(self, step: Step, name: str, snapshot: Snapshot) -> pd.DataFrame:
+        """The input with the columns the verb declares, and no others."""
+        frame = self.snapshots.read(snapshot)
+        columns = step.verb.inputs[name].columns
+        missing = [column for column in columns if column not in frame.columns]
+        if missing:
+            raise DataError(
+                f"step '{step.id}': table '{step.inputs[name]}' has no {missing} (has {list(frame.columns)}); "
+                f"connect '{name}' to another table"
+            )
+        return frame[columns]
+
+    def _roles(self, step: Step, meter: Meter) -> dict[str, Any]:
+        metered = {
+            role: MeteredChat(model, meter)
+            if step.verb.roles[role] is ChatModel
+            else MeteredEmbedding(model, meter)
+            for role, model in self.resources.models_of(step).items()
+        }
+        roles: dict[str, Any] = {
+            **self.resources.prompts_of(step),
+            **self.resources.tokenizers_of(step),
+            **metered,
+        }
+        return roles | ({"params": step.params} if step.verb.takes_params else {})
+
+    def _rejects(self, record: StepRecord) -> pd.DataFrame:
+        if REJECTS not in record.outputs:
+            return REJECTS_SCHEMA.frame()
+        return self.snapshots.read(record.outputs[REJECTS])
+
+    def _gather_rejects(self, records: Mapping[str, StepRecord]) -> Snapshot:
+        frames = [self._rejects(record) for record in records.values()]
+        frames = [frame for frame in frames if len(frame)] or [REJECTS_SCHEMA.frame()]
+        gathered = pd.concat(frames, ignore_index=True)
+        return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
+
+
+def _reject_ratio(
+    step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejects: pd.DataFrame
+) -> float:
+    """Share of rejected rows among the rows the step had to decide."""
+    rejected = rejects.loc[rejects["kind"] == "row", "row_id"].nunique()
+    return rejected / max(_rows_decided(step.verb, step, record, tables, rejected), 1)
+
+
+def _rows_decided(
+    verb: Verb, step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int
+) -> int:
+    if verb.rowwise:
+        return tables[step.inputs[verb.rowwise]].rows
+    return rejected + sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
+
+
+def _report(
+    planned: PlannedStep, record: StepRecord, meter: Meter, rejects: int, seconds: float
+) -> StepReport:
+    return StepReport(
+        step=planned.step.id,
+        verb=planned.step.verb.name,
+        action="reused" if planned.record else "ran",
+        reason=planned.reason,
+        rows={name: snapshot.rows for name, snapshot in tables_of(planned.step, record).items()},
+        calls=meter.calls,
+        cached_calls=meter.cached_calls,
+        input_tokens=meter.input_tokens,
+        output_tokens=meter.output_tokens,
+        cost=meter.cost,
+        rejects=rejects,
+        seconds=round(seconds, 3),
+    )

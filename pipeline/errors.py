@@ -1,0 +1,47 @@
+"""Everything graphmill raises on purpose, with the exit code the command ends with.
+
+    GraphmillError            1
+    ├── UsageError            2   the command, or a query, was asked for something that makes no sense
+    │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
+    │       └── AuthError     2   an endpoint refused the key
+    ├── DataError             1   a table does not have the shape its schema declares
+    ├── ModelError            1   an endpoint cannot be reached or refuses to work
+    ├── StoreError            1   a database cannot be reached or refuses to work
+    └── LockedError           1   another run holds the project
+
+Messages read "where: fact; next action".
+"""
+
+
+class GraphmillError(Exception):
+    """Base of all; ``exit_code`` is what the command ends with."""
+
+    exit_code = 1
+
+
+class UsageError(GraphmillError):
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    pass
+
+
+class AuthError(SettingsError):
+    pass
+
+
+class DataError(GraphmillError):
+    pass
+
+
+class ModelError(GraphmillError):
+    pass
+
+
+class StoreError(GraphmillError):
+    pass
+
+
+class LockedError(GraphmillError):
+    pass

@@ -1,0 +1,97 @@
+"""Fingerprints: a hex string over everything that can change a result, by allow-list."""
+
+import ast
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "pipeline"
+MACHINERY = frozenset(
+    {"errors", "registry", "schemas", "prompts", "models.base"}
+)
+"""Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
+fingerprinted as such."""
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 over the value's canonical JSON."""
+    encoded = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(encoded.encode()).hexdigest()
+
+
+def code_fingerprint(function: Callable[..., Any]) -> str:
+    """Over the function's module and every module of this package it imports, directly or not.
+
+    Comments, docstrings and layout do not count.
+    """
+    sources = {name: _normalised(_source(name)) for name in _closure(function.__module__)}
+    return fingerprint([function.__qualname__, sources])
+
+
+def library_versions(distributions: tuple[str, ...]) -> dict[str, str]:
+    return {name: version(name) for name in distributions}
+
+
+def _closure(start: str) -> list[str]:
+    """The module and what it imports of this package, transitively, machinery left out; sorted."""
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        waiting.extend(module for module in _imports(_source(name)) if not _is_machinery(module))
+    return sorted(seen)
+
+
+def _is_machinery(module: str) -> bool:
+    return module.removeprefix(f"{PACKAGE}.") in MACHINERY
+
+
+def _imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith(f"{PACKAGE}."))
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
+            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [name for name in submodules if _is_module(name)]
+            yield from modules
+            if len(modules) < len(submodules) and node.module != PACKAGE:
+                yield node.module
+
+
+@cache
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _source(module: str) -> str:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"{module}: no source to fingerprint")
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
+def _normalised(source: str) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not _is_docstring(statement)] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

@@ -1,0 +1,43 @@
+"""graphmill init: a project of one's own."""
+
+from pathlib import Path
+
+PACKAGED = Path(__file__).parent / "templates"
+CLONE = Path(__file__).parent.parent
+
+ENV_EXAMPLE = """\
+# Copy to .env and fill in what you use. The real environment wins over this file.
+OPENAI_API_KEY=
+# Any server that speaks the OpenAI protocol, for example Ollama: http://localhost:11434/v1
+OPENAI_BASE_URL=
+NEO4J_PASSWORD=
+"""
+GITIGNORE = ".env\ndata/*\n!data/input/\n"
+
+
+def init_project(folder: Path) -> tuple[list[str], list[str]]:
+    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the folder.
+
+    Returns the names written and those that were there and are kept as they are.
+    """
+    files = {name: source.read_text(encoding="utf-8") for name, source in _templates().items()}
+    files |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
+    (folder / "data" / "input").mkdir(parents=True, exist_ok=True)
+    written, kept = [], []
+    for name, content in sorted(files.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(content)
+            written.append(name)
+        except FileExistsError:
+            kept.append(name)
+    return written, kept
+
+
+def _templates() -> dict[str, Path]:
+    """Name in the project -> file: from the installed package, or from the clone it is developed in."""
+    root = PACKAGED if PACKAGED.is_dir() else CLONE
+    sources = [root / "settings.yaml", *root.glob("workflows/*.yaml"), *root.glob("prompts/*.md")]
+    return {source.relative_to(root).as_posix(): source for source in sources}

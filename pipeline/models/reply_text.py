@@ -1,0 +1,109 @@
+"""The words of a reply without what models put around them: thinking, fences, quotes, labels."""
+
+import html
+import math
+import re
+from collections.abc import Iterable
+
+from pipeline.text import clean, clean_name
+
+QUOTES = "\"'`´‘’‚“”„«»‹›「」『』〝〞＂＇"
+OPEN, CLOSE = "(（", ")）"
+MISSING_WEIGHT, LEAST_WEIGHT, GREATEST_WEIGHT = 1.0, 0.1, 10.0
+
+_THINKING = re.compile(r"<\s?(/?)\s?(?:think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
+_FENCE = re.compile(r"```[ \t]{0,3}[A-Za-z]{0,12}")
+_CHARACTER_REFERENCE = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_EDGES = QUOTES + " \n"
+_NOISE = _EDGES + OPEN + CLOSE + "[]{}<>|#.,:;!?*_-\\/"
+_LABEL = r"(?:relationship[ _])?(?:strength|weight|score|rating|强度|強度)?\s?[:=：]?\s?"
+_STRENGTH = re.compile(
+    _LABEL + r"(?:(?P<number>[-+]?\d{1,20}(?:[.,]\d{1,20})?)(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
+    r"|[-+]?(?:nan|inf|infinity)|none|null|n/a|unknown|high|strong|medium|moderate|low|weak)"
+    r"(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_LIST_SEPARATOR = re.compile(r"[,;，；、\n]")
+
+
+def without_thinking(reply: str) -> str:
+    """The reply after its thinking; where thinking never ends, only the tag is dropped."""
+    kept: list[str] = []
+    position, thinking = 0, False
+    for tag in _THINKING.finditer(reply):
+        closes = bool(tag[1])
+        if closes and not thinking:
+            kept.clear()
+        elif not closes and not thinking:
+            kept.append(reply[position : tag.start()])
+        position, thinking = tag.end(), not closes
+    return "".join(kept) + reply[position:]
+
+
+def bare(reply: str) -> str:
+    """The reply without thinking, fences and control characters."""
+    return _FENCE.sub("\n", clean(without_thinking(reply)))
+
+
+def plain(reply: str) -> str:
+    """The bare reply, character references and escaped quotes replaced by what they stand for."""
+    text = _CHARACTER_REFERENCE.sub(lambda match: html.unescape(match[0]), bare(reply))
+    return clean(text).replace('\\"', '"').replace("\\'", "'")
+
+
+def one_line(text: str) -> str:
+    """White space collapsed; quotes around the text, or a quote that has no partner, taken off."""
+    line = _unbold(" ".join(text.split()))
+    if len(line) > 1 and line[0] in QUOTES and line[-1] in QUOTES:
+        return line[1:-1].strip()
+    if (line.count('"') + line.count("“") + line.count("”")) % 2:
+        return line.removeprefix('"').removeprefix("“").removesuffix('"').removesuffix("”").strip()
+    return line
+
+
+def name_of(text: str) -> str:
+    """A name as ``clean_name`` gives it; empty when there is nothing but quotes and punctuation."""
+    return clean_name(_unbold(text.strip(_EDGES))) if text.strip(_NOISE) else ""
+
+
+def _unbold(text: str) -> str:
+    return text[2:-2].strip() if len(text) > 4 and text.startswith("**") and text.endswith("**") else text
+
+
+def keywords_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Comma-separated words of all the texts, each once (case aside), in order."""
+    return distinct_names(word for text in texts for word in _LIST_SEPARATOR.split(text))
+
+
+def distinct_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts as names, empty ones left out, each once (case aside), in order."""
+    unique: dict[str, str] = {}
+    for name in filter(None, map(name_of, texts)):
+        unique.setdefault(name.casefold(), name)
+    return tuple(unique.values())
+
+
+def balanced(text: str) -> str:
+    """The text without the closing parentheses at its end that nothing opened."""
+    excess = sum(map(text.count, CLOSE)) - sum(map(text.count, OPEN))
+    end = len(text)
+    while excess > 0 and end and text[end - 1] in CLOSE + " \n":
+        end -= 1
+        excess -= text[end] in CLOSE
+    return text[:end].rstrip()
+
+
+def weight_of(text: str, strict: bool = False) -> float | None:
+    """A strength within 0.1 to 10 ("8", "8/10", "strength: 8.5"), 1.0 for one that is no finite number;
+    None when the text is not a strength. ``strict``: nor is a number with words after it."""
+    match = _STRENGTH.match(text.strip(_EDGES + CLOSE + "]}"))
+    if match is None:
+        return None
+    rest, only_number = match["rest"], not any(map(str.isalnum, match["rest"]))
+    if rest[:1].isalnum() or not (only_number or (match["number"] and not strict)):
+        return None
+    if match["number"] is None:
+        return MISSING_WEIGHT
+    value, scale = float(match["number"].replace(",", ".")), float(match["scale"] or GREATEST_WEIGHT)
+    scaled = value * GREATEST_WEIGHT / scale if scale else value
+    return min(max(scaled, LEAST_WEIGHT), GREATEST_WEIGHT) if math.isfinite(scaled) else MISSING_WEIGHT

@@ -1,0 +1,74 @@
+"""The documents' titles as names to look for in any text."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from pipeline.phrases.lexicon import ARTICLES, CALENDAR, DEMONYMS, LABELS, STARTERS
+from pipeline.phrases.name import Name, leftmost_longest
+from pipeline.phrases.script import CHINESE, UPPER, is_chinese
+from pipeline.text import clean_name, match_key
+
+_FIRST_WORD = re.compile(rf"(?<![\w'’&-])[{UPPER}\d]\w*")
+_CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
+_WORD_ENDS = re.compile(rf"(?![\w+#@]|[-'’&][{UPPER}])")
+_IN_BRACKETS = re.compile(r"\s*[(（]([^()（）]*)[)）]\s*$")
+_NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
+
+
+def title_name(title: str) -> str:
+    """The title as the name of an entity: on one line, no leading article."""
+    return without_article(clean_name(title))
+
+
+def title_aliases(title: str) -> list[str]:
+    """Other names of what "Name (qualifier)" is about: the part before the brackets; and the part within
+    where the two are of different scripts, as in a Chinese title that gives the English name."""
+    name = title_name(title)
+    found = _IN_BRACKETS.search(name)
+    if found is None or not name[: found.start()]:
+        return []
+    aliases = [name[: found.start()], clean_name(found[1])]
+    bilingual = is_chinese(aliases[0]) != is_chinese(aliases[1])
+    return [alias for alias in aliases[: 1 + bilingual] if alias]
+
+
+def without_article(name: str) -> str:
+    first, _, rest = name.partition(" ")
+    return rest if rest and first.lower() in ("the", "a", "an") else name
+
+
+class Gazetteer:
+    """Finds titles (and what their brackets qualify) by their exact spelling."""
+
+    def __init__(self, titles: Iterable[str]) -> None:
+        names = {form for title in titles for form in [title_name(title), *title_aliases(title)]}
+        self._by_first: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(names, key=lambda name: (-len(name), name)):
+            if is_chinese(name[:2]):
+                self._by_first[name[:2]].append(name)
+            elif (found := _FIRST_WORD.match(name)) and name.lower() not in _NEVER_ALONE:
+                self._by_first[found[0]].append(name)
+        self.keys = frozenset(map(match_key, names))
+
+    def find(self, sentence: str) -> list[Name]:
+        """Titles in the sentence, disjoint; line breaks count as spaces."""
+        return leftmost_longest(list(self._all(sentence.replace("\n", " "))))
+
+    def _all(self, sentence: str) -> Iterator[Name]:
+        for found in _FIRST_WORD.finditer(sentence):
+            for title in self._by_first.get(found[0], ()):
+                end = found.start() + len(title)
+                if sentence.startswith(title, found.start()) and _ends_word(sentence, title, end):
+                    yield Name(found.start(), end, title)
+                    break
+        for found in _CHINESE_CHARACTER.finditer(sentence):
+            start = found.start()
+            for title in self._by_first.get(sentence[start : start + 2], ()):
+                if sentence.startswith(title, start):
+                    yield Name(start, start + len(title), title)
+                    break
+
+
+def _ends_word(sentence: str, title: str, end: int) -> bool:
+    return not title[-1].isalnum() or _WORD_ENDS.match(sentence, end) is not None

@@ -1,0 +1,40 @@
+"""The type of an entity, told by the head word of its name."""
+
+from pipeline.phrases.lexicon import (
+    CHINESE_HEADS,
+    EVENT_HEADS,
+    LOCATION_HEADS,
+    ORGANIZATION_HEADS,
+)
+
+_HEADS = {
+    head: kind
+    for kind, heads in (
+        ("organization", ORGANIZATION_HEADS),
+        ("location", LOCATION_HEADS),
+        ("event", EVENT_HEADS),
+    )
+    for head in heads
+}
+_CHINESE_HEADS = sorted(
+    ((head, kind) for kind, heads in CHINESE_HEADS.items() for head in heads.split()),
+    key=lambda pair: (-len(pair[0]), pair[0]),
+)
+_HEAD_BEFORE = frozenset("of for de von du del della di do da".split())
+
+
+def kind_of_words(words: list[str]) -> str:
+    """organization, location, event, or "name" when the head word tells nothing.
+
+    The head is the word before the first "of", else the last word, else the first ("Lake X", "Mount X").
+    """
+    folded = [word.lower().rstrip(".") for word in words if not word.isdigit()]
+    if len(folded) < 2:
+        return "name"
+    stop = next((place for place, word in enumerate(folded) if word in _HEAD_BEFORE and place), len(folded))
+    return _HEADS.get(folded[stop - 1]) or _HEADS.get(folded[0]) or "name"
+
+
+def chinese_head(name: str) -> str | None:
+    """The type that the last characters of a Chinese name tell, None when they tell nothing."""
+    return next((kind for head, kind in _CHINESE_HEADS if name.endswith(head) and name != head), None)

@@ -1,0 +1,242 @@
+"""Names in a sentence of a Latin (or other cased) script: runs of capitalised words, by regular expression."""
+
+import re
+from collections.abc import Iterator
+
+from pipeline.phrases.gazetteer import Gazetteer, without_article
+from pipeline.phrases.kinds import kind_of_words
+from pipeline.phrases.lexicon import (
+    ARTICLES,
+    CALENDAR,
+    CONNECTORS,
+    COURTESIES,
+    DEMONYMS,
+    EVENT_HEADS,
+    GERMAN_PREPOSITIONS,
+    HONORIFICS,
+    INSTITUTIONS,
+    LABELS,
+    ORGANIZATION_HEADS,
+    RANKS,
+    SMALL_WORDS,
+    STARTERS,
+    stop_words,
+)
+from pipeline.phrases.name import Name, leftmost_longest
+from pipeline.phrases.script import LOWER, UPPER
+
+_LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
+_SPACE = rf"(?:[ \t\xa0]++|{_LINE_BREAK})"
+_ABBREVIATION = "(?:St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Sen|Gov|Jr|Sr|Bros|Inc|Ltd|Corp|Co)"
+_INITIALS = rf"(?:[{UPPER}]\.-?)++(?![{LOWER}])"
+_PREFIX = rf"(?:[dl]['’]|(?:al|el|ad|ar|as)-|[a-z]{{1,2}}(?=[{UPPER}][{LOWER}]))"
+_AFTER_HYPHEN = "(?:based|born|winning|style|led|like|era|speaking|related|language)"
+_HYPHEN = rf"[-‐‑–](?!{_AFTER_HYPHEN}\b)(?=[^\W_])\w*+"
+_WORD = (
+    rf"(?:{_ABBREVIATION}\.|{_INITIALS}|"
+    rf"{_PREFIX}?[{UPPER}]\w*+(?:['’]\w++|&[{UPPER}]\w*+|{_HYPHEN})*+)"
+)
+_NUMBER = rf"(?:{_SPACE}\d{{1,3}}\b(?![.,:%–-]?\d|%))?"
+_RUN = rf"{_WORD}(?:{_SPACE}(?:(?:{CONNECTORS}){_SPACE})?{_WORD})*+"
+_INSTITUTION = (
+    rf"(?:{_WORD}{_SPACE})*?(?:{INSTITUTIONS}){_SPACE}(?:of|for){_SPACE}(?:the{_SPACE})?{_RUN}"
+    rf"(?:{_SPACE}(?:and|for|for{_SPACE}the){_SPACE}(?!(?:{_WORD}{_SPACE}){{0,3}}(?:{INSTITUTIONS})\b){_RUN})?"
+)
+_SPAN = re.compile(rf"(?<![\w'’&-])(?:{_INSTITUTION}|{_RUN}{_NUMBER})")
+_TITLE_WORD = rf"(?:{_WORD}|\d++)"
+_QUOTED = re.compile(
+    rf"[\"“«]\s?(?P<work>{_TITLE_WORD}(?:[,:]?{_SPACE}(?:(?:{SMALL_WORDS}){_SPACE})*{_TITLE_WORD})+[!?]?)"
+    rf"[,.;]?\s?[\"”»]"
+)
+_PART = re.compile(r"\S+")
+_POSSESSIVE = re.compile(r"['’]s$")
+_LETTER = re.compile(r"[^\W\d_]")
+_YEAR_BEFORE = re.compile(r"\b\d{4}\s$")
+_YEAR_AFTER = re.compile(r"\s(?:of\s)?\d{4}\b")
+_LIFE_DATES = re.compile(
+    r"\s?\(\s?(?:born|b\.|died|d\.|[^()\d]{0,15}\d{0,2}[^()\d]{0,12}\d{3,4}\s?[–—-]\s?[^()]{0,25}\d{3,4}\))"
+)
+_ROMAN = re.compile(r"[IVXLC]+$")
+_JOINT_BEFORE = re.compile(rf"(?:\s(?:{CONNECTORS}|and|for|for the)|['’]s|\s\w+\.)\s$")
+_JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
+_OPENERS = frozenset(":;•|#>*\"“‘«")
+_NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS
+
+
+def find_names(sentence: str, gazetteer: Gazetteer, language: str = "en") -> list[Name]:
+    """The names in the sentence in order of place; two overlap only where a title stands within a name,
+    as in "Lothair II of Lotharingia"."""
+    works = list(_quoted_works(sentence))
+    fixed = leftmost_longest([*gazetteer.find(sentence), *works])
+    return _overlay(list(_capitalised(sentence, language)), fixed, sentence)
+
+
+def _quoted_works(sentence: str) -> Iterator[Name]:
+    for found in _QUOTED.finditer(sentence):
+        text = _on_one_line(found["work"])
+        name = without_article(text)
+        yield Name(found.end("work") - len(name), found.end("work"), name, "work")
+
+
+def _capitalised(sentence: str, language: str) -> Iterator[Name]:
+    """Names by capital letters alone; disjoint."""
+    first_letter = _LETTER.search(sentence)
+    opening = first_letter.start() if first_letter else 0
+    shouting = sentence.isupper()
+    starters = STARTERS if language == "en" else STARTERS | stop_words(language)
+    for found in _SPAN.finditer(sentence):
+        for words in _split_at_possessives(list(_PART.finditer(sentence, found.start(), found.end()))):
+            start = words[0].start()
+            initial = start <= opening or _character_before(sentence, start) in _OPENERS
+            words = _without_opening(words, starters if initial else ARTICLES)
+            explained = initial and bool(words) and words[0].start() == start
+            if language == "de" and words:
+                explained = explained or not _after_preposition(sentence, words[0].start())
+            if name := _name(sentence, words, explained or shouting):
+                yield name
+
+
+def _split_at_possessives(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
+    """ "Mira Vale's Harbour Guild" is two names; "Schindler's List" and "St. Mary's Abbey" are one."""
+    start = 0
+    for place, word in enumerate(words[:-1]):
+        if place > start and _POSSESSIVE.search(word[0]) and not words[place - 1][0].endswith("."):
+            yield words[start : place + 1]
+            start = place + 1
+    yield words[start:]
+
+
+def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> list[re.Match[str]]:
+    for place, word in enumerate(words):
+        folded = word[0].lower()
+        if not (word[0][0].islower() and word[0].islower()) and folded not in openers and folded != "i":
+            return words[place:]
+        openers = openers if folded in openers else ARTICLES
+    return []
+
+
+def _name(sentence: str, words: list[re.Match[str]], explained: bool) -> Name | None:
+    """The name these words make; ``explained``: the first one's capital letter means nothing."""
+    words, addressed = _without_honorific(_without_date(words))
+    if not words:
+        return None
+    texts = [word[0] for word in words]
+    if not _can_be_name(texts):
+        return None
+    start = words[0].start()
+    end = words[-1].end() - _ending(texts[-1])
+    kind = kind_of_words(texts)
+    if kind == "event":
+        start, end = _with_year(sentence, start, end)
+    elif kind == "name" and (addressed or _is_person(sentence, texts, end)):
+        kind = "person"
+    lone = len(texts) == 1
+    return Name(start, end, _on_one_line(sentence[start:end]), kind, lone and explained and not addressed)
+
+
+def _without_date(words: list[re.Match[str]]) -> list[re.Match[str]]:
+    """Without a weekday or a month (and its number) at the front or the end, unless it belongs to a name."""
+
+    def is_date(word: re.Match[str]) -> bool:
+        return word[0].lower() in CALENDAR
+
+    while words and is_date(words[0]):
+        if len(words) > 1 and not (words[1][0].isdigit() or is_date(words[1])):
+            break
+        words = words[2:] if len(words) > 1 and words[1][0].isdigit() else words[1:]
+    if len(words) > 2 and is_date(words[-2]) and words[-1][0].isdigit():
+        words = words[:-2]
+    return words
+
+
+def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]], bool]:
+    """Titles of address off, where enough of a name is left; whether there was one."""
+    addressed = False
+    while len(words) > 1:
+        ranked = words[0][0].lower() in RANKS and words[1][0].lower() in HONORIFICS and len(words) > 2
+        title, rest = (words[1], words[2:]) if ranked else (words[0], words[1:])
+        folded = title[0].lower().rstrip(".")
+        if folded not in HONORIFICS or rest[0][0].islower() or rest[-1][0].lower() in ORGANIZATION_HEADS:
+            break
+        addressed = True
+        if len(rest) == 1 and folded not in COURTESIES:
+            break
+        words = rest
+    return words, addressed
+
+
+def _can_be_name(words: list[str]) -> bool:
+    first = _POSSESSIVE.sub("", words[0])
+    if len(words) == 1:
+        letters = len(first) - first.count(".")
+        return letters > 1 and first.lower().rstrip(".") not in _NEVER_ALONE and not _ROMAN.match(first)
+    numbered = len(words) == 2 and (words[1].isdigit() or _ROMAN.match(words[1]) is not None)
+    return not (numbered and first.lower() in LABELS)
+
+
+def _ending(word: str) -> int:
+    """How many characters at the word's end are not the name's: a possessive, a full stop after "Vitamin C"."""
+    possessive = _POSSESSIVE.search(word)
+    if possessive:
+        return len(possessive[0])
+    return int(len(word) == 2 and word[1] == ".")
+
+
+def _with_year(sentence: str, start: int, end: int) -> tuple[int, int]:
+    if before := _YEAR_BEFORE.search(sentence, max(0, start - 5), start):
+        return before.start(), end
+    after = _YEAR_AFTER.match(sentence, end)
+    return start, after.end() if after else end
+
+
+def _is_person(sentence: str, words: list[str], end: int) -> bool:
+    initials = len(words) > 1 and any(len(word) == 2 and word[1] == "." for word in words[:-1])
+    return initials or _LIFE_DATES.match(sentence, end) is not None
+
+
+def _character_before(sentence: str, place: int) -> str:
+    while place > 0 and sentence[place - 1] in " \t":
+        place -= 1
+    return sentence[place - 1 : place]
+
+
+def _after_preposition(sentence: str, place: int) -> bool:
+    before = sentence[max(0, place - 12) : place].split()
+    return bool(before) and (before[-1] in GERMAN_PREPOSITIONS or not before[-1][-1].isalnum())
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _overlay(names: list[Name], fixed: list[Name], sentence: str) -> list[Name]:
+    """Both lists in one. Where two overlap the longer one stays; a title within a name stays too where a
+    connector joins the parts ("Lothair II" in "Lothair II of Lotharingia"; not "England" in "New England")."""
+    merged: set[Name] = set()
+    covered: set[Name] = set()
+    place = 0
+    for title in fixed:
+        while place < len(names) and names[place].end <= title.start:
+            place += 1
+        at, stays = place, True
+        while at < len(names) and names[at].start < title.end:
+            name = names[at]
+            if (name.start, name.end) == (title.start, title.end):
+                title = title._replace(type=name.type if title.type == "name" else title.type)
+                covered.add(name)
+            elif name.start <= title.start and title.end <= name.end:
+                stays = stays and _is_joined(sentence[name.start : title.start], sentence[title.end : name.end])
+            elif name.end - name.start > title.end - title.start:
+                stays = False
+            else:
+                covered.add(name)
+            at += 1
+        if stays:
+            merged.add(title)
+    return sorted(merged.union(set(names) - covered))
+
+
+def _is_joined(before: str, after: str) -> bool:
+    return (not before or _JOINT_BEFORE.search(before) is not None) and (
+        not after or _JOINT_AFTER.match(after) is not None
+    )

@@ -1,0 +1,128 @@
+"""Closed word lists that the rules for names look words up in; all folded to lower case."""
+
+from functools import cache
+
+import stopwordsiso
+
+LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl")
+
+# Words that open a sentence (and so are capitalised there) but never open a name.
+STARTERS = frozenset(
+    """
+    a an the this that these those he she it its they we you i his her hers their theirs our ours your yours my
+    mine me him them us who whom whose which what when where why how whether if unless because since although
+    though while whilst whereas after afterwards before until till once as so thus hence therefore then
+    thereafter there here now later earlier soon today tomorrow yesterday and or but nor yet for in on at by
+    to from of with without within into onto upon over under above below between among amongst against about
+    across along around behind beside besides beyond despite during except inside like near off out outside
+    past per through throughout toward towards underneath unlike up via down also both each every either
+    neither some any all many most much more few fewer several other others another such same own none no not
+    only just even still again ever never always often sometimes usually however moreover furthermore
+    meanwhile nevertheless nonetheless instead indeed rather finally eventually initially originally
+    subsequently recently currently previously additionally similarly according due is are was were be been
+    being am do does did has have had can could may might must shall should will would let perhaps maybe
+    please dear yes two three four five six seven eight nine ten twelve twenty hundred thousand half one ones
+    first second third next last nobody somebody everybody anybody everyone someone anyone nothing something
+    everything anything apart together together's following given based born died see said asked
+    """.split()
+)
+ARTICLES = frozenset(("the", "a", "an"))
+CALENDAR = frozenset(
+    """
+    january february march april may june july august september october november december jan feb mar apr jun
+    jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday januar februar märz
+    mai juni juli oktober dezember montag dienstag mittwoch donnerstag freitag samstag sonntag janvier février
+    mars avril juin juillet août septembre octobre novembre décembre enero febrero marzo abril mayo junio
+    julio agosto septiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre
+    ottobre dicembre bc ad bce ce
+    """.split()
+)
+# Labels of parts of a text, whose number makes no name: "Table 4".
+LABELS = frozenset(
+    "chapter section page part table figure fig appendix item step note no volume vol number room".split()
+)
+DEMONYMS = frozenset(
+    """
+    african american arab argentine asian australian austrian bavarian belgian brazilian british bulgarian
+    canadian chilean chinese colombian croatian cuban czech danish dutch egyptian english estonian european
+    filipino finnish flemish french georgian german greek hungarian icelandic indian indonesian iranian iraqi
+    irish israeli italian japanese jewish korean latin lithuanian malaysian mexican nigerian norwegian
+    pakistani persian peruvian polish portuguese romanian russian scottish serbian slovak soviet spanish
+    swedish swiss thai turkish ukrainian vietnamese welsh christian catholic protestant muslim islamic
+    buddhist hindu orthodox anglican roman norman
+    """.split()
+)
+
+# Titles of address: "Captain Mira Vale" and "Mira Vale" are one. The short ones go even before a lone surname.
+COURTESIES = frozenset("mr mrs ms miss dr prof sir mister madame monsieur herr frau señor señora".split())
+HONORIFICS = COURTESIES | frozenset(
+    """
+    professor doctor dame lord lady captain capt colonel col general gen major lieutenant lt sergeant sgt
+    admiral commander commodore president king queen prince princess emperor empress pope father brother
+    sister mother reverend rev bishop archbishop cardinal judge justice senator governor mayor minister
+    chancellor inspector detective count countess duke duchess baron baroness master uncle aunt engineer
+    director architect actor actress singer author writer poet novelist painter composer producer president
+    """.split()
+)
+# What may stand before a title of address: "Vice President".
+RANKS = frozenset("prime vice deputy chief grand crown assistant acting".split())
+ORGANIZATION_HEADS = frozenset(
+    """
+    institute guild university company society college school academy association club council committee
+    commission ministry department office agency bureau bank corporation corp inc ltd co group union league
+    party church foundation trust press museum library laboratory laboratories observatory orchestra band
+    records studios studio pictures productions brothers bros army navy force police court senate parliament
+    congress assembly board order federation organization organisation center centre hospital team fc
+    railway railways airlines diet register times gazette courier works
+    """.split()
+)
+LOCATION_HEADS = frozenset(
+    """
+    river harbour harbor island islands isle mount mountain mountains bay street road town city village lake
+    sea ocean coast valley hill hills bridge port cape county province state kingdom republic duchy empire
+    district park square avenue lane row quay castle palace abbey cathedral tower lighthouse dam canal desert
+    forest peninsula point strait gulf beach creek falls rock rocks airport station ferry moor dale
+    """.split()
+)
+EVENT_HEADS = frozenset(
+    """
+    treaty war wars battle battles siege festival storm flood revolution rebellion uprising olympics games
+    cup championship championships tournament conference expedition earthquake fire disaster massacre
+    election elections exhibition ceremony coronation congress prize award awards inquiry accord pact
+    """.split()
+)
+# Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the Deaf".
+INSTITUTIONS = (
+    "Institute|Institution|Center|Centre|Society|Academy|Ministry|Minister|Department|Committee|Commission|"
+    "Bureau|Board|Office|Museum|Association|Council|Chamber|Faculty|School|Foundation|Agency|Fund|"
+    "Organi[sz]ation|Campaign|Endowment|Secretary"
+)
+# After these a lone German noun is likely a name; after an article or an adjective it is any noun.
+GERMAN_PREPOSITIONS = frozenset("in nach von aus bei mit für gegen durch bis und oder um ab".split())
+# Lower-case words that may stand between the words of one name.
+CONNECTORS = (
+    "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"
+    "van der|van den|van de|van|der|den|zu|zur|y|bin|ibn|al|el|ter|ten|av|af|&"
+)
+# What makes a work's name in quotation marks headline case although not all of its words are capitalised.
+SMALL_WORDS = "of|the|a|an|and|or|in|on|at|to|for|from|by|with|de|la|le|du|des|von|der|und|et|y|del|is|as|into"
+
+CHINESE_HEADS = {
+    "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "
+    "天文台 铁路 医院 学校 剧院 乐团 报社 出版社 政府 茶馆 茶社 茶楼 工厂 作坊",
+    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 路 码头 半岛 "
+    "海岸 山谷 矿山",
+    "event": "条约 战争 战役 之战 节 起义 革命 洪水 风暴 矿难 事故 会议 考察 远征",
+}
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """The stop words of an ISO 639-1 language, lower case."""
+    return frozenset(word.lower() for word in stopwordsiso.stopwords(language))
+
+
+def guess_language(words: list[str]) -> str:
+    """Of LANGUAGES the one whose stop words occur most among lower-case ``words``; English when in doubt."""
+    counts = {language: sum(map(stop_words(language).__contains__, words)) for language in LANGUAGES}
+    return max(LANGUAGES, key=counts.__getitem__)

@@ -1,0 +1,50 @@
+"""Prompts: one file each, ``$name`` placeholders (documents contain braces), checked when they are read."""
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template, and values already given to it (such as ``language``)."""
+
+    name: str
+    text: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> set[str]:
+        return set(string.Template(self.text).get_identifiers())
+
+    def render(self, **values: str) -> str:
+        """The prompt with its placeholders filled; what a value contains is never expanded again.
+
+        Raises SettingsError when a placeholder has no value.
+        """
+        try:
+            return string.Template(self.text).substitute({**self.values, **values})
+        except (KeyError, ValueError) as error:
+            raise SettingsError(
+                f"prompt '{self.name}': placeholder {error} has no value; "
+                f"known here: {', '.join(sorted({*self.values, *values}))} (write $$ for a dollar sign)"
+            ) from error
+
+    def fingerprint(self) -> str:
+        """The text as it will be sent, but for the placeholders filled per row."""
+        return string.Template(self.text).safe_substitute(self.values)
+
+
+def read_prompt(folder: Path, name: str, values: Mapping[str, str]) -> Prompt:
+    """``<folder>/<name>.md`` with the given values bound. Raises SettingsError when missing or malformed."""
+    path = folder / f"{name}.md"
+    if not path.is_file():
+        have = ", ".join(sorted(p.stem for p in folder.glob("*.md"))) or "none"
+        raise SettingsError(f"{path}: no such prompt; have: {have}")
+    text = path.read_text(encoding="utf-8")
+    if not string.Template(text).is_valid():
+        raise SettingsError(f"{path}: a '$' that starts no placeholder; write $$ for a dollar sign")
+    return Prompt(name, text.strip() + "\n", values)

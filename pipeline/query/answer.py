@@ -1,0 +1,217 @@
+"""A question's way through the query stage: keywords, evidence, context, prompt, answer."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from pipeline.errors import ModelError, UsageError
+from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Tokenizer
+from pipeline.prompts import Prompt
+from pipeline.query.context import Context, Reference, build_context, ranked_chunks
+from pipeline.query.evidence import Evidence
+from pipeline.query.keywords import Keywords, find_keywords
+from pipeline.query.request import QueryRequest
+from pipeline.query.retrieve import embed_question, retrieve
+from pipeline.stores.base import CHUNK_COLUMNS, GraphStore, VectorStore
+
+EVIDENCE_NOTICE = "No chat model is configured: this is the evidence itself, not an answer.\n\n"
+EMPTY = Keywords((), ())
+
+
+@dataclass(frozen=True)
+class QueryStage:
+    """What it takes to answer. ``chat`` is None where no chat model is configured."""
+
+    vectors: VectorStore
+    graph: GraphStore
+    embedding: EmbeddingModel
+    chat: ChatModel | None
+    tokenizer: Tokenizer
+    prompt: Callable[[str], Prompt]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything before the model is asked."""
+
+    request: QueryRequest
+    keywords: Keywords
+    context: Context
+    prompt: str
+    timings: dict[str, float]
+    abstained: bool = False
+
+    @property
+    def messages(self) -> tuple[dict[str, str], ...]:
+        system = ({"role": "system", "content": self.prompt},) if self.prompt else ()
+        return (*system, {"role": "user", "content": self.request.query})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``removed_citations``: references the model cited that it was not shown."""
+
+    request: QueryRequest
+    text: str
+    keywords: Keywords
+    context: Context
+    abstained: bool
+    tokens: dict[str, int]
+    timings_ms: dict[str, float]
+    removed_citations: int = 0
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        return self.context.references
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "mode": self.request.mode,
+            "question": self.request.query,
+            "keywords": {"high": list(self.keywords.high), "low": list(self.keywords.low)},
+            "answer": self.text,
+            "abstained": self.abstained,
+            **evidence_json(self.context),
+            "tokens": self.tokens,
+            "timings_ms": self.timings_ms,
+            "removed_citations": self.removed_citations,
+        }
+
+
+@dataclass
+class Clock:
+    """Milliseconds per named part."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.parts[part] = round((time.perf_counter() - started) * 1000, 2)
+
+
+def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
+    """Find the evidence and build the prompt. Makes one model call at most, for the keywords."""
+    clock = Clock()
+    with clock.measure("keywords"):
+        needs_keywords = request.mode not in ("naive", "bypass")
+        keywords = (
+            find_keywords(request, stage.chat, stage.prompt("extract_keywords")) if needs_keywords else EMPTY
+        )
+    with clock.measure("retrieval"):
+        evidence, chunks = _find(request, keywords, stage)
+    with clock.measure("context"):
+        template = stage.prompt("answer_chunks" if request.mode == "naive" else "answer_graph")
+        empty_prompt = _render(template, request, "")
+        overhead = stage.tokenizer.count(empty_prompt) + stage.tokenizer.count(request.query)
+        context = build_context(request, evidence, chunks, stage.tokenizer, overhead)
+    bypass = request.mode == "bypass"
+    prompt = "" if bypass else _render(template, request, context.text)
+    return Prepared(request, keywords, context, prompt, clock.parts, abstained=context.empty and not bypass)
+
+
+def answer(request: QueryRequest, stage: QueryStage) -> Answer:
+    """Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer."""
+    started = time.perf_counter()
+    prepared = prepare(request, stage)
+    clock = Clock(prepared.timings)
+    with clock.measure("model"):
+        text, fixed = fixed_answer(prepared, stage), True
+        if text is None:
+            text, fixed = _ask(prepared, stage.chat), False
+    text, removed = (text, 0) if fixed else check_citations(text, prepared.context)
+    return finished(prepared, stage, text, started, removed)
+
+
+def fixed_answer(prepared: Prepared, stage: QueryStage) -> str | None:
+    """The answer where no model is to be asked: the context, the prompt, the evidence, or that nothing was found."""
+    request = prepared.request
+    if request.only_need_context:
+        return prepared.context.text
+    if request.only_need_prompt:
+        return "\n\n".join(message["content"] for message in prepared.messages)
+    if prepared.abstained:
+        return stage.prompt("no_context").render().strip()
+    if stage.chat is None and request.mode == "bypass":
+        raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
+    return EVIDENCE_NOTICE + prepared.context.text if stage.chat is None else None
+
+
+def finished(prepared: Prepared, stage: QueryStage, text: str, started: float, removed: int) -> Answer:
+    context = prepared.context
+    return Answer(
+        prepared.request,
+        text,
+        prepared.keywords,
+        context,
+        prepared.abstained,
+        tokens={
+            "prompt": sum(stage.tokenizer.count(message["content"]) for message in prepared.messages),
+            "entities": context.entities.tokens,
+            "relationships": context.relationships.tokens,
+            "chunks": context.chunks.tokens,
+        },
+        timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
+        removed_citations=removed,
+    )
+
+
+def check_citations(text: str, context: Context) -> tuple[str, int]:
+    """The text without citations of references it was not shown, and how many those were."""
+    shown = {str(reference.id) for reference in context.references}
+    removed = [number for number in _CITATION.findall(text) if number not in shown]
+    return _CITATION.sub(lambda match: match[0] if match[1] in shown else "", text), len(removed)
+
+
+def evidence_json(context: Context) -> dict[str, Any]:
+    """The structured part of an answer; NaN and arrays as JSON has them."""
+    chunks = context.chunks.records.drop(columns=["title", "tokens", "metadata"], errors="ignore")
+    return {
+        "entities": _records(context.entities.records),
+        "relationships": _records(context.relationships.records),
+        "chunks": _records(chunks),
+        "references": [
+            {"id": entry.id, "document_id": entry.document_id, "source": entry.source}
+            for entry in context.references
+        ],
+    }
+
+
+_CITATION = re.compile(r"\[(\d+)\]")
+
+
+def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple[Evidence, pd.DataFrame]:
+    if request.mode == "bypass":
+        return Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS)
+    question = embed_question(request, keywords, stage.embedding)
+    evidence = retrieve(request, question, stage.vectors, stage.graph)
+    ids = ranked_chunks(evidence, request.chunk_top_k)
+    return evidence, stage.vectors.chunks(ids, question.question)
+
+
+def _render(template: Prompt, request: QueryRequest, context: str) -> str:
+    return template.render(
+        context=context, response_type=request.response_type, user_prompt=request.user_prompt
+    )
+
+
+def _ask(prepared: Prepared, chat: ChatModel | None) -> str:
+    assert chat is not None
+    reply = chat.complete([ChatRequest("answer", prepared.messages)])[0]
+    if reply.reason:
+        raise ModelError(f"query: the chat model gave no answer ({reply.reason}: {reply.message}); ask again")
+    return reply.text
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    lists = [column for column in ("text_unit_ids", "keywords") if column in frame]
+    plain = frame.assign(**{column: frame[column].map(list) for column in lists})
+    return plain.astype(object).where(plain.notna(), None).to_dict("records") if len(plain) else []

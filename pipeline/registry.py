@@ -1,0 +1,101 @@
+"""@verb: declare what a function reads, writes and needs; the function itself stays plain.
+
+A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
+annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. It returns its outputs in declared order.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.errors import SettingsError
+from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
+from pipeline.prompts import Prompt
+from pipeline.schemas import TableSchema
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Params(BaseModel):
+    """A step's ``args``: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What the engine knows of a verb.
+
+    ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
+    ``libraries`` are distributions whose version can change the result. ``settings`` names the section of
+    settings.yaml that gives its args their defaults. ``stamp`` (sources only) digests, from the params,
+    what the verb reads from outside.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    inputs: Mapping[str, TableSchema]
+    outputs: Mapping[str, TableSchema]
+    params: type[Params]
+    roles: Mapping[str, type]
+    takes_params: bool = False
+    rowwise: str | None = None
+    libraries: tuple[str, ...] = ()
+    settings: str | None = None
+    stamp: Callable[[Any], str] | None = None
+
+    def roles_of(self, kind: type) -> list[str]:
+        return [role for role, wanted in self.roles.items() if wanted is kind]
+
+
+@dataclass
+class Registry:
+    verbs: dict[str, Verb] = field(default_factory=dict)
+
+    def get(self, name: str, where: str) -> Verb:
+        if name not in self.verbs:
+            raise SettingsError(f"{where}: no verb '{name}'; have: {', '.join(sorted(self.verbs))}")
+        return self.verbs[name]
+
+
+REGISTRY = Registry()
+ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
+
+
+def verb(
+    *,
+    inputs: Mapping[str, TableSchema],
+    outputs: Mapping[str, TableSchema],
+    rowwise: str | None = None,
+    libraries: tuple[str, ...] = (),
+    settings: str | None = None,
+    stamp: Callable[[Any], str] | None = None,
+) -> Callable[[Function], Function]:
+    """Register the function under its own name and return it unchanged."""
+
+    def register(function: Function) -> Function:
+        hints = get_type_hints(function)
+        names = [name for name in inspect.signature(function).parameters if name not in inputs]
+        roles = {name: hints[name] for name in names if hints[name] in ROLE_KINDS}
+        unbound = [name for name in names if name != "params" and name not in roles]
+        if unbound:
+            raise TypeError(f"verb {function.__name__}: parameters {unbound} are neither input, params nor role")
+        REGISTRY.verbs[function.__name__] = Verb(
+            name=function.__name__,
+            function=function,
+            inputs=inputs,
+            outputs=outputs,
+            params=hints.get("params", Params),
+            roles=roles,
+            takes_params="params" in names,
+            rowwise=rowwise,
+            libraries=libraries,
+            settings=settings,
+            stamp=stamp,
+        )
+        return function
+
+    return register

@@ -1,0 +1,56 @@
+"""Runs of a project: one at a time, each with a report that is kept."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pipeline.engine.report import RunReport
+from pipeline.errors import LockedError
+
+
+@dataclass(frozen=True)
+class Runs:
+    """``folder`` holds ``<run_id>.json`` for each run, and the lock."""
+
+    folder: Path
+
+    def new_id(self) -> str:
+        """Sorts by time."""
+        return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+    def save(self, report: RunReport) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f".{os.getpid()}.partial"
+        temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.folder / f"{report.run_id}.json")
+
+    def last(self) -> dict[str, Any] | None:
+        """The report of the last run as JSON; None before the first."""
+        reports = sorted(self.folder.glob("*.json"))
+        return json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the project. The lock is the operating system's: it goes with its holder, however that ends.
+
+        Raises LockedError when another run holds it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        holder = self.folder / "holder"
+        try:
+            with FileLock(self.folder / "lock", timeout=0):
+                holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
+                yield
+        except Timeout as error:
+            owner = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
+            raise LockedError(
+                f"{self.folder.parent}: another run holds this project (process {owner}); wait for it to end"
+            ) from error

@@ -1,0 +1,127 @@
+"""Every table: its columns, their types, and the order its rows are kept in.
+
+A verb declares the schemas it reads and writes; the runner checks them at the boundary. Column
+meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas reads Arrow so).
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.errors import DataError
+
+STRING, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
+
+
+def list_of(value: pa.DataType) -> pa.DataType:
+    """A list type whose item is named as Parquet names it, so that a round trip keeps the bytes."""
+    return pa.list_(pa.field("element", value))
+
+
+STRINGS = list_of(STRING)
+VECTOR = list_of(pa.float32())
+TYPE_COUNTS = list_of(pa.struct([("type", STRING), ("count", INT)]))
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns of a table, and the columns that fix the order of its rows (``key``)."""
+
+    arrow: pa.Schema
+    key: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.arrow.names)
+
+    def frame(self, rows: object = ()) -> pd.DataFrame:
+        """A DataFrame of these columns from rows (dicts or tuples); typed even when empty."""
+        frame = pd.DataFrame(rows, columns=self.columns)
+        return self.encode(frame, "rows").to_pandas()
+
+    def encode(self, frame: pd.DataFrame, where: str) -> pa.Table:
+        """The frame as an Arrow table: its columns in declared order and type, its rows sorted by key.
+
+        Raises DataError when a column is missing, unknown, or does not fit its type.
+        """
+        missing = [name for name in self.columns if name not in frame.columns]
+        unknown = [str(name) for name in frame.columns if name not in self.columns]
+        if missing or unknown:
+            raise DataError(
+                f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}"
+            )
+        if frame.empty:
+            return self.arrow.empty_table()
+        ordered = frame.sort_values(list(self.key), kind="stable") if self.key else frame
+        try:
+            table = pa.Table.from_pandas(ordered[self.columns], schema=self.arrow, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise DataError(f"{where}: {error}; the verb must return what its schema declares") from error
+        return table.replace_schema_metadata(None).combine_chunks()
+
+    def describe(self) -> list[list[str]]:
+        """Names, types and key: what of a schema can change a step's result."""
+        return [[field.name, str(field.type)] for field in self.arrow] + [["key", *self.key]]
+
+
+def table(*key: str, **columns: pa.DataType) -> TableSchema:
+    return TableSchema(pa.schema(list(columns.items())), key)
+
+
+DOCUMENTS = table(
+    "id", id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING
+)
+TEXT_UNITS = table(
+    "document_id", "order",
+    id=STRING, text=STRING, n_tokens=INT, document_id=STRING, start=INT, end=INT, order=INT,
+)  # fmt: skip
+EXTRACTIONS = table(
+    "text_unit_id", "order",
+    text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING, target=STRING,
+    description=STRING, keywords=STRINGS, weight=FLOAT,
+)  # fmt: skip
+MENTIONS = table("entity_id", "text_unit_id", entity_id=STRING, text_unit_id=STRING, frequency=INT)
+MERGED_ENTITIES = table(
+    "id",
+    id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, descriptions=STRINGS, text_unit_ids=STRINGS,
+    frequency=INT,
+)  # fmt: skip
+MERGED_RELATIONSHIPS = table(
+    "id",
+    id=STRING, source=STRING, target=STRING, source_entity_id=STRING, target_entity_id=STRING,
+    descriptions=STRINGS, keywords=STRINGS, weight=FLOAT, text_unit_ids=STRINGS,
+)  # fmt: skip
+DESCRIBED_ENTITIES = table(
+    "id",
+    id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, description=STRING, text_unit_ids=STRINGS,
+    frequency=INT,
+)  # fmt: skip
+DESCRIBED_RELATIONSHIPS = table(
+    "id",
+    id=STRING, source=STRING, target=STRING, source_entity_id=STRING, target_entity_id=STRING,
+    description=STRING, keywords=STRINGS, weight=FLOAT, text_unit_ids=STRINGS,
+)  # fmt: skip
+ENTITIES = table(
+    "id",
+    id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, description=STRING, text_unit_ids=STRINGS,
+    frequency=INT, degree=INT,
+)  # fmt: skip
+RELATIONSHIPS = table(
+    "id",
+    id=STRING, source=STRING, target=STRING, source_entity_id=STRING, target_entity_id=STRING,
+    description=STRING, keywords=STRINGS, weight=FLOAT, text_unit_ids=STRINGS, source_degree=INT,
+    target_degree=INT, rank=INT,
+)  # fmt: skip
+COMMUNITIES = table(
+    "level", "id",
+    id=STRING, level=INT, parent=STRING, children=STRINGS, entity_ids=STRINGS, relationship_ids=STRINGS,
+    text_unit_ids=STRINGS, size=INT,
+)  # fmt: skip
+NODES = table("level", "entity_id", entity_id=STRING, level=INT, community_id=STRING)
+TEXTS = table("id", id=STRING, text=STRING)
+EMBEDDINGS = table("id", id=STRING, vector=VECTOR)
+REJECTS = table(
+    "step", "row_id", "kind", "reason", "message",
+    step=STRING, row_id=STRING, kind=STRING, reason=STRING, message=STRING,
+)  # fmt: skip

@@ -1,0 +1,216 @@
+"""settings.yaml, typed: every key optional, an unknown key an error with the nearest right one.
+
+Values may name the environment: ``${NAME}`` or ``${NAME:-default}``; a ``.env`` file beside settings.yaml
+is read too, and what the real environment says wins.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from dotenv import dotenv_values
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, SecretStr, ValidationError
+
+from pipeline.errors import SettingsError
+from pipeline.validation import explain
+
+FILE = "settings.yaml"
+Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputSettings(Section):
+    path: str = "data/input"
+    file_pattern: str = "**/*"
+    id_column: str = "id"
+    title_column: str = "title"
+    text_column: str = "text"
+    encoding: str = ""
+
+
+class Price(Section):
+    """Per million tokens."""
+
+    input: NonNegativeFloat = 0.0
+    output: NonNegativeFloat = 0.0
+
+
+class EndpointSettings(Section):
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    concurrency: PositiveInt = 16
+    timeout: float = Field(120, gt=0)
+    max_retries: int = Field(5, ge=0)
+    price: Price | None = None
+
+    @property
+    def configured(self) -> bool:
+        return bool(self.base_url or self.api_key.get_secret_value())
+
+
+class ChatSettings(EndpointSettings):
+    model: str = "gpt-4o-mini"
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_tokens: PositiveInt | None = None
+    reasoning_effort: str | None = None
+    extra_body: dict[str, Any] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is sent beside the messages: the options that are set."""
+        names = ("temperature", "top_p", "seed", "max_tokens", "reasoning_effort", "extra_body")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+class EmbeddingSettings(EndpointSettings):
+    """``provider`` may be left out: an endpoint's model where one is named, else the builtin one."""
+
+    provider: Literal["builtin", "openai", "local"] | None = None
+    model: str = ""
+    dimensions: PositiveInt | None = None
+    batch_size: PositiveInt = 64
+
+    @property
+    def kind(self) -> Literal["builtin", "openai", "local"]:
+        return self.provider or ("openai" if self.base_url or self.model else "builtin")
+
+
+class ModelsSettings(Section):
+    chat: dict[str, ChatSettings] = {"default": ChatSettings()}
+    embedding: dict[str, EmbeddingSettings] = {"default": EmbeddingSettings()}
+
+
+class PostgresSettings(Section):
+    url: str = "embedded"
+    exact_below: PositiveInt = 5000
+
+
+class Neo4jSettings(Section):
+    uri: str = "bolt://localhost:7687"
+    user: str = "neo4j"
+    password: SecretStr = SecretStr("")
+    database: str = "neo4j"
+    max_types: int = Field(1000, ge=0, le=60_000)
+
+
+class StoresSettings(Section):
+    postgres: PostgresSettings = PostgresSettings()
+    graph: Literal["postgres", "neo4j"] = "postgres"
+    neo4j: Neo4jSettings = Neo4jSettings()
+
+
+class QuerySettings(Section):
+    mode: Mode = "hybrid"
+    top_k: PositiveInt = 60
+    chunk_top_k: PositiveInt = 20
+    max_entity_tokens: PositiveInt = 6000
+    max_relation_tokens: PositiveInt = 8000
+    max_total_tokens: PositiveInt = 30000
+    response_type: str = "Multiple Paragraphs"
+
+
+class Settings(Section):
+    workspace: str = Field("default", pattern=r"^[a-z0-9_-]{1,63}$")
+    workflow: str = "index"
+    language: str = "English"
+    max_reject_ratio: float = Field(0.1, ge=0, le=1)
+    input: InputSettings = InputSettings()
+    models: ModelsSettings = ModelsSettings()
+    stores: StoresSettings = StoresSettings()
+    query: QuerySettings = QuerySettings()
+    snapshots: str = "data/snapshots"
+    cache: str = "sqlite:///data/cache.sqlite"
+
+
+def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
+    """Settings of the project in this folder; ``overrides`` are ``key.path=value`` for one run.
+
+    Raises SettingsError when the file is missing or malformed, a key is unknown, a value does not fit, or
+    the environment lacks a variable that has no default.
+    """
+    path = root / FILE
+    if not path.is_file():
+        raise SettingsError(f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
+    for override in overrides:
+        _override(content, override)
+    environment = {**dotenv_values(root / ".env", interpolate=False), **os.environ}
+    try:
+        return Settings.model_validate(_expanded(content, environment, FILE))
+    except ValidationError as error:
+        raise SettingsError(explain(FILE, error, _known(error))) from None
+
+
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
+
+
+def _expanded(value: Any, environment: Mapping[str, str | None], where: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _expanded(entry, environment, f"{where}: {key}") for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_expanded(entry, environment, where) for entry in value]
+    return _substituted(value, environment, where) if isinstance(value, str) else value
+
+
+def _substituted(value: str, environment: Mapping[str, str | None], where: str) -> str:
+    def substitute(match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        found = environment.get(name)
+        if not found and default is not None:
+            return default
+        if found is None:
+            raise SettingsError(
+                f"{where}: the environment variable {name} is not set; set it, put it into .env, "
+                f"or write ${{{name}:-default}}"
+            )
+        return found
+
+    return _VARIABLE.sub(substitute, value)
+
+
+def _override(content: dict[str, Any], override: str) -> None:
+    path, sign, value = override.partition("=")
+    keys = path.split(".")
+    if not sign or not all(keys):
+        raise SettingsError(f"--set {override}: expected key.path=value")
+    section = content
+    for key in keys[:-1]:
+        section = section.setdefault(key, {})
+        if not isinstance(section, dict):
+            raise SettingsError(f"--set {override}: '{key}' is a value, not a section")
+    section[keys[-1]] = yaml.safe_load(value)
+
+
+def _known(error: ValidationError) -> list[str]:
+    """The keys of the section in which the first fault lies."""
+    section: Any = Settings
+    for key in error.errors()[0]["loc"][:-1]:
+        section = _entered(section, str(key))
+    return list(section.model_fields) if section else []
+
+
+_NAMED = {"chat": ChatSettings, "embedding": EmbeddingSettings}
+
+
+def _entered(section: Any, key: str) -> Any:
+    if section in (ChatSettings, EmbeddingSettings) and key not in section.model_fields:
+        return section
+    if section is ModelsSettings and key in _NAMED:
+        return _NAMED[key]
+    if section is None or key not in section.model_fields:
+        return None
+    annotation = section.model_fields[key].annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

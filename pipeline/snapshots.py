@@ -1,0 +1,155 @@
+"""Snapshots: immutable Parquet tables addressed by their content, and the records that point at them.
+
+    <root>/<table>/<sha256>.parquet     a table
+    <root>/steps/<fingerprint>.json     which snapshots a step wrote (the key to reuse)
+    <root>/manifest-<workflow>.json     the live snapshot of each table
+
+Every file comes to its name by fsync and rename, records after what they point at: a crash at any
+instant leaves whole files only.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import DataError
+
+ROW_GROUP = 100_000
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``path`` is relative to the snapshots folder; ``sha256`` is over the file's bytes."""
+
+    path: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What a step with this fingerprint wrote. ``components`` are the parts of the fingerprint, kept to
+    say later which of them changed; ``retry`` marks rows that failed for a passing reason, so that the
+    record is no ground for reuse."""
+
+    step: str
+    fingerprint: str
+    components: Mapping[str, Any]
+    outputs: Mapping[str, Snapshot]
+    retry: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The live tables of a workflow and the records of the steps that wrote them."""
+
+    workflow: str
+    tables: Mapping[str, Snapshot] = field(default_factory=dict)
+    steps: Mapping[str, StepRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SnapshotStore:
+    root: Path
+
+    def write(self, name: str, table: pa.Table) -> Snapshot:
+        """Write the table unless its content is there already."""
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with _temporary(folder) as temporary:
+            pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP, store_schema=False)
+            sha256 = _sha256(temporary)
+            path = folder / f"{sha256}.parquet"
+            if not path.exists():
+                _publish(temporary, path)
+        return Snapshot(path.relative_to(self.root).as_posix(), table.num_rows, sha256)
+
+    def read(self, snapshot: Snapshot) -> pd.DataFrame:
+        """Raises DataError when the file is gone or damaged."""
+        path = self.root / snapshot.path
+        try:
+            return pq.read_table(path).to_pandas()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise DataError(f"{path}: {error}; delete it and run the workflow again") from error
+
+    def exists(self, snapshot: Snapshot) -> bool:
+        return (self.root / snapshot.path).is_file()
+
+    def record(self, record: StepRecord) -> None:
+        self._write_json(f"steps/{record.fingerprint}.json", asdict(record))
+
+    def lookup(self, fingerprint: str) -> StepRecord | None:
+        """The record of this fingerprint if every snapshot it names is there."""
+        content = self._read_json(f"steps/{fingerprint}.json")
+        record = _step_record(content) if content else None
+        return record if record and all(map(self.exists, record.outputs.values())) else None
+
+    def publish(self, manifest: Manifest) -> None:
+        self._write_json(f"manifest-{manifest.workflow}.json", asdict(manifest))
+
+    def manifest(self, workflow: str) -> Manifest:
+        """The workflow's manifest; empty if it has never completed."""
+        content = self._read_json(f"manifest-{workflow}.json")
+        if not content:
+            return Manifest(workflow)
+        return Manifest(
+            workflow,
+            {name: Snapshot(**snapshot) for name, snapshot in content["tables"].items()},
+            {name: _step_record(record) for name, record in content["steps"].items()},
+        )
+
+    def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(path.parent) as temporary:
+            text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+            temporary.write_text(text + "\n", encoding="utf-8")
+            _publish(temporary, path)
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        path = self.root / name
+        if not path.is_file():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path}: not readable ({error}); delete it and run the workflow again") from error
+
+
+def _step_record(content: dict[str, Any]) -> StepRecord:
+    outputs = {name: Snapshot(**snapshot) for name, snapshot in content["outputs"].items()}
+    return StepRecord(**{**content, "outputs": outputs})
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    path = folder / f".{os.getpid()}.partial"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,125 @@
+"""What the load and the query stage ask of a database. Adapters live beside this file."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
+RELATIONSHIP_COLUMNS = [
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "keywords", "weight",
+    "rank", "text_unit_ids",
+]  # fmt: skip
+CHUNK_COLUMNS = [
+    "id", "document_id", "source", "title", "start", "end", "tokens", "content", "metadata", "score",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What a table of a store needs: rows to insert and to replace, ids to delete. Rows carry ``row_hash``."""
+
+    inserted: pd.DataFrame
+    updated: pd.DataFrame
+    deleted: Sequence[str]
+    unchanged: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {
+            "inserted": len(self.inserted),
+            "updated": len(self.updated),
+            "deleted": len(self.deleted),
+            "unchanged": self.unchanged,
+        }
+
+    @property
+    def empty(self) -> bool:
+        return not (len(self.inserted) or len(self.updated) or self.deleted)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a workspace shows: a workflow's tables at a version, their vectors made by a model."""
+
+    workflow: str
+    version: str
+    embedding: Mapping[str, Any]
+    dimensions: int
+
+
+class Writer(Protocol):
+    """One load under way; it holds the workspace's lock."""
+
+    def hashes(self, table: str) -> Mapping[str, str]:
+        """id -> row_hash of every row the workspace has in the table."""
+        ...
+
+    def apply(self, table: str, delta: Delta) -> None: ...
+
+    def publish(self, live: Live) -> None:
+        """Say what the workspace shows from now on."""
+        ...
+
+
+class Store(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """Names of the tables it is loaded with, in the order to load them."""
+        ...
+
+    def writing(self) -> AbstractContextManager[Writer]:
+        """Raises StoreError when the database cannot be reached."""
+        ...
+
+    def live(self) -> Live | None:
+        """What was loaded last; None for an empty workspace."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class VectorStore(Store, Protocol):
+    def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
+
+        ``table``: "chunks", "entities" or "relationships".
+        """
+        ...
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+        """CHUNK_COLUMNS of the ids that exist, in the order asked; ``score`` is the cosine similarity to the
+        question's vector."""
+        ...
+
+
+class GraphStore(Store, Protocol):
+    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+        """ENTITY_COLUMNS of the ids that exist, in the order asked."""
+        ...
+
+    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+        """RELATIONSHIP_COLUMNS of the ids that exist, in the order asked."""
+        ...
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+        """RELATIONSHIP_COLUMNS of the relationships at either end of the entities, each once, the best
+        ``limit`` by rank, then weight, then id."""
+        ...
+
+    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+        """(entity_id, text_unit_id, neighbours): for each text unit of each entity, how many of the
+        entity's neighbours have that text unit too."""
+        ...
+
+
+def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
+    """The rows of a frame with an ``id`` column, in the order of the ids."""
+    place = {id: position for position, id in enumerate(ids)}
+    return frame.sort_values("id", key=lambda column: column.map(place)).reset_index(drop=True)

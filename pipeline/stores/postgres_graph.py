@@ -1,0 +1,81 @@
+"""The graph in plain PostgreSQL tables: set-based reads, no extension needed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from sqlalchemy import Select, distinct, func, or_, select, union
+
+from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, in_order
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.tables import EDGES, NODES
+
+
+@dataclass(frozen=True)
+class PostgresGraph:
+    """Reads of the graph that a PostgresStore (``with_graph``) has loaded."""
+
+    store: PostgresStore
+
+    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+        query = select(
+            NODES.c.id,
+            NODES.c.display_name.label("name"),
+            NODES.c.entity_type.label("type"),
+            NODES.c.description,
+            NODES.c.degree,
+            NODES.c.source_id.label("text_unit_ids"),
+        ).where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
+        return in_order(self._frame(query, ENTITY_COLUMNS), ids)
+
+    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+        query = self._edges().where(EDGES.c.id == func.any(list(ids)))
+        return in_order(self._frame(query, RELATIONSHIP_COLUMNS), ids)
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+        ids = list(entity_ids)
+        query = (
+            self._edges()
+            .where(or_(EDGES.c.source_entity_id == func.any(ids), EDGES.c.target_entity_id == func.any(ids)))
+            .order_by(EDGES.c.rank.desc(), EDGES.c.weight.desc(), EDGES.c.id)
+            .limit(limit)
+        )
+        return self._frame(query, RELATIONSHIP_COLUMNS)
+
+    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+        workspace, ids = self.store.workspace, list(entity_ids)
+        source, target = EDGES.c.source_entity_id, EDGES.c.target_entity_id
+        pairs = union(
+            select(source.label("entity"), target.label("neighbour")).where(
+                EDGES.c.workspace == workspace, source == func.any(ids)
+            ),
+            select(target, source).where(EDGES.c.workspace == workspace, target == func.any(ids)),
+        ).subquery()
+        found = (
+            select(NODES.c.id, func.unnest(NODES.c.source_id).label("unit"))
+            .where(NODES.c.workspace == workspace, NODES.c.id == func.any(ids))
+            .subquery()
+        )
+        neighbour = NODES.alias("neighbour")
+        query = (
+            select(found.c.id, found.c.unit, func.count(distinct(neighbour.c.id)))
+            .outerjoin_from(found, pairs, pairs.c.entity == found.c.id)
+            .outerjoin(
+                neighbour,
+                (neighbour.c.workspace == workspace)
+                & (neighbour.c.id == pairs.c.neighbour)
+                & (found.c.unit == func.any(neighbour.c.source_id)),
+            )
+            .group_by(found.c.id, found.c.unit)
+        )
+        return self._frame(query, ["entity_id", "text_unit_id", "neighbours"])
+
+    def _edges(self) -> Select:
+        columns = {"text_unit_ids": "source_id"}
+        return select(
+            *(EDGES.c[columns.get(name, name)].label(name) for name in RELATIONSHIP_COLUMNS)
+        ).where(EDGES.c.workspace == self.store.workspace)
+
+    def _frame(self, query: Select, columns: list[str]) -> pd.DataFrame:
+        with self.store.connection() as connection:
+            return pd.DataFrame(connection.execute(query).all(), columns=columns)

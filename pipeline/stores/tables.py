@@ -1,0 +1,88 @@
+"""The PostgreSQL tables: the three `lightrag_*` tables as users of this data know them, the graph, and what is live.
+
+The tables with vectors are partitioned by workspace over a column without dimensions: workspaces may use
+different models, and an index never has to filter other workspaces' rows out.
+"""
+
+from pgvector.sqlalchemy import VECTOR
+from sqlalchemy import ARRAY, BigInteger, Column, Double, Index, Integer, MetaData, Table, Text
+from sqlalchemy.dialects.postgresql import JSONB
+
+METADATA = MetaData()
+
+
+def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("workspace", Text, primary_key=True),
+        Column("id", Text, primary_key=True),
+        *columns,
+        Column("row_hash", Text, nullable=False),
+        postgresql_partition_by="LIST (workspace)" if partitioned else None,
+    )
+
+
+DOCUMENTS = _table("graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB))
+CHUNKS = _table(
+    "lightrag_chunks",
+    Column("full_doc_id", Text),
+    Column("chunk_order_index", Integer),
+    Column("tokens", Integer),
+    Column("content", Text),
+    Column("char_start", BigInteger),
+    Column("char_end", BigInteger),
+    Column("embedding", VECTOR()),
+    partitioned=True,
+)
+ENTITIES = _table(
+    "lightrag_entities",
+    Column("entity_name", Text),
+    Column("content", Text),
+    Column("embedding", VECTOR()),
+    partitioned=True,
+)
+RELATIONSHIPS = _table(
+    "lightrag_relationships",
+    Column("src_id", Text),
+    Column("tgt_id", Text),
+    Column("content", Text),
+    Column("embedding", VECTOR()),
+    partitioned=True,
+)
+NODES = _table(
+    "graphmill_nodes",
+    Column("display_name", Text),
+    Column("entity_type", Text),
+    Column("description", Text),
+    Column("source_id", ARRAY(Text)),
+    Column("degree", Integer),
+)
+EDGES = _table(
+    "graphmill_edges",
+    Column("source_entity_id", Text),
+    Column("target_entity_id", Text),
+    Column("source", Text),
+    Column("target", Text),
+    Column("type", Text),
+    Column("description", Text),
+    Column("keywords", ARRAY(Text)),
+    Column("weight", Double),
+    Column("rank", Integer),
+    Column("source_id", ARRAY(Text)),
+)
+Index("graphmill_edges_source", EDGES.c.workspace, EDGES.c.source_entity_id)
+Index("graphmill_edges_target", EDGES.c.workspace, EDGES.c.target_entity_id)
+LIVE = Table(
+    "graphmill_live",
+    METADATA,
+    Column("workspace", Text, primary_key=True),
+    Column("workflow", Text),
+    Column("version", Text),
+    Column("embedding", JSONB),
+    Column("dimensions", Integer),
+)
+
+VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS}
+GRAPH_TABLES = {"nodes": NODES, "edges": EDGES}
+TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, **GRAPH_TABLES}

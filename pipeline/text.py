@@ -1,0 +1,60 @@
+"""Identity of texts and names: cleaning, match keys and deterministic ids (design: no uuid, no clock)."""
+
+import hashlib
+import re
+import unicodedata
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_QUOTES = "\"'`´‘’‚‛“”„‟«»‹›「」『』〝〞＂＇"
+_DASHES = "-‐‑‒–—―−﹘﹣－~〜"
+_STOPS = ".．。｡"
+_AS_SPACE = str.maketrans(dict.fromkeys(_QUOTES + _DASHES + _STOPS, " "))
+
+
+def clean(text: str) -> str:
+    """The text without control characters and lone surrogates (no store takes them), line ends as \\n."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def clean_name(name: str) -> str:
+    """A name on one line: cleaned, white space collapsed, quotes around it taken off."""
+    collapsed = " ".join(clean(name).split())
+    return collapsed.strip(_QUOTES + " ") or collapsed
+
+
+def match_key(name: str) -> str:
+    """What makes two names one entity: NFKC, casefold; quotes, dashes and full stops as a space.
+
+    ``+ # & @ /`` and digits keep their meaning, so that C and C++ stay two.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    key = " ".join(folded.translate(_AS_SPACE).split())
+    return key or " ".join(folded.split())
+
+
+def digest(*parts: str) -> str:
+    """32 hex digits over the parts; no two lists of parts share an encoding."""
+    state = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        state.update(len(encoded).to_bytes(8, "big") + encoded)
+    return state.hexdigest()[:32]
+
+
+def document_id(key: str) -> str:
+    """``key``: the value of the key column, else the relative POSIX path."""
+    return f"doc-{digest(key)}"
+
+
+def text_unit_id(document: str, text: str, ordinal: int) -> str:
+    """``ordinal``: which of the document's text units with this very text (0, 1, ...)."""
+    return f"chunk-{digest(document, text, str(ordinal))}"
+
+
+def entity_id(name: str) -> str:
+    return f"ent-{digest(match_key(name))}"
+
+
+def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
+    """Directed: the two ends in their order."""
+    return f"rel-{digest(source_entity_id, target_entity_id)}"

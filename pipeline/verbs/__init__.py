@@ -1,0 +1,27 @@
+"""The verbs. Importing this package registers them."""
+
+from pipeline.verbs.chunk_documents import chunk_documents
+from pipeline.verbs.compose_texts import compose_texts
+from pipeline.verbs.compute_degrees import compute_degrees
+from pipeline.verbs.detect_communities import detect_communities
+from pipeline.verbs.embed_text import embed_text
+from pipeline.verbs.extract_graph import extract_graph
+from pipeline.verbs.extract_graph_fast import extract_graph_fast
+from pipeline.verbs.join_descriptions import join_descriptions
+from pipeline.verbs.load_documents import load_documents
+from pipeline.verbs.merge_graphs import merge_graphs
+from pipeline.verbs.summarize_descriptions import summarize_descriptions
+
+__all__ = [
+    "chunk_documents",
+    "compose_texts",
+    "compute_degrees",
+    "detect_communities",
+    "embed_text",
+    "extract_graph",
+    "extract_graph_fast",
+    "join_descriptions",
+    "load_documents",
+    "merge_graphs",
+    "summarize_descriptions",
+]

@@ -1,0 +1,166 @@
+"""merge_graphs: the graphs of all text units become one."""
+
+import pandas as pd
+
+from pipeline.registry import verb
+from pipeline.schemas import (
+    EXTRACTIONS,
+    MENTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    REJECTS,
+    TEXT_UNITS,
+)
+from pipeline.text import entity_id, relationship_id
+
+UNKNOWN = "UNKNOWN"
+
+
+@verb(
+    inputs={"extractions": EXTRACTIONS, "text_units": TEXT_UNITS},
+    outputs={
+        "merged_entities": MERGED_ENTITIES,
+        "merged_relationships": MERGED_RELATIONSHIPS,
+        "mentions": MENTIONS,
+        "rejects": REJECTS,
+    },
+)
+def merge_graphs(
+    extractions: pd.DataFrame, text_units: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Entities by match key, directed relationships by their two ends, in an order the content fixes.
+
+    An entity's name is its commonest surface form (ties: the smallest by code point), its type the one
+    with the greatest weight of records, other types kept with their counts; ``frequency`` is the number
+    of text units that mention it. Ends of relationships that no record describes become entities of type
+    UNKNOWN. Weights add up; keywords are the union in order of frequency. A relationship of an entity
+    with itself is a reject.
+    """
+    records = _in_reading_order(extractions, text_units)
+    ids = {name: entity_id(name) for name in _names(records)}
+    entities = records[records["kind"] == "entity"].assign(entity_id=lambda rows: rows["name"].map(ids))
+    links = records[records["kind"] == "relationship"].assign(
+        source_entity_id=lambda rows: rows["source"].map(ids),
+        target_entity_id=lambda rows: rows["target"].map(ids),
+    )
+    loops = links["source_entity_id"] == links["target_entity_id"]
+    occurrences = _occurrences(entities, links)
+    names = _commonest(occurrences)
+    return (
+        _merge_entities(entities, occurrences, names),
+        _merge_relationships(links[~loops], names),
+        _mentions(occurrences),
+        _self_loops(links[loops]),
+    )
+
+
+def _in_reading_order(extractions: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
+    units = text_units.sort_values(["document_id", "order"])["id"]
+    place = pd.Series(range(len(units)), index=units, dtype="int64")
+    placed = extractions.assign(place=extractions["text_unit_id"].map(place))
+    return placed.sort_values(["place", "order"], kind="stable").reset_index(drop=True)
+
+
+def _names(records: pd.DataFrame) -> pd.Series:
+    entities = records.loc[records["kind"] == "entity", "name"]
+    links = records[records["kind"] == "relationship"]
+    return pd.concat([entities, links["source"], links["target"]]).drop_duplicates()
+
+
+def _occurrences(entities: pd.DataFrame, links: pd.DataFrame) -> pd.DataFrame:
+    """Every naming of an entity: (entity_id, name, text_unit_id, place, weight)."""
+    described = entities[["entity_id", "name", "text_unit_id", "place", "weight"]]
+    ends = [
+        links[[f"{end}_entity_id", end, "text_unit_id", "place"]]
+        .rename(columns={f"{end}_entity_id": "entity_id", end: "name"})
+        .assign(weight=0.0)
+        for end in ("source", "target")
+    ]
+    return pd.concat([described, *ends], ignore_index=True)
+
+
+def _commonest(occurrences: pd.DataFrame) -> pd.Series:
+    """entity id -> display name."""
+    counts = occurrences.groupby(["entity_id", "name"], sort=True).size().rename("count").reset_index()
+    best = counts.sort_values(["entity_id", "count", "name"], ascending=[True, False, True], kind="stable")
+    return best.drop_duplicates("entity_id").set_index("entity_id")["name"]
+
+
+def _merge_entities(entities: pd.DataFrame, occurrences: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    units = _distinct_lists(occurrences.sort_values("place", kind="stable"), ["entity_id"], "text_unit_id")
+    described = entities[entities["description"] != ""]
+    descriptions = _distinct_lists(described, ["entity_id"], "description")
+    types = _type_counts(entities)
+    merged = pd.DataFrame({"id": names.index, "name": names.to_numpy()})
+    merged["types"] = [types.get(id, []) for id in merged["id"]]
+    merged["type"] = [counts[0]["type"] if counts else UNKNOWN for counts in merged["types"]]
+    merged["descriptions"] = [descriptions.get(id, []) for id in merged["id"]]
+    merged["text_unit_ids"] = [units[id] for id in merged["id"]]
+    merged["frequency"] = merged["text_unit_ids"].map(len).astype("int64")
+    return merged[MERGED_ENTITIES.columns]
+
+
+def _type_counts(entities: pd.DataFrame) -> dict[str, list[dict[str, object]]]:
+    """entity id -> its types with their weights, heaviest first, ties by code point."""
+    typed = entities[entities["type"] != ""]
+    weights = typed.groupby(["entity_id", "type"])["weight"].sum().round().astype("int64").rename("count")
+    ranked = weights.reset_index().sort_values(
+        ["entity_id", "count", "type"], ascending=[True, False, True], kind="stable"
+    )
+    counts: dict[str, list[dict[str, object]]] = {}
+    for id, type, count in ranked.itertuples(index=False):
+        counts.setdefault(id, []).append({"type": type, "count": count})
+    return counts
+
+
+def _merge_relationships(links: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    ends = ["source_entity_id", "target_entity_id"]
+    merged = links.groupby(ends, sort=True)["weight"].sum().reset_index()
+    keys = list(merged[ends].itertuples(index=False, name=None))
+    described = links[links["description"] != ""]
+    lists = {
+        "descriptions": _distinct_lists(described, ends, "description"),
+        "text_unit_ids": _distinct_lists(links, ends, "text_unit_id"),
+        "keywords": _keywords(links, ends),
+    }
+    for column, values in lists.items():
+        merged[column] = pd.Series([values.get(key, []) for key in keys], dtype=object)
+    merged["id"] = [relationship_id(*key) for key in keys]
+    merged["source"] = merged["source_entity_id"].map(names)
+    merged["target"] = merged["target_entity_id"].map(names)
+    return merged[MERGED_RELATIONSHIPS.columns]
+
+
+def _keywords(links: pd.DataFrame, ends: list[str]) -> dict[object, list[str]]:
+    """Both ends -> keywords, the most frequent first, then in order of appearance."""
+    exploded = links[[*ends, "keywords"]].explode("keywords").dropna(subset=["keywords"])
+    exploded = exploded.assign(appearance=range(len(exploded)))
+    counted = exploded.groupby([*ends, "keywords"])["appearance"].agg(["size", "min"]).reset_index()
+    ordered = counted.sort_values([*ends, "size", "min"], ascending=[True, True, False, True], kind="stable")
+    return _distinct_lists(ordered, ends, "keywords")
+
+
+def _distinct_lists(rows: pd.DataFrame, by: list[str], column: str) -> dict:
+    """Key -> the column's distinct values in row order. The key is a scalar for one ``by`` column."""
+    distinct = rows.drop_duplicates([*by, column])
+    grouped = distinct.groupby(by[0] if len(by) == 1 else by, sort=False)[column].agg(list)
+    return grouped.to_dict()
+
+
+def _mentions(occurrences: pd.DataFrame) -> pd.DataFrame:
+    weights = occurrences.groupby(["entity_id", "text_unit_id"])["weight"].sum()
+    mentions = weights.clip(lower=1).round().astype("int64").rename("frequency").reset_index()
+    return mentions[MENTIONS.columns]
+
+
+def _self_loops(loops: pd.DataFrame) -> pd.DataFrame:
+    return REJECTS.frame(
+        {
+            "step": "",
+            "row_id": unit,
+            "kind": "record",
+            "reason": "self_loop",
+            "message": f"{source!r} related to itself: {description}"[:300],
+        }
+        for unit, source, description in loops[["text_unit_id", "source", "description"]].itertuples(index=False)
+    )

@@ -1,0 +1,30 @@
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
+from tests.servers.openai_server import OpenAIServer, openai_server
+
+
+@pytest.fixture
+def openai() -> Iterator[OpenAIServer]:
+    """An endpoint that speaks the OpenAI protocol, with an empty ledger and nothing scripted."""
+    with openai_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def neo4j_address() -> Iterator[Neo4jAddress]:
+    """A real Neo4j for the whole session; skips where none can be had, unless GRAPHMILL_REQUIRE_NEO4J=1."""
+    try:
+        server = neo4j_server()
+        address = server.__enter__()
+    except Neo4jUnavailable as error:
+        if os.environ.get("GRAPHMILL_REQUIRE_NEO4J") == "1":
+            pytest.fail(f"no Neo4j: {error}")
+        pytest.skip(f"no Neo4j: {error}")
+    try:
+        yield address
+    finally:
+        server.__exit__(None, None, None)

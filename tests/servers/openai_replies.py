@@ -1,0 +1,197 @@
+"""What the test endpoint answers: made from the request's own words, so equal requests get equal replies."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+from zlib import crc32
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. ``text`` None stands for what is usually said (half of it if it ends in "length").
+    From status 400 on ``text`` is the error's message."""
+
+    text: str | None = None
+    finish_reason: str = "stop"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    drop: bool = False  # hang up: before any answer, or in the middle of a stream
+    raw: bytes | None = None  # a body that is sent as it is
+    usage: bool = True  # some compatible servers report none
+    missing_vectors: int = 0  # embeddings: so many fewer than were asked for
+
+
+Reader = Callable[[Messages, Mapping[str, Any]], Reply]
+
+
+def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    """Knows extraction, gleaning, keyword and summary prompts by their words; all else gets an answer."""
+    contents = [content_of(message) for message in messages]
+    prompt, last = "\n".join(contents), contents[-1] if contents else ""
+    if "high_level_keywords" in prompt:
+        return Reply(keywords_json(after_last(QUERY_MARK, last)))
+    if wants_json_graph(prompt, body):
+        names, links = read_graph("" if is_gleaning(messages) else after_last(TEXT_MARK, last))
+        return Reply(graph_json(names, links))
+    if "<|COMPLETE|>" in prompt or "<|>" in prompt:
+        text = "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split("<|COMPLETE|>")[-1])
+        return Reply(graph_records(*read_graph(text)))
+    if is_summary(prompt):
+        return Reply(summary(after_last(LIST_MARK, last)))
+    names = spans(after_last(QUERY_MARK, last))
+    return Reply(f"The sources tell of {', '.join(names) if names else 'this'} [1].")
+
+
+def content_of(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+TEXT_MARK = re.compile(r"^[#\-*<\s]*(?:real data|input text|text|document)\b[^\n]{0,20}?[:>]\s*", re.I | re.M)
+QUERY_MARK = re.compile(r"^[#\-*<\s]*(?:current query|query|question)\b[^\n]{0,20}?[:>]\s*", re.I | re.M)
+LIST_MARK = re.compile(r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,20}?[:>]\s*", re.I | re.M)
+
+
+def after_last(mark: re.Pattern[str], prompt: str) -> str:
+    """What follows the mark's last line in the prompt; all of it where there is no such line."""
+    found = list(mark.finditer(prompt))
+    return prompt[found[-1].end() :] if found else prompt
+
+
+def after_first(mark: re.Pattern[str], prompt: str) -> str:
+    found = mark.search(prompt)
+    return prompt[found.end() :] if found else prompt
+
+
+def is_gleaning(messages: Messages) -> bool:
+    return any(message.get("role") == "assistant" for message in messages)
+
+
+def is_summary(prompt: str) -> bool:
+    words = prompt.lower()
+    is_context = "id,entity,type" in words or "id,content" in words
+    return "summar" in words and "descriptions" in words and not is_context
+
+
+def wants_json_graph(prompt: str, body: Mapping[str, Any]) -> bool:
+    asks_json = (body.get("response_format") or {}).get("type") in ("json_schema", "json_object")
+    return asks_json and "entit" in prompt.lower() and "relationship" in prompt.lower()
+
+
+# Names, and the sentences they share.
+
+TYPES = ("person", "organization", "location", "event", "concept")
+NOT_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        "A An The This That These Those It He She They We You I His Her Its Their Our My Your In On At "
+        "By For From To Of With And But Or Nor So Yet If As When While Where Who Whom Whose Which What "
+        "Why How Is Are Was Were Be Do Does Did Has Have Had There Here Then After Before During Since "
+        "Until Both Each Every Some Any All No Not ",
+    )
+)
+WORD = r"[A-ZÀ-ÞĀ-Ž][\w'’&+-]*"
+SPAN = re.compile(rf"\b{WORD}(?:[ ](?:of |de |von |van )?{WORD})*")
+HAN = r"[\u4e00-\u9fff]"
+HAN_NAME = re.compile(rf"[（(《「“]({HAN}{{2,12}})[）)》」”]|(?:在|由|与|和|叫|是)({HAN}{{2,4}})")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+UNSAFE = re.compile(r"[#<>|()\"\s]+")
+
+
+@dataclass(frozen=True)
+class Link:
+    source: str
+    target: str
+    description: str
+    keywords: tuple[str, ...]
+    strength: int
+
+
+def sentences(text: str) -> list[str]:
+    return [clean for piece in SENTENCE_END.split(text) if (clean := UNSAFE.sub(" ", piece).strip())]
+
+
+def spans(sentence: str) -> list[str]:
+    """Names in order of first use: capitalised spans, and in Chinese what is quoted or follows a marker."""
+    names = []
+    for span in SPAN.findall(sentence):
+        words = span.split(" ")
+        while words and words[0] in NOT_NAMES:
+            words.pop(0)
+        names.append(" ".join(words).removesuffix("'s").removesuffix("’s").strip("'’-"))
+    names += [quoted or marked for quoted, marked in HAN_NAME.findall(sentence)]
+    return list(dict.fromkeys(name for name in names if len(name) > 1))
+
+
+def long_words(sentence: str, least: int) -> list[str]:
+    return list(dict.fromkeys(word for word in re.findall(r"\b[a-z]+\b", sentence) if len(word) >= least))
+
+
+def read_graph(text: str) -> tuple[dict[str, str], list[Link]]:
+    """({name: the first sentence that holds it}, links between the first six names that share a sentence)."""
+    names: dict[str, str] = {}
+    links: dict[tuple[str, str], Link] = {}
+    for sentence in sentences(text):
+        found = spans(sentence)
+        for name in found:
+            names.setdefault(name, sentence)
+        keywords = tuple(long_words(sentence, 6)[:2]) or ("related",)
+        for pair in combinations(found[:6], 2):
+            links.setdefault(pair, Link(*pair, sentence, keywords, len(sentence) % 10 + 1))
+    return names, list(links.values())
+
+
+def type_of(name: str) -> str:
+    return TYPES[crc32(name.lower().encode()) % len(TYPES)]
+
+
+def graph_records(names: Mapping[str, str], links: Sequence[Link]) -> str:
+    records = [f'("entity"<|>{name}<|>{type_of(name)}<|>{text})' for name, text in names.items()]
+    records += [
+        f'("relationship"<|>{link.source}<|>{link.target}<|>{link.description}'
+        f"<|>{', '.join(link.keywords)}<|>{link.strength})"
+        for link in links
+    ]
+    return "##\n".join(records) + "<|COMPLETE|>"
+
+
+def graph_json(names: Mapping[str, str], links: Sequence[Link]) -> str:
+    entities = [{"name": n, "type": type_of(n), "description": text} for n, text in names.items()]
+    relationships = [{**vars(link), "keywords": list(link.keywords)} for link in links]
+    return json.dumps({"entities": entities, "relationships": relationships}, ensure_ascii=False)
+
+
+def keywords_json(query: str) -> str:
+    found = {"high_level_keywords": long_words(query, 6), "low_level_keywords": spans(query)}
+    return json.dumps(found, ensure_ascii=False)
+
+
+def summary(descriptions: str) -> str:
+    return " ".join(sentences(descriptions)[:2])
+
+
+# Tokens and vectors.
+
+
+def count_tokens(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass")) // 4 + 1
+
+
+def embed(text: str, dimensions: int) -> list[float]:
+    """Hashed words and character trigrams, of length 1: texts that share words are near."""
+    words = re.findall(r"\w+", text.lower())
+    padded = f" {' '.join(words) or text} "
+    vector = [0.0] * dimensions
+    trigrams = [padded[i : i + 3] for i in range(len(padded) - 2)]
+    for feature, weight in [*((word, 2.0) for word in words), *((trigram, 0.5) for trigram in trigrams)]:
+        hashed = crc32(feature.encode("utf-8", "surrogatepass"))
+        vector[hashed % dimensions] += weight if hashed >> 31 else -weight
+    norm = math.hypot(*vector) or 1.0
+    return [value / norm for value in vector]

@@ -1,0 +1,101 @@
+"""The OpenAI protocol's JSON, as the test endpoint reads and writes it."""
+
+import base64
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.servers.openai_replies import Reply, content_of, count_tokens, embed
+
+KINDS = {"/v1/models": "models", "/v1/chat/completions": "chat", "/v1/embeddings": "embeddings"}
+MODELS = ("gpt-4o-mini", "text-embedding-3-small")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, and its answer. ``status`` 0: the connection was dropped; a failure costs no tokens."""
+
+    kind: str
+    model: str
+    body: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]]
+    inputs: Sequence[str]
+    prompt_tokens: int
+    completion_tokens: int = 0
+    status: int = 200
+
+
+def read_request(path: str, body: Mapping[str, Any]) -> Request | None:
+    kind = KINDS.get(path.split("?")[0])
+    if kind is None:
+        return None
+    messages, inputs = body.get("messages", []), inputs_of(body)
+    tokens = sum(map(count_tokens, [*map(content_of, messages), *inputs]))
+    return Request(kind, str(body.get("model", "")), body, messages, inputs, tokens)
+
+
+def inputs_of(body: Mapping[str, Any]) -> list[str]:
+    """The texts to embed; token ids are taken as words."""
+    given = body.get("input", [])
+    if isinstance(given, str) or (given and isinstance(given[0], int)):
+        given = [given]
+    return [text if isinstance(text, str) else " ".join(map(str, text)) for text in given]
+
+
+def completion_tokens(request: Request, reply: Reply) -> int:
+    return count_tokens(reply.text or "") if request.kind == "chat" else 0
+
+
+def usage_json(request: Request) -> dict[str, int]:
+    total = request.prompt_tokens + request.completion_tokens
+    usage = {"prompt_tokens": request.prompt_tokens, "total_tokens": total}
+    return usage | ({"completion_tokens": request.completion_tokens} if request.kind == "chat" else {})
+
+
+def error_json(status: int, message: str) -> dict[str, Any]:
+    code = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}.get(status)
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def models_json() -> dict[str, Any]:
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in MODELS]
+    return {"object": "list", "data": data}
+
+
+def chat_json(request: Request, reply: Reply) -> dict[str, Any]:
+    message = {"role": "assistant", "content": reply.text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish_reason}
+    return {**head("chat.completion", request), "choices": [choice]}
+
+
+def stream_events(request: Request, reply: Reply) -> list[dict[str, Any]]:
+    start = head("chat.completion.chunk", request)
+    text = reply.text or ""
+    pieces = [text[i : i + 8] for i in range(0, len(text), 8)]
+    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces)]
+    events = [{**start, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    events.append({**start, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
+    if reply.usage and (request.body.get("stream_options") or {}).get("include_usage"):
+        events.append({**start, "choices": [], "usage": usage_json(request)})
+    return events
+
+
+def head(kind: str, request: Request) -> dict[str, Any]:
+    return {"id": "chatcmpl-test", "object": kind, "created": 0, "model": request.model}
+
+
+def embeddings_json(request: Request, reply: Reply, dimensions: int) -> dict[str, Any]:
+    size = request.body.get("dimensions") or dimensions
+    texts = request.inputs[: len(request.inputs) - reply.missing_vectors]
+    pack = base64_floats if request.body.get("encoding_format") == "base64" else list
+    data = [
+        {"object": "embedding", "index": i, "embedding": pack(embed(text, size))}
+        for i, text in enumerate(texts)
+    ]
+    return {"object": "list", "data": data, "model": request.model}
+
+
+def base64_floats(vector: Sequence[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

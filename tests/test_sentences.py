@@ -1,0 +1,57 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.sentences import ends_paragraph, sentence_spans
+
+TEXTS = st.text(st.sampled_from(list("ab MrI1.!?…。！？；\"'”)」\n\r\t é中文👩‍💻")), max_size=200)
+
+
+def sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in sentence_spans(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One. ", "Two! ", "Three? ", "Four"]),
+        ('He said "go." She went.', ['He said "go." ', "She went."]),
+        ('"Really?" she said. (Yes.) No.', ['"Really?" she said. ', "(Yes.) ", "No."]),
+        ("Mr. Fox met J. R. Hale, e.g. in St. Ives.", ["Mr. Fox met J. R. Hale, e.g. in St. Ives."]),
+        ("Pi is 3.14 exactly. No. 5 is alive.", ["Pi is 3.14 exactly. ", "No. 5 is alive."]),
+        ("It was I. He knew. Hale Inc. was there.", ["It was I. ", "He knew. ", "Hale Inc. was there."]),
+        ("1. Stir.\n2. Pour.", ["1. Stir.\n", "2. Pour."]),
+        ("他说：“好。”然后走了！真的吗？是；对", ["他说：“好。”", "然后走了！", "真的吗？", "是；", "对"]),
+        ("雨だ…「帰ろう。」そうした。", ["雨だ…", "「帰ろう。」", "そうした。"]),
+        ("A heading\n\nA line\nof prose \n \n", ["A heading\n\n", "A line\nof prose \n \n"]),
+        ("a\r\n\r\nb", ["a\r\n\r\n", "b"]),
+        ("\n\n One. y", ["\n\n One. ", "y"]),
+        ("  \n\n", ["  \n\n"]),
+        ("", []),
+    ],
+)
+def test_boundaries(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+@given(TEXTS | st.text())
+def test_spans_cover_the_text_in_order(text: str) -> None:
+    spans = sentence_spans(text)
+    assert "".join(text[start:end] for start, end in spans) == text
+    assert all(start < end for start, end in spans)
+    assert all(text[start:end].strip() for start, end in spans) or len(spans) == 1
+
+
+def test_ends_paragraph() -> None:
+    text = "One. Two.\n\nThree.\nFour."
+    assert [ends_paragraph(text, end) for _, end in sentence_spans(text)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("piece", ["a", ".", " ", "\n", ".)", "Mr. ", "1. ", "…", "a\n ", '."'])
+def test_time_is_linear_on_one_long_line(piece: str) -> None:
+    text = piece * (500_000 // len(piece))
+    started = time.perf_counter()
+    sentence_spans(text)
+    assert time.perf_counter() - started < 5
