@@ -11,7 +11,7 @@ import typer
 from pipeline.console import print_plan, print_report, run_progress
 from pipeline.errors import GraphmillError
 from pipeline.init import init_project
-from pipeline.query.answer import Answer, EVIDENCE_NOTICE
+from pipeline.query.answer import Answer
 
 app = typer.Typer(
     help="Documents to a knowledge graph every night, and answers over it.",

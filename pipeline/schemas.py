@@ -5,6 +5,7 @@ meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -35,7 +36,7 @@ class TableSchema:
     def columns(self) -> list[str]:
         return list(self.arrow.names)
 
-    def frame(self, rows: object = ()) -> pd.DataFrame:
+    def frame(self, rows: Any = ()) -> pd.DataFrame:
         """A DataFrame of these columns from rows (dicts or tuples); typed even when empty."""
         frame = pd.DataFrame(rows, columns=self.columns)
         return self.encode(frame, "rows").to_pandas()

@@ -45,8 +45,8 @@ class EndpointSettings(Section):
     base_url: str = ""
     api_key: SecretStr = SecretStr("")
     concurrency: PositiveInt = 16
-    timeout: float = Field(120, gt=0)
-    max_retries: int = Field(5, ge=0)
+    timeout: float = Field(default=120, gt=0)
+    max_retries: int = Field(default=5, ge=0)
     price: Price | None = None
 
     @property
@@ -98,7 +98,7 @@ class Neo4jSettings(Section):
     user: str = "neo4j"
     password: SecretStr = SecretStr("")
     database: str = "neo4j"
-    max_types: int = Field(1000, ge=0, le=60_000)
+    max_types: int = Field(default=1000, ge=0, le=60_000)
 
 
 class StoresSettings(Section):
@@ -118,10 +118,10 @@ class QuerySettings(Section):
 
 
 class Settings(Section):
-    workspace: str = Field("default", pattern=r"^[a-z0-9_-]{1,63}$")
+    workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
     workflow: str = "index"
     language: str = "English"
-    max_reject_ratio: float = Field(0.1, ge=0, le=1)
+    max_reject_ratio: float = Field(default=0.1, ge=0, le=1)
     input: InputSettings = InputSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()

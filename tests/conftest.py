@@ -1,5 +1,6 @@
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -17,14 +18,11 @@ def openai() -> Iterator[OpenAIServer]:
 @pytest.fixture(scope="session")
 def neo4j_address() -> Iterator[Neo4jAddress]:
     """A real Neo4j for the whole session; skips where none can be had, unless GRAPHMILL_REQUIRE_NEO4J=1."""
-    try:
-        server = neo4j_server()
-        address = server.__enter__()
-    except Neo4jUnavailable as error:
-        if os.environ.get("GRAPHMILL_REQUIRE_NEO4J") == "1":
-            pytest.fail(f"no Neo4j: {error}")
-        pytest.skip(f"no Neo4j: {error}")
-    try:
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(neo4j_server())
+        except Neo4jUnavailable as reason:
+            if os.environ.get("GRAPHMILL_REQUIRE_NEO4J") == "1":
+                pytest.fail(f"no Neo4j: {reason}")
+            pytest.skip(f"no Neo4j: {reason}")
         yield address
-    finally:
-        server.__exit__(None, None, None)

@@ -136,16 +136,11 @@ class Runner:
         return frame[columns]
 
     def _roles(self, step: Step, meter: Meter) -> dict[str, Any]:
-        metered = {
-            role: MeteredChat(model, meter)
-            if step.verb.roles[role] is ChatModel
-            else MeteredEmbedding(model, meter)
-            for role, model in self.resources.models_of(step).items()
-        }
+        models = self.resources.models_of(step).items()
         roles: dict[str, Any] = {
             **self.resources.prompts_of(step),
             **self.resources.tokenizers_of(step),
-            **metered,
+            **{role: _metered(model, meter) for role, model in models},
         }
         return roles | ({"params": step.params} if step.verb.takes_params else {})
 
@@ -159,6 +154,10 @@ class Runner:
         frames = [frame for frame in frames if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
+
+
+def _metered(model: Model, meter: Meter) -> Model:
+    return MeteredChat(model, meter) if isinstance(model, ChatModel) else MeteredEmbedding(model, meter)
 
 
 def _reject_ratio(

@@ -12,10 +12,6 @@ from pipeline.stores.base import Live, Store
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
 
-REPORT_NAMES = {"edges": "relationships"}
-"""In a graph store the report speaks of nodes and relationships."""
-
-
 def load(
     manifest: Manifest, snapshots: SnapshotStore, stores: Sequence[Store], max_types: int
 ) -> dict[str, dict[str, dict[str, int]]]:
@@ -52,6 +48,8 @@ def _load_store(store: Store, rows: Mapping[str, pd.DataFrame], live: Live) -> d
             counts[table] = delta.counts
         if changed:
             writer.publish(live)
-    if set(counts) == {"nodes", "edges"}:
-        return {REPORT_NAMES.get(table, table): count for table, count in counts.items()}
-    return counts
+    return {_reported(table, store): count for table, count in counts.items()}
+
+
+def _reported(table: str, store: Store) -> str:
+    return "relationships" if table == "edges" and "relationships" not in store.tables else table

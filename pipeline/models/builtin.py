@@ -1,4 +1,4 @@
-"""The embedding model that comes with the install: WordLlama's 256 dimensions, without network, torch or key."""
+"""The embedding model that comes with the install: WordLlama, 256 dimensions; no network, torch or key."""
 
 import logging
 import threading

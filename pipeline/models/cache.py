@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.event import listens_for
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.schema import CreateTable
 
@@ -79,8 +80,8 @@ class Completion:
 class ReplyCache:
     """A database of replies, made on first use; threads and processes may share it.
 
-    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" remembers nothing. A write is on disk when the call
-    returns. Raises SettingsError for another kind of URL, StoreError when the database does not work.
+    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" remembers nothing. A write is on disk when
+    the call returns. Raises SettingsError for another kind of URL, StoreError when the database fails.
     """
 
     def __init__(self, url: str):
@@ -149,7 +150,7 @@ class ReplyCache:
 
     @contextmanager
     def _connection(self, write: bool = False) -> Iterator[sa.Connection]:
-        """A transaction. What the database complains of is a StoreError, without the statement and its values."""
+        """A transaction. The database's complaint becomes a StoreError, without statement and values."""
         assert self._url is not None
         failed: DBAPIError | None = None
         try:
@@ -191,7 +192,7 @@ def _read_url(text: str) -> sa.URL:
         backend = url.drivername
     if backend not in INSERTS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
         raise SettingsError(
-            f"cache: {_address(url)} cannot hold replies; use sqlite:///data/cache.sqlite or postgresql://..., "
+            f"cache: {_address(url)} cannot hold replies; use sqlite:///data/cache.sqlite, postgresql://... "
             "or '' to remember nothing"
         )
     return url
@@ -205,7 +206,7 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
         raise StoreError(f"cache: {folder} cannot be made ({error.strerror}); choose another path") from None
     engine = sa.create_engine(url, hide_parameters=True, connect_args={"timeout": SECONDS_TO_WAIT_FOR_A_LOCK})
 
-    @sa.event.listens_for(engine, "connect")
+    @listens_for(engine, "connect")
     def every_commit_reaches_the_disk(connection: Any, _record: object) -> None:
         connection.execute("PRAGMA synchronous=FULL")
 

@@ -2,9 +2,10 @@
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
@@ -12,6 +13,7 @@ from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
 if TYPE_CHECKING:
     from openai import OpenAI
 
+Answer = TypeVar("Answer")
 OPENAI = "https://api.openai.com/v1"
 PREFLIGHT_SECONDS = 4.0
 CONNECT_SECONDS = 10.0
@@ -21,8 +23,8 @@ REFUSED_BY_POLICY = re.compile(
     r"content.?filter|content.?(management|usage)?.?polic|responsible.?ai|moderation|safety system"
 )
 TOO_LONG = re.compile(
-    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|large|many tokens)|above_max_length"
-    r"|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)"
+    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|large|many tokens)"
+    r"|above_max_length|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)"
 )
 NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
 
@@ -31,8 +33,8 @@ NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does no
 class Failure:
     """Why a call brought nothing: a reject's reason code, and a message for people.
 
-    ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``: somebody
-    took the connection.
+    ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``:
+    somebody took the connection.
     """
 
     reason: str
@@ -108,6 +110,16 @@ class Endpoint:
             raise self.silent(failure)
         if failure.fatal and getattr(caught, "status_code", None) == 401:
             raise failure.fatal
+
+    def call(self, function: "Callable[[OpenAI], Answer]") -> "Answer | Failure":
+        """``function(client)``, or what its failure means. Raises AuthError or ModelError for a fatal one."""
+        try:
+            return function(self.client)
+        except Exception as error:
+            failure = self.failure(error)
+        if failure.fatal:  # raised here, not above: no traceback leads to the request and its headers
+            raise failure.fatal
+        return failure
 
     def failure(self, error: Exception) -> Failure:
         """What an exception of the client means."""
@@ -187,6 +199,8 @@ class Patience:
 
     def missed(self, failure: Failure) -> None:
         """Raises ModelError when there is no use in going on."""
+        if failure.answered:
+            return self.heard()
         with self.lock:
             self.silent += 1
             if self.silent >= self.limit or not (failure.listens or self.answered):

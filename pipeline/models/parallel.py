@@ -13,7 +13,8 @@ SECONDS_OF_GRACE = 2.0
 def in_parallel(function: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
     """``function(item)`` for every item (none is None), ``threads`` at a time; returns when all are done.
 
-    The first exception, or Ctrl-C, stops it: no item is started any more, those under way get a moment to end.
+    The first exception, or Ctrl-C, stops it: no item is started any more, those under way get
+    a moment to end.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     for item in items:

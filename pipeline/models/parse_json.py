@@ -7,6 +7,7 @@ from typing import Any
 
 import json_repair
 
+from pipeline.models.base import Message
 from pipeline.models.parsed import Parsed, Problem, Record, entity, problem, relationship
 from pipeline.models.reply_text import bare, distinct_names, keywords_of, one_line, weight_of
 
@@ -29,6 +30,36 @@ _HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
 _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
 
 
+ASK_FOR_GRAPH_JSON: Message = {
+    "role": "system",
+    "content": "Where the format of records is described, give one JSON object instead, "
+    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their names, '
+    "keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
+}
+"""Stands before a prompt that describes the record format."""
+
+
+def _list_of(**types: object) -> dict[str, object]:
+    fields = {"type": "object", "properties": types, "required": list(types), "additionalProperties": False}
+    return {"type": "array", "items": fields}
+
+
+_STRING = {"type": "string"}
+_STRINGS = {"type": "array", "items": _STRING}
+_GRAPH = {
+    "entities": _list_of(name=_STRING, type=_STRING, description=_STRING),
+    "relationships": _list_of(
+        source=_STRING, target=_STRING, description=_STRING, keywords=_STRINGS, strength={"type": "integer"}
+    ),
+}
+_SCHEMA = {"type": "object", "properties": _GRAPH, "required": list(_GRAPH), "additionalProperties": False}
+GRAPH_JSON_FORMAT: Mapping[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {"name": "graph", "strict": True, "schema": _SCHEMA},
+}
+"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads."""
+
+
 def parse_graph_json(reply: str) -> Parsed:
     """The records of a reply that is, or holds, ``{"entities": [...], "relationships": [...]}``.
 
@@ -39,14 +70,15 @@ def parse_graph_json(reply: str) -> Parsed:
     return Parsed(
         records=tuple(one for one in found if not isinstance(one, Problem)),
         problems=tuple(one for one in found if isinstance(one, Problem)),
-        complete=any(isinstance(_at(value, _ENTITIES), list) for value in values),
+        complete=any(isinstance(_first(_folded(value), _ENTITIES), list) for value in values),
     )
 
 
 def parse_keywords(reply: str) -> tuple[list[str], list[str]] | None:
     """(high-level, low-level) keywords; None when the reply holds no such object."""
     for value in _values(reply):
-        high, low = _at(value, _HIGH), _at(value, _LOW)
+        folded = _folded(value)
+        high, low = _first(folded, _HIGH), _first(folded, _LOW)
         if high is not None or low is not None:
             return _phrases(high), _phrases(low)
     return None
@@ -90,7 +122,8 @@ def _items(value: Any) -> Iterator[Any]:
         for item in value:
             yield from _items(item) if isinstance(item, Mapping) else [item]
         return
-    lists = [_at(value, _ENTITIES), _at(value, _RELATIONSHIPS)]
+    graph = _folded(value)
+    lists = [_first(graph, _ENTITIES), _first(graph, _RELATIONSHIPS)]
     if any(isinstance(items, list) for items in lists):
         yield from (item for items in lists if isinstance(items, list) for item in items)
     elif value:
@@ -98,28 +131,27 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def _record(item: Any) -> Record | Problem:
-    shown = str(item)
-    if _at(item, _SOURCE) is not None or _at(item, _TARGET) is not None:
-        return relationship(
-            _text(_at(item, _SOURCE)),
-            _text(_at(item, _TARGET)),
-            one_line(_text(_at(item, _DESCRIPTION))),
-            keywords_of(_texts(_at(item, _KEYWORDS))),
-            weight_of(_text(_at(item, _STRENGTH))),
-            shown,
-        )
-    if _at(item, _NAME) is not None:
-        name, type, description = (_text(_at(item, keys)) for keys in (_NAME, _TYPE, _DESCRIPTION))
-        return entity(name, type, one_line(description), shown)
+    fields, shown = _folded(item), str(item)
+    source, target, name = (_first(fields, keys) for keys in (_SOURCE, _TARGET, _NAME))
+    description = one_line(_text(_first(fields, _DESCRIPTION)))
+    if source is not None or target is not None:
+        keywords = keywords_of(_texts(_first(fields, _KEYWORDS)))
+        weight = weight_of(_text(_first(fields, _STRENGTH)))
+        return relationship(_text(source), _text(target), description, keywords, weight, shown)
+    if name is not None:
+        return entity(_text(name), _text(_first(fields, _TYPE)), description, shown)
     return problem("kind", shown, "neither an entity nor a relationship")
 
 
-def _at(value: Any, keys: tuple[str, ...]) -> Any:
-    """The value under the first of these keys, written in any case, with any separators."""
+def _folded(value: Any) -> dict[str, Any]:
+    """An object by its keys in lower case without separators; nothing for what is no object."""
     if not isinstance(value, Mapping):
-        return None
-    folded = {"".join(filter(str.isalnum, str(key))).casefold(): item for key, item in value.items()}
-    return next((folded[key] for key in keys if folded.get(key) is not None), None)
+        return {}
+    return {"".join(filter(str.isalnum, str(key))).casefold(): item for key, item in value.items()}
+
+
+def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((fields[key] for key in keys if fields.get(key) is not None), None)
 
 
 def _phrases(value: Any) -> list[str]:

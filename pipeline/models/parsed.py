@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from pipeline.models.base import ChatReply
 from pipeline.models.reply_text import MISSING_WEIGHT, name_of, one_line, plain
 
 LONGEST_NAME = 500
@@ -56,9 +57,9 @@ class Parsed:
 
 
 _REFUSAL = re.compile(
-    r"\W{0,5}(?:(?:i['’]?m |i am |we are |we['’]re )?(?:very |so )?sorry"
+    r"\W{0,5}(?:(?:i['’]?m|i am|we are|we['’]re) (?:very |so )?sorry|sorry(?:,| but)"
     r"|(?:unfortunately,? )?i (?:can['’]?t|can ?not|won['’]t|am unable|am not able|must decline)"
-    r"|i['’]m (?:unable|not able)|as an ai|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
+    r"|i['’]m (?:unable|not able)|as an ai (?:language )?(?:model|assistant)|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
     re.IGNORECASE,
 )
 
@@ -67,18 +68,29 @@ def unreadable(parsed: Parsed, reply: str) -> Problem | None:
     """What makes the reply useless as a whole; None when it has a record, or says that there is none."""
     if parsed.records or (parsed.complete and not parsed.problems):
         return None
+    if parsed.problems:
+        first = parsed.problems[0]
+        return Problem("parse", first.record_text, f"no readable record; the first: {first.message}")
+    return unusable(reply) or problem("parse", plain(reply), "no record in the reply")
+
+
+def unusable(reply: str) -> Problem | None:
+    """What is wrong with a reply of which only the words matter: none, or a refusal."""
     text = plain(reply).strip()
     if not text:
         return Problem("empty", "", "the reply is empty")
-    if _REFUSAL.match(text):
-        return Problem("refusal", clipped(text), f"the model declined: {clipped(text)}")
-    if parsed.problems:
+    return problem("refusal", text, "the model declined") if _REFUSAL.match(text) else None
+
+
+def failed(reply: ChatReply) -> Problem | None:
+    """Why the call brought no reply, or not all of it."""
+    if reply.reason:
+        return Problem(reply.reason, clipped(reply.text), reply.message)
+    if reply.finish_reason == "length":
         return Problem(
-            "parse",
-            parsed.problems[0].record_text,
-            f"no readable record; first: {parsed.problems[0].message}",
+            "truncated", "", "the reply was cut off at the model's output limit; ask for less at once"
         )
-    return Problem("parse", clipped(text), f"no record in the reply: {clipped(text)}")
+    return None
 
 
 def entity(name: str, type: str, description: str, record_text: str) -> Entity | Problem:

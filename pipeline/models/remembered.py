@@ -18,7 +18,7 @@ Send = Callable[[ChatRequest], Completion | ChatReply]
 
 @dataclass(frozen=True)
 class RememberedChat:
-    """Calls of one chat model: known replies from the cache, the rest through ``send`` on ``threads`` threads."""
+    """Replies of one chat model: known ones from the cache, the rest by ``send``, ``threads`` at a time."""
 
     model: str
     identity: Mapping[str, Any]
@@ -111,7 +111,7 @@ _Tell = Callable[[ChatRequest, ChatReply, float], None]
 
 
 def read(completion: Completion, check: Check | None) -> ChatReply:
-    """The reply, with a reason where nothing usable was said; ``message`` is then why, or ``check``'s objection."""
+    """The reply, with a reason where nothing was said; ``message`` is why, or ``check``'s objection."""
     reason, message = None, ""
     if completion.finish_reason == "content_filter":
         reason, message = "content_filter", "the endpoint's content filter stopped the reply"

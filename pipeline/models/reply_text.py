@@ -18,7 +18,8 @@ _EDGES = QUOTES + " \n"
 _NOISE = _EDGES + OPEN + CLOSE + "[]{}<>|#.,:;!?*_-\\/"
 _LABEL = r"(?:relationship[ _])?(?:strength|weight|score|rating|强度|強度)?\s?[:=：]?\s?"
 _STRENGTH = re.compile(
-    _LABEL + r"(?:(?P<number>[-+]?\d{1,20}(?:[.,]\d{1,20})?)(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
+    _LABEL
+    + r"(?:(?P<number>[-+]?\d{1,20}(?:[.,]\d{1,20})?(?:e[-+]?\d{1,4})?)(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
     r"|[-+]?(?:nan|inf|infinity)|none|null|n/a|unknown|high|strong|medium|moderate|low|weak)"
     r"(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,

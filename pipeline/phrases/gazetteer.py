@@ -39,36 +39,41 @@ def without_article(name: str) -> str:
 
 
 class Gazetteer:
-    """Finds titles (and what their brackets qualify) by their exact spelling."""
+    """Finds names in a text by their exact spelling."""
 
-    def __init__(self, titles: Iterable[str]) -> None:
-        names = {form for title in titles for form in [title_name(title), *title_aliases(title)]}
+    def __init__(self, names: Iterable[str]) -> None:
+        distinct = set(names)
         self._by_first: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(names, key=lambda name: (-len(name), name)):
+        for name in sorted(distinct, key=lambda name: (-len(name), name)):
             if is_chinese(name[:2]):
                 self._by_first[name[:2]].append(name)
             elif (found := _FIRST_WORD.match(name)) and name.lower() not in _NEVER_ALONE:
                 self._by_first[found[0]].append(name)
-        self.keys = frozenset(map(match_key, names))
+        self.keys = frozenset(map(match_key, distinct))
+
+    @classmethod
+    def of_titles(cls, titles: Iterable[str]) -> "Gazetteer":
+        """Of the titles and what their brackets qualify."""
+        return cls(form for title in titles for form in [title_name(title), *title_aliases(title)])
 
     def find(self, sentence: str) -> list[Name]:
-        """Titles in the sentence, disjoint; line breaks count as spaces."""
+        """The names in the sentence, disjoint; line breaks count as spaces."""
         return leftmost_longest(list(self._all(sentence.replace("\n", " "))))
 
     def _all(self, sentence: str) -> Iterator[Name]:
         for found in _FIRST_WORD.finditer(sentence):
-            for title in self._by_first.get(found[0], ()):
-                end = found.start() + len(title)
-                if sentence.startswith(title, found.start()) and _ends_word(sentence, title, end):
-                    yield Name(found.start(), end, title)
+            for name in self._by_first.get(found[0], ()):
+                end = found.start() + len(name)
+                if sentence.startswith(name, found.start()) and _ends_word(sentence, name, end):
+                    yield Name(found.start(), end, name)
                     break
         for found in _CHINESE_CHARACTER.finditer(sentence):
             start = found.start()
-            for title in self._by_first.get(sentence[start : start + 2], ()):
-                if sentence.startswith(title, start):
-                    yield Name(start, start + len(title), title)
+            for name in self._by_first.get(sentence[start : start + 2], ()):
+                if sentence.startswith(name, start):
+                    yield Name(start, start + len(name), name)
                     break
 
 
-def _ends_word(sentence: str, title: str, end: int) -> bool:
-    return not title[-1].isalnum() or _WORD_ENDS.match(sentence, end) is not None
+def _ends_word(sentence: str, name: str, end: int) -> bool:
+    return not name[-1].isalnum() or _WORD_ENDS.match(sentence, end) is not None

@@ -81,29 +81,49 @@ def _quoted_works(sentence: str) -> Iterator[Name]:
 def _capitalised(sentence: str, language: str) -> Iterator[Name]:
     """Names by capital letters alone; disjoint."""
     first_letter = _LETTER.search(sentence)
-    opening = first_letter.start() if first_letter else 0
+    opening = first_letter.start() if first_letter and language != "zh" else -1
     shouting = sentence.isupper()
     starters = STARTERS if language == "en" else STARTERS | stop_words(language)
     for found in _SPAN.finditer(sentence):
-        for words in _split_at_possessives(list(_PART.finditer(sentence, found.start(), found.end()))):
+        for words in _split(list(_PART.finditer(sentence, found.start(), found.end()))):
             start = words[0].start()
             initial = start <= opening or _character_before(sentence, start) in _OPENERS
             words = _without_opening(words, starters if initial else ARTICLES)
             explained = initial and bool(words) and words[0].start() == start
             if language == "de" and words:
                 explained = explained or not _after_preposition(sentence, words[0].start())
-            if name := _name(sentence, words, explained or shouting):
+            if name := _name(sentence, words, explained, shouting):
                 yield name
 
 
-def _split_at_possessives(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
-    """ "Mira Vale's Harbour Guild" is two names; "Schindler's List" and "St. Mary's Abbey" are one."""
-    start = 0
-    for place, word in enumerate(words[:-1]):
-        if place > start and _POSSESSIVE.search(word[0]) and not words[place - 1][0].endswith("."):
-            yield words[start : place + 1]
-            start = place + 1
+def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
+    """The names in one run of words: "Mira Vale's | Harbour Guild", "Mira Vale of the | Harbour Guild",
+    "U.S. | President Ann Moor"; but "Schindler's List", "St. Mary's Abbey", "Bank of the South"."""
+    start = place = 0
+    while place < len(words):
+        skipped = _words_between_names(words, start, place)
+        if skipped is not None:
+            yield words[start:place]
+            start = place = place + skipped
+        place += 1
     yield words[start:]
+
+
+def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> int | None:
+    """How many words to skip when the name that began at ``start`` ends before ``place``; None if it goes on."""
+    if place == start:
+        return None
+    word, before, rest = words[place][0], words[place - 1][0], len(words) - place
+    if place - start > 1 and _POSSESSIVE.search(before) and not words[place - 2][0].endswith("."):
+        return 0
+    if word.lower() in HONORIFICS and before.lower() not in RANKS and rest > 2 and not words[place + 1][0].islower():
+        return 0
+    if word == "of" and place - start > 1 and rest > 1:
+        of_the = words[place + 1][0] == "the"
+        separate = of_the or kind_of_words([after[0] for after in words[place + 1 :]]) == "organization"
+        if separate and kind_of_words([part[0] for part in words[start:place]]) in ("name", "person"):
+            return 1 + of_the
+    return None
 
 
 def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> list[re.Match[str]]:
@@ -115,8 +135,8 @@ def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> lis
     return []
 
 
-def _name(sentence: str, words: list[re.Match[str]], explained: bool) -> Name | None:
-    """The name these words make; ``explained``: the first one's capital letter means nothing."""
+def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: bool) -> Name | None:
+    """The name these words make; ``explained``: the first capital letter means nothing, ``shouting``: none does."""
     words, addressed = _without_honorific(_without_date(words))
     if not words:
         return None
@@ -131,7 +151,7 @@ def _name(sentence: str, words: list[re.Match[str]], explained: bool) -> Name | 
     elif kind == "name" and (addressed or _is_person(sentence, texts, end)):
         kind = "person"
     lone = len(texts) == 1
-    return Name(start, end, _on_one_line(sentence[start:end]), kind, lone and explained and not addressed)
+    return Name(start, end, _on_one_line(sentence[start:end]), kind, shouting or (lone and explained and not addressed))
 
 
 def _without_date(words: list[re.Match[str]]) -> list[re.Match[str]]:

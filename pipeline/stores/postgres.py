@@ -8,15 +8,30 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psycopg
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 from pgvector.sqlalchemy import HALFVEC, VECTOR
 from psycopg import sql
 from psycopg.types.json import Jsonb
-from sqlalchemy import Connection, Engine, Table, cast, create_engine, delete, event, func, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    cast,
+    create_engine,
+    delete,
+    event,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from pipeline.errors import StoreError
 from pipeline.stores.base import CHUNK_COLUMNS, Delta, Live, in_order
@@ -26,7 +41,16 @@ from pipeline.text import digest
 VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
 """Dimensions up to which pgvector can index a ``vector`` and a ``halfvec``."""
 
-COPY_TYPES = {"TEXT": "text", "INTEGER": "int4", "BIGINT": "int8", "DOUBLE PRECISION": "float8", "JSONB": "jsonb"}
+DIALECT = postgresql.dialect()
+COPY_TYPES = {
+    "TEXT": "text",
+    "TEXT[]": "text[]",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "DOUBLE PRECISION": "float8",
+    "JSONB": "jsonb",
+    "VECTOR": "vector",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +85,7 @@ class PostgresStore:
                 f"stores.postgres.url: {_shown(self.url)} does not answer ({_first_line(error)}); "
                 "start it, or use the embedded one (url: embedded)"
             ) from error
-        except DBAPIError as error:
+        except (DBAPIError, psycopg.Error) as error:
             raise StoreError(f"stores.postgres.url: {_shown(self.url)}: {_first_line(error)}") from error
 
     @contextmanager
@@ -85,8 +109,8 @@ class PostgresStore:
         distance = cast(rows.c.embedding, _indexed_type(len(vector))).cosine_distance(vector)
         query = (
             select(rows.c.id, (1 - distance).label("score"))
-            .where(rows.c.workspace == self.workspace)
-            .order_by(distance, rows.c.id)
+            .where(rows.c.workspace == self.workspace, _has_dimensions(rows.c.embedding, len(vector)))
+            .order_by(distance, rows.c.id.collate("C"))
             .limit(limit)
         )
         with self.connection() as connection:
@@ -182,7 +206,7 @@ class PostgresWriter:
         """An HNSW index for a partition that has grown large enough and has none for these dimensions."""
         partition = _partition(table, self.workspace)
         name = f"{partition}_hnsw{dimensions}"
-        if dimensions > HALFVEC_LIMIT or self.connection.execute(select(func.to_regclass(name))).scalar():
+        if not 0 < dimensions <= HALFVEC_LIMIT or self.connection.execute(select(func.to_regclass(name))).scalar():
             return
         rows = select(func.count()).select_from(table).where(table.c.workspace == self.workspace)
         if self.connection.execute(rows).scalar_one() < self.exact_below:
@@ -190,12 +214,15 @@ class PostgresWriter:
         type_name = "vector" if dimensions <= VECTOR_LIMIT else "halfvec"
         self.connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
         _cursor(self.connection).execute(
-            sql.SQL("CREATE INDEX {} ON {} USING hnsw ((embedding::{}({})) {})").format(
+            sql.SQL(
+                "CREATE INDEX {} ON {} USING hnsw ((embedding::{}({})) {}) WHERE vector_dims(embedding) = {}"
+            ).format(
                 sql.Identifier(name),
                 sql.Identifier(partition),
                 sql.Identifier(type_name),
                 sql.Literal(dimensions),
                 sql.Identifier(f"{type_name}_cosine_ops"),
+                sql.Literal(dimensions),
             )
         )
         _cursor(self.connection).execute(sql.SQL("ANALYZE {}").format(sql.Identifier(partition)))
@@ -219,13 +246,18 @@ def _partition(table: Table, workspace: str) -> str:
     return f"{table.name}_{digest(workspace)[:12]}"
 
 
+def _has_dimensions(embedding: ColumnElement, dimensions: int) -> ColumnElement[bool]:
+    """The condition of the index, which keeps rows of an earlier model out of it. Written out, not a
+    parameter, so that PostgreSQL sees it is the index's."""
+    return func.vector_dims(embedding) == literal(dimensions, literal_execute=True)
+
+
 def _indexed_type(dimensions: int) -> VECTOR | HALFVEC:
     return VECTOR(dimensions) if not VECTOR_LIMIT < dimensions <= HALFVEC_LIMIT else HALFVEC(dimensions)
 
 
 def _copy_type(type_: Any) -> str:
-    compiled = str(type_.compile()) if not hasattr(type_, "item_type") else "TEXT[]"
-    return {"TEXT[]": "text[]", "VECTOR": "vector"}.get(compiled) or COPY_TYPES[compiled]
+    return COPY_TYPES[type_.compile(dialect=DIALECT)]
 
 
 def _cells(column: pd.Series, type_: Any) -> list[Any]:
@@ -253,12 +285,17 @@ def _register_vector(connection: Any) -> None:
 
 
 def _driver_url(url: str) -> str:
-    return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    try:
+        return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(
+            "stores.postgres.url: not a URL; write postgresql://user:password@host:5432/database, or embedded"
+        ) from error
 
 
 def _shown(url: str) -> str:
     return make_url(url).set(query={}).render_as_string(hide_password=True)
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().split("\n")[0]
+def _first_line(error: DBAPIError | psycopg.Error) -> str:
+    return str(getattr(error, "orig", error)).strip().split("\n")[0]

@@ -37,7 +37,7 @@ class PostgresGraph:
         query = (
             self._edges()
             .where(or_(EDGES.c.source_entity_id == func.any(ids), EDGES.c.target_entity_id == func.any(ids)))
-            .order_by(EDGES.c.rank.desc(), EDGES.c.weight.desc(), EDGES.c.id)
+            .order_by(EDGES.c.rank.desc(), EDGES.c.weight.desc(), EDGES.c.id.collate("C"))
             .limit(limit)
         )
         return self._frame(query, RELATIONSHIP_COLUMNS)
@@ -47,9 +47,11 @@ class PostgresGraph:
         source, target = EDGES.c.source_entity_id, EDGES.c.target_entity_id
         pairs = union(
             select(source.label("entity"), target.label("neighbour")).where(
-                EDGES.c.workspace == workspace, source == func.any(ids)
+                EDGES.c.workspace == workspace, source == func.any(ids), source != target
             ),
-            select(target, source).where(EDGES.c.workspace == workspace, target == func.any(ids)),
+            select(target, source).where(
+                EDGES.c.workspace == workspace, target == func.any(ids), source != target
+            ),
         ).subquery()
         found = (
             select(NODES.c.id, func.unnest(NODES.c.source_id).label("unit"))
@@ -67,6 +69,7 @@ class PostgresGraph:
                 & (found.c.unit == func.any(neighbour.c.source_id)),
             )
             .group_by(found.c.id, found.c.unit)
+            .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
         )
         return self._frame(query, ["entity_id", "text_unit_id", "neighbours"])
 

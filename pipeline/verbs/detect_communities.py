@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-import graspologic_native
 import pandas as pd
+from graspologic_native import graspologic_native as leiden
 from pydantic import Field
 
 from pipeline.registry import Params, verb
@@ -14,8 +14,8 @@ from pipeline.text import digest
 class CommunityParams(Params):
     """``max_cluster_size``: a larger community is split one level down. ``resolution``: higher gives more."""
 
-    max_cluster_size: int = Field(10, gt=1)
-    resolution: float = Field(1.0, gt=0)
+    max_cluster_size: int = Field(default=10, gt=1)
+    resolution: float = Field(default=1.0, gt=0)
     seed: int = 20240401
 
 
@@ -44,7 +44,7 @@ def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataF
     edges = _undirected(relationships)
     if not edges:
         return pd.DataFrame(columns=[*NODES.columns, "parent"]).astype({"level": "int64"})
-    clusters = graspologic_native.hierarchical_leiden(
+    clusters = leiden.hierarchical_leiden(
         edges=edges,
         max_cluster_size=params.max_cluster_size,
         resolution=params.resolution,
@@ -84,8 +84,7 @@ def _communities(
     units_of = dict(zip(entities["id"], entities["text_unit_ids"], strict=True))
     inside = _relationships_inside(nodes, relationships)
     rows = []
-    for (level, id), group in nodes.groupby(["level", "community_id"], sort=True):
-        members = sorted(group["entity_id"])
+    for level, id, members in _members(nodes):
         rows.append(
             {
                 "id": id,
@@ -101,6 +100,12 @@ def _communities(
     return COMMUNITIES.frame(rows)
 
 
+def _members(nodes: pd.DataFrame) -> list[tuple[int, str, list[str]]]:
+    grouped = nodes.sort_values("entity_id").groupby(["level", "community_id"], sort=True)["entity_id"]
+    members = grouped.agg(list).reset_index()
+    return list(members.itertuples(index=False, name=None))
+
+
 def _relationships_inside(nodes: pd.DataFrame, relationships: pd.DataFrame) -> dict[str, list[str]]:
     """community id -> ids of the relationships whose two ends it holds."""
     community = nodes[["entity_id", "level", "community_id"]]
@@ -111,4 +116,5 @@ def _relationships_inside(nodes: pd.DataFrame, relationships: pd.DataFrame) -> d
         left_on=["target_entity_id", "level", "community_id"],
         right_on=["entity_id", "level", "community_id"],
     )
-    return both.sort_values("id").groupby("community_id")["id"].agg(list).to_dict()
+    inside = both.sort_values("id").groupby("community_id")["id"].agg(list)
+    return {str(community): ids for community, ids in inside.items()}

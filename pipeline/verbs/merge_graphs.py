@@ -92,11 +92,14 @@ def _merge_entities(entities: pd.DataFrame, occurrences: pd.DataFrame, names: pd
     descriptions = _distinct_lists(described, ["entity_id"], "description")
     types = _type_counts(entities)
     merged = pd.DataFrame({"id": names.index, "name": names.to_numpy()})
-    merged["types"] = [types.get(id, []) for id in merged["id"]]
-    merged["type"] = [counts[0]["type"] if counts else UNKNOWN for counts in merged["types"]]
-    merged["descriptions"] = [descriptions.get(id, []) for id in merged["id"]]
-    merged["text_unit_ids"] = [units[id] for id in merged["id"]]
-    merged["frequency"] = merged["text_unit_ids"].map(len).astype("int64")
+    counts = [types.get(id, []) for id in merged["id"]]
+    merged = merged.assign(
+        type=[ranked[0]["type"] if ranked else UNKNOWN for ranked in counts],
+        types=pd.Series(counts, dtype=object),
+        descriptions=pd.Series([descriptions.get(id, []) for id in merged["id"]], dtype=object),
+        text_unit_ids=pd.Series([units[id] for id in merged["id"]], dtype=object),
+        frequency=[len(units[id]) for id in merged["id"]],
+    )
     return merged[MERGED_ENTITIES.columns]
 
 

@@ -1,6 +1,6 @@
 """A real Neo4j to test against: yours (``NEO4J_URI``), else one from Docker, else one from Maven Central.
 
-By hand: ``python tests/servers/neo4j_server.py`` runs the last kind until Ctrl-C and keeps its data in ``--home``.
+By hand: ``python tests/servers/neo4j_server.py`` runs the last kind until Ctrl-C, its data in ``--home``.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ JAVA_OPTIONS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "-Xmx1g",
 )
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # halves the start, slows long work down
 CONF = """\
 server.default_listen_address=127.0.0.1
 server.bolt.listen_address=127.0.0.1:{bolt}
@@ -41,6 +42,7 @@ server.https.enabled=false
 server.memory.pagecache.size=128m
 db.tx_log.preallocate=false
 dbms.usage_report.enabled=false
+internal.server.bolt.thread_pool_shutdown_wait_time=0s
 """
 
 
@@ -58,7 +60,10 @@ class Neo4jAddress:
 
 @contextmanager
 def neo4j_server() -> Iterator[Neo4jAddress]:
-    """An address that answers queries until the block ends; empty unless it is yours. Raises Neo4jUnavailable."""
+    """An address that answers until the block ends; an empty database unless it is yours.
+
+    Raises Neo4jUnavailable where there is no way to one, RuntimeError where one does not start.
+    """
     if uri := os.environ.get("NEO4J_URI"):
         user, password = os.environ.get("NEO4J_USER", "neo4j"), os.environ.get("NEO4J_PASSWORD", "")
         yield Neo4jAddress(uri, user, password, os.environ.get("NEO4J_DATABASE", "neo4j"))
@@ -66,9 +71,8 @@ def neo4j_server() -> Iterator[Neo4jAddress]:
         with docker_server() as address:
             yield address
     elif not (no_maven := why_no_maven()):
-        with tempfile.TemporaryDirectory(prefix="graphmill-neo4j-", ignore_cleanup_errors=True) as home:
-            with maven_server(Path(home)) as address:
-                yield address
+        with temporary_folder() as home, maven_server(home, options=QUICK_START) as address:
+            yield address
     else:
         raise Neo4jUnavailable(f"NEO4J_URI is not set; {no_docker}; {no_maven}")
 
@@ -77,8 +81,11 @@ def neo4j_server() -> Iterator[Neo4jAddress]:
 
 
 def why_no_docker() -> str | None:
-    answers = shutil.which("docker") and run("docker", "info", "--format", "{{.ID}}").returncode == 0
-    return None if answers else "no Docker daemon answers"
+    if not shutil.which("docker") or run("docker", "info").returncode:
+        return "no Docker daemon answers"
+    has_image = run("docker", "image", "inspect", IMAGE).returncode == 0
+    pulled = has_image or run("docker", "pull", IMAGE).returncode == 0
+    return None if pulled else f"Docker cannot pull {IMAGE}"
 
 
 @contextmanager
@@ -88,7 +95,7 @@ def docker_server() -> Iterator[Neo4jAddress]:
         "--env", f"NEO4J_AUTH=neo4j/{PASSWORD}", "--env", "NEO4J_dbms_usage__report_enabled=false", IMAGE,
     )  # fmt: skip
     if started.returncode:
-        raise Neo4jUnavailable(f"docker run {IMAGE} failed: {tail(started.stderr)}")
+        raise RuntimeError(f"docker run {IMAGE} failed: {tail(started.stderr)}")
     container = started.stdout.strip()
     try:
         published = run("docker", "port", container, "7687/tcp").stdout.split()[0]
@@ -96,7 +103,7 @@ def docker_server() -> Iterator[Neo4jAddress]:
         wait_until_it_answers(
             address,
             is_running=lambda: run("docker", "inspect", container).returncode == 0,
-            log=lambda: run("docker", "logs", container).stdout,
+            log=lambda: run("docker", "logs", "--tail", "30", container).stdout,
         )
         yield address
     finally:
@@ -119,27 +126,34 @@ def java() -> str:
 
 
 @contextmanager
-def maven_server(home: Path, bolt_port: int = 0, http_port: int = 0) -> Iterator[Neo4jAddress]:
-    """A server whose data are in ``home``, made if it is not there; on free ports where they are 0."""
+def maven_server(
+    home: Path, bolt_port: int = 0, http_port: int = 0, options: Sequence[str] = ()
+) -> Iterator[Neo4jAddress]:
+    """A server whose data are in ``home``, made if need be; any free port for one that is 0 or taken."""
     cache = cache_folder()
     jars = kept(cache / "lib", copy_jars)
-    fresh = kept(cache / "home", lambda folder: make_home(jars, folder))
+    fresh = kept(cache / f"home-{PASSWORD}", lambda folder: make_home(jars, folder))
     if not (home / "data").exists():
         shutil.copytree(fresh, home, dirs_exist_ok=True)
-    bolt, http = bolt_port or free_port(), http_port or free_port()
+    bolt, http = free_port(bolt_port), free_port(http_port)
     (home / "conf" / "neo4j.conf").write_text(CONF.format(bolt=bolt, http=http))
-    arguments = ["org.neo4j.server.CommunityEntryPoint", f"--home-dir={home}", f"--config-dir={home / 'conf'}"]
+    arguments = [
+        "org.neo4j.server.CommunityEntryPoint",
+        f"--home-dir={home}",
+        f"--config-dir={home / 'conf'}",
+    ]
     console = home / "console.log"
+    log = home / "logs" / "neo4j.log"
     with console.open("w") as output:
         process = subprocess.Popen(
-            dies_with_parent([java(), *JAVA_OPTIONS, "-cp", f"{jars}/*", *arguments]),
+            dies_with_parent([java(), *JAVA_OPTIONS, *options, "-cp", f"{jars}/*", *arguments]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
     try:
         address = Neo4jAddress(f"bolt://127.0.0.1:{bolt}")
-        wait_until_it_answers(address, lambda: process.poll() is None, console.read_text)
+        wait_until_it_answers(address, lambda: process.poll() is None, lambda: read(log) + read(console))
         yield address
     finally:
         stop(process)
@@ -153,12 +167,12 @@ def cache_folder() -> Path:
 
 
 def kept(folder: Path, make: Callable[[Path], None]) -> Path:
-    """``folder``, made under another name and renamed if it is not there: a killed run leaves no half of it."""
+    """``folder``; made first under another name if it is not there, so that a killed run leaves no half."""
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as temporary:
-        half = Path(temporary) / folder.name
+    with temporary_folder(folder.parent) as temporary:
+        half = temporary / folder.name
         make(half)
         try:
             half.rename(folder)
@@ -181,7 +195,7 @@ def make_home(jars: Path, folder: Path) -> None:
     (folder / "conf" / "neo4j.conf").touch()
     admin = ["org.neo4j.cli.AdminTool", "dbms", "set-initial-password", PASSWORD]
     where = {"NEO4J_HOME": str(folder), "NEO4J_CONF": str(folder / "conf")}
-    done = run(java(), "-cp", f"{jars}/*", *admin, environment=where)
+    done = run(java(), *QUICK_START, "-cp", f"{jars}/*", *admin, environment=where)
     if done.returncode:
         raise RuntimeError(f"neo4j: set-initial-password failed: {tail(done.stdout + done.stderr)}")
 
@@ -206,7 +220,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 # Both.
 
 
-def wait_until_it_answers(address: Neo4jAddress, is_running: Callable[[], bool], log: Callable[[], str]) -> None:
+def wait_until_it_answers(
+    address: Neo4jAddress, is_running: Callable[[], bool], log: Callable[[], str]
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not answers(address):
         if not is_running():
@@ -227,23 +243,34 @@ def answers(address: Neo4jAddress) -> bool:
 
 
 def run(*command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
-    )
+    everything = {**os.environ, **(environment or {})}
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=everything)
+
+
+@contextmanager
+def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(
+        prefix="graphmill-neo4j-", dir=parent, ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
+
+
+def read(log: Path) -> str:
+    return log.read_text(errors="replace") if log.exists() else ""
 
 
 def tail(text: str, lines: int = 30) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def free_port(wanted: int = 0) -> int:
+def free_port(wanted: int) -> int:
     """``wanted`` if nobody listens there, else any free loopback port."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", wanted))
         except OSError:
-            return free_port()
+            return free_port(0)
         return listener.getsockname()[1]
 
 
@@ -255,8 +282,9 @@ def main() -> None:
         sys.exit(f"neo4j: {reason}; install Maven and a JDK 17 or later, or use compose.yaml")
     print(f"Starting Neo4j in {home} (the first time its jars are fetched, 116 MB) ...", flush=True)
     try:
-        with maven_server(home, free_port(7687), free_port(7474)) as address:
-            print(f"uri {address.uri}  user {address.user}  password {address.password}  (Ctrl-C ends it)", flush=True)
+        with maven_server(home, bolt_port=7687, http_port=7474) as address:
+            print(f"uri {address.uri}  user {address.user}  password {address.password}", flush=True)
+            print("Ctrl-C ends it.", flush=True)
             while True:
                 time.sleep(3600)
     except KeyboardInterrupt:

@@ -1,29 +1,30 @@
+from typing import LiteralString
+
 import pytest
 from neo4j import GraphDatabase
 from neo4j.exceptions import ConstraintError
 
 from tests.servers.neo4j_server import Neo4jAddress
 
+CONSTRAINT = "CREATE CONSTRAINT smoke_key IF NOT EXISTS FOR (n:Smoke) REQUIRE (n.workspace, n.id) IS UNIQUE"
+CREATE = """
+CREATE (a:Smoke:$($label) {workspace: 'smoke', id: 1})-[r:$($type)]->(:Smoke {workspace: 'smoke', id: 2})
+RETURN labels(a) AS labels, type(r) AS type
+"""
+
 
 def test_it_keeps_constraints_and_takes_labels_and_types_as_parameters(neo4j_address: Neo4jAddress):
-    constraint = (
-        "CREATE CONSTRAINT smoke_key IF NOT EXISTS FOR (n:Smoke) REQUIRE (n.workspace, n.id) IS UNIQUE"
-    )
-    create = (
-        "CREATE (a:Smoke:$($label) {workspace: 'smoke', id: 1})-[r:$($type)]->(:Smoke {workspace: 'smoke', id: 2}) "
-        "RETURN labels(a) AS labels, type(r) AS type"
-    )
     auth = (neo4j_address.user, neo4j_address.password)
     with GraphDatabase.driver(neo4j_address.uri, auth=auth) as driver:
 
-        def query(text: str, **parameters: str) -> list[dict]:
+        def query(text: LiteralString, **parameters: str) -> list[dict]:
             answer = driver.execute_query(text, parameters, database_=neo4j_address.database)
             return [record.data() for record in answer.records]
 
-        query(constraint)
+        query(CONSTRAINT)
         try:
             names = {"label": "A `strange` label", "type": "was told\nby"}
-            assert query(create, **names) == [{"labels": ["Smoke", names["label"]], "type": names["type"]}]
+            assert query(CREATE, **names) == [{"labels": ["Smoke", names["label"]], "type": names["type"]}]
             with pytest.raises(ConstraintError):
                 query("CREATE (:Smoke {workspace: 'smoke', id: 1})")
         finally:

@@ -1,0 +1,83 @@
+# One command per chore. Everything lives in .venv; uv is used where it is there, else venv and pip.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null)
+GRAPHMILL := $(BIN)/graphmill
+
+.PHONY: help install dev demo demo-neo4j neo4j test lint format types layers check lock wheel clean
+
+help:  ## what there is
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(VENV)/.installed  ## graphmill in .venv, from the lock
+dev: $(VENV)/.dev  ## and what tests and checks need
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+ifdef UV
+	test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
+	VIRTUAL_ENV=$(VENV) uv pip install --quiet --require-hashes -r requirements.lock
+	VIRTUAL_ENV=$(VENV) uv pip install --quiet --no-deps --editable .
+else
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+endif
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
+ifdef UV
+	VIRTUAL_ENV=$(VENV) uv pip install --quiet --require-hashes -r requirements-dev.lock
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+endif
+	touch $@
+
+demo: install  ## the main job on data/input, and three questions: no server, no key
+	$(GRAPHMILL) run fast
+	$(GRAPHMILL) query "Who designed the Skarrow Light?" --mode naive --chunk-top-k 3
+	$(GRAPHMILL) query "Which river did the Asken Valley Railway follow?" --mode local --top-k 10 --chunk-top-k 3
+	$(GRAPHMILL) query "What happened at the Corrimoor mine in 1891?" --mode hybrid --top-k 10 --chunk-top-k 3
+
+demo-neo4j: dev  ## the demo with the graph in a real Neo4j
+	$(BIN)/python tests/servers/neo4j_server.py --run '$(MAKE) --no-print-directory demo-on-neo4j'
+
+demo-on-neo4j:
+	$(GRAPHMILL) run fast --set stores.graph=neo4j --set workspace=demo-neo4j
+	$(GRAPHMILL) query "What happened at the Corrimoor mine in 1891?" --mode hybrid --top-k 10 --chunk-top-k 3 \
+		--set stores.graph=neo4j --set workspace=demo-neo4j
+
+neo4j: dev  ## a local Neo4j to try things on, without Docker
+	$(BIN)/python tests/servers/neo4j_server.py
+
+test: dev  ## all tests
+	$(BIN)/python -m pytest
+
+lint: dev  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: dev  ## ruff, mending
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: dev  ## pyright
+	$(BIN)/pyright
+
+layers: dev  ## the direction of imports
+	$(BIN)/lint-imports
+
+check: lint types layers test  ## everything that CI runs
+
+lock:  ## the lock files, from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 --group dev -c requirements.lock -o requirements-dev.lock
+
+wheel: dev  ## the wheel, into dist/
+	$(BIN)/python -m build --wheel
+
+clean:  ## what runs have made (documents, settings and prompts stay)
+	rm -rf dist data/snapshots data/runs data/postgres data/cache.sqlite*

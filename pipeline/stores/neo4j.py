@@ -1,0 +1,332 @@
+"""The graph in Neo4j 5.26 or later.
+
+    (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
+    (:GraphmillRelationship {workspace, id, ...ends})   where a relationship is: types are many, and Neo4j
+                                                        indexes relationships by type only
+    (:GraphmillLive {workspace, ...})                   what the workspace shows
+
+Every value goes in as a parameter, labels and types too (``$(...)``): no name becomes query text.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, LiteralString
+from urllib.parse import urlsplit
+
+import pandas as pd
+from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, Transaction
+from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
+
+from pipeline.errors import StoreError
+from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Delta, Live, in_order
+
+CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
+FETCH_ROWS = 10_000
+
+CONSTRAINTS: tuple[LiteralString, ...] = (
+    "CREATE CONSTRAINT graphmill_entity IF NOT EXISTS "
+    "FOR (n:Entity) REQUIRE (n.workspace, n.id) IS UNIQUE",
+    "CREATE CONSTRAINT graphmill_relationship IF NOT EXISTS "
+    "FOR (n:GraphmillRelationship) REQUIRE (n.workspace, n.id) IS UNIQUE",
+    "CREATE CONSTRAINT graphmill_live IF NOT EXISTS FOR (n:GraphmillLive) REQUIRE n.workspace IS UNIQUE",
+)
+
+LOCK = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live.loading = true"
+PUBLISH = "MATCH (live:GraphmillLive {workspace: $workspace}) SET live = $properties"
+LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN properties(live) AS properties"
+
+HASHES: Mapping[str, LiteralString] = {
+    "nodes": """
+        MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
+        RETURN n.id AS id, n.row_hash AS row_hash
+        """,
+    "edges": """
+        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE n.id IS NOT NULL
+        RETURN r.id AS id, r.row_hash AS row_hash
+        """,
+}
+
+WRITE_NODES = """
+    UNWIND $rows AS row
+    MERGE (n:Entity {workspace: $workspace, id: row.id})
+    REMOVE n:$(coalesce(n.entity_type, row.label))
+    SET n:$(row.label)
+    SET n += row.properties
+    """
+DELETE_NODES = """
+    UNWIND $ids AS id
+    MATCH (n:Entity {workspace: $workspace, id: id})
+    DETACH DELETE n
+    """
+WRITE_EDGES = """
+    UNWIND $rows AS row
+    MATCH (source:Entity {workspace: $workspace, id: row.source})
+    MATCH (target:Entity {workspace: $workspace, id: row.target})
+    CREATE (source)-[r:$(row.type)]->(target)
+    SET r = row.properties, r.workspace = $workspace
+    CREATE (:GraphmillRelationship {
+        workspace: $workspace, id: row.id, source_entity_id: row.source, target_entity_id: row.target
+    })
+    """
+DELETE_EDGES = """
+    UNWIND $ids AS id
+    MATCH (place:GraphmillRelationship {workspace: $workspace, id: id})
+    OPTIONAL MATCH (source:Entity {workspace: $workspace, id: place.source_entity_id})
+    OPTIONAL MATCH (target:Entity {workspace: $workspace, id: place.target_entity_id})
+    OPTIONAL MATCH (source)-[r {id: id}]->(target)
+    DELETE r, place
+    """
+
+ENTITIES = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
+    RETURN n.id, n.displayName, n.entity_type, n.description, n.degree, n.source_id
+    """
+RELATIONSHIPS = """
+    UNWIND $ids AS id
+    MATCH (place:GraphmillRelationship {workspace: $workspace, id: id})
+    MATCH (source:Entity {workspace: $workspace, id: place.source_entity_id})
+    MATCH (target:Entity {workspace: $workspace, id: place.target_entity_id})
+    WITH DISTINCT id, source, target
+    MATCH (source)-[r {id: id}]->(target)
+    RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
+           r.weight, r.rank, r.source_id
+    """
+RELATIONSHIPS_OF = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
+    MATCH (n)-[r {workspace: $workspace}]-()
+    WITH DISTINCT r ORDER BY r.rank DESC, r.weight DESC, r.id LIMIT $limit
+    WITH r, startNode(r) AS source, endNode(r) AS target
+    RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
+           r.weight, r.rank, r.source_id
+    ORDER BY r.rank DESC, r.weight DESC, r.id
+    """
+SHARED_UNITS = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
+    WITH n, n.source_id AS units
+    CALL (n, units) {
+        MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n
+        WITH DISTINCT neighbour
+        UNWIND neighbour.source_id AS unit
+        WITH neighbour, unit WHERE unit IN units
+        WITH unit, count(DISTINCT neighbour) AS neighbours
+        RETURN collect([unit, neighbours]) AS shared
+    }
+    RETURN n.id, units, shared
+    """
+
+
+@dataclass(frozen=True)
+class Neo4jStore:
+    """One workspace in one database. ``batch_rows``: rows a transaction writes."""
+
+    uri: str
+    user: str
+    password: str = field(repr=False)
+    database: str = "neo4j"
+    workspace: str = "default"
+    batch_rows: int = 5000
+    name: str = "neo4j"
+    tables: tuple[str, ...] = ("nodes", "edges")
+
+    @cached_property
+    def driver(self) -> Driver:
+        """Connected. Raises StoreError where the database cannot be reached."""
+        with self._errors():
+            try:
+                driver = GraphDatabase.driver(
+                    self.uri,
+                    auth=(self.user, self.password),
+                    connection_timeout=CONNECT_SECONDS,
+                    connection_acquisition_timeout=2 * CONNECT_SECONDS,
+                    max_transaction_retry_time=RETRY_SECONDS,
+                    notifications_min_severity="OFF",
+                    telemetry_disabled=True,
+                )
+            except (ConfigurationError, ValueError) as error:
+                raise StoreError(
+                    f"stores.neo4j.uri: {self._shown} is no address of a Neo4j ({error}); "
+                    "write bolt://host:7687 or neo4j://host:7687"
+                ) from error
+            try:
+                driver.verify_connectivity()
+            except BaseException:
+                driver.close()
+                raise
+            return driver
+
+    @contextmanager
+    def writing(self) -> Iterator["Neo4jWriter"]:
+        """A transaction a batch, and one around them all that locks the workspace and publishes at its end."""
+        with self._errors(), self.driver.session(database=self.database) as session:
+            for constraint in CONSTRAINTS:
+                session.run(constraint).consume()
+            with session.begin_transaction() as around:
+                around.run(LOCK, workspace=self.workspace).consume()
+                writer = Neo4jWriter(self, around)
+                yield writer
+                writer.delete_nodes()
+                if writer.published:
+                    around.commit()
+
+    def live(self) -> Live | None:
+        found = self._rows(LIVE)
+        if not found:
+            return None
+        properties = found[0][0]
+        return Live(
+            properties["workflow"],
+            properties["version"],
+            json.loads(properties["embedding"]),
+            properties["dimensions"],
+        )
+
+    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+        return in_order(self._frame(ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
+
+    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+        return in_order(self._frame(RELATIONSHIPS, RELATIONSHIP_COLUMNS, ids=list(ids)), ids)
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+        return self._frame(RELATIONSHIPS_OF, RELATIONSHIP_COLUMNS, ids=list(entity_ids), limit=limit)
+
+    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+        rows = []
+        for id, units, pairs in self._rows(SHARED_UNITS, ids=list(entity_ids)):
+            shared = dict(pairs)
+            rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
+        return pd.DataFrame(sorted(rows), columns=["entity_id", "text_unit_id", "neighbours"])
+
+    def close(self) -> None:
+        if "driver" in self.__dict__:
+            self.driver.close()
+
+    def _frame(self, query: LiteralString, columns: list[str], **parameters: Any) -> pd.DataFrame:
+        return pd.DataFrame(self._rows(query, **parameters), columns=columns)
+
+    def _rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
+        with self._errors():
+            result = self.driver.execute_query(
+                query,
+                {"workspace": self.workspace, **parameters},
+                database_=self.database,
+                routing_=RoutingControl.READ,
+            )
+        return [record.values() for record in result.records]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """What the driver raises, as StoreError."""
+        try:
+            yield
+        except AuthError as error:
+            raise StoreError(
+                f"stores.neo4j.user, stores.neo4j.password: {self._shown} refuses them "
+                f"({error.code}); correct them in settings.yaml"
+            ) from error
+        except DriverError as error:
+            raise StoreError(
+                f"stores.neo4j.uri: {self._shown} does not answer ({_first_line(error)}); "
+                "start it (make neo4j) or set stores.graph: postgres"
+            ) from error
+        except Neo4jError as error:
+            raise StoreError(
+                f"stores.neo4j: {self._shown}, database '{self.database}', refuses ({error.message}); "
+                "Neo4j 5.26 or later and a database that exists are needed"
+            ) from error
+
+    @property
+    def _shown(self) -> str:
+        parts = urlsplit(self.uri)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+@dataclass
+class Neo4jWriter:
+    """``around`` holds the workspace's lock. Nodes are deleted last, so that every relationship that goes
+    is counted and found by its ends."""
+
+    store: Neo4jStore
+    around: Transaction
+    published: bool = False
+    gone: list[str] = field(default_factory=list)
+
+    def hashes(self, table: str) -> Mapping[str, str]:
+        def read(transaction: ManagedTransaction) -> dict[str, str]:
+            found = transaction.run(HASHES[table], workspace=self.store.workspace)
+            return {id: row_hash for id, row_hash in (record.values() for record in found)}
+
+        with self.store.driver.session(database=self.store.database, fetch_size=FETCH_ROWS) as session:
+            return session.execute_read(read)
+
+    def apply(self, table: str, delta: Delta) -> None:
+        changed = pd.concat([delta.inserted, delta.updated]).sort_values("id")
+        if table == "nodes":
+            self.gone.extend(delta.deleted)
+            for rows in self._batches(_node_rows(changed)):
+                self._write((WRITE_NODES, {"rows": rows}))
+            return
+        for ids in self._batches(delta.deleted):
+            self._write((DELETE_EDGES, {"ids": ids}))
+        for rows in self._batches(_edge_rows(changed)):
+            ids = [row["id"] for row in rows]
+            self._write((DELETE_EDGES, {"ids": ids}), (WRITE_EDGES, {"rows": rows}))
+
+    def publish(self, live: Live) -> None:
+        properties = {
+            "workspace": self.store.workspace,
+            "workflow": live.workflow,
+            "version": live.version,
+            "embedding": json.dumps(dict(live.embedding), sort_keys=True),
+            "dimensions": live.dimensions,
+        }
+        self.around.run(PUBLISH, workspace=self.store.workspace, properties=properties).consume()
+        self.published = True
+
+    def delete_nodes(self) -> None:
+        for ids in self._batches(self.gone):
+            self._write((DELETE_NODES, {"ids": ids}))
+
+    def _write(self, *statements: tuple[LiteralString, dict[str, Any]]) -> None:
+        """The statements in one transaction, tried again after a passing error."""
+
+        def run(transaction: ManagedTransaction) -> None:
+            for query, parameters in statements:
+                result = transaction.run(query, workspace=self.store.workspace, **parameters)
+                created = result.consume().counters.relationships_created
+                if query == WRITE_EDGES and created != len(parameters["rows"]):
+                    raise StoreError(
+                        f"stores.neo4j: {len(parameters['rows']) - created} relationships have an end that "
+                        "is no node; run the workflow again, so that entities and relationships agree"
+                    )
+
+        with self.store.driver.session(database=self.store.database) as session:
+            session.execute_write(run)
+
+    def _batches(self, rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        for start in range(0, len(rows), self.store.batch_rows):
+            yield rows[start : start + self.store.batch_rows]
+
+
+def _node_rows(nodes: pd.DataFrame) -> list[dict[str, Any]]:
+    properties = nodes[["id", "description", "entity_type", "source_id", "degree", "row_hash"]]
+    properties = properties.assign(displayName=nodes["display_name"])
+    return [
+        {"id": node["id"], "label": node["entity_type"], "properties": node}
+        for node in properties.to_dict("records")
+    ]
+
+
+def _edge_rows(edges: pd.DataFrame) -> list[dict[str, Any]]:
+    properties = edges[["id", "description", "keywords", "weight", "rank", "source_id", "row_hash"]]
+    ends = edges[["source_entity_id", "target_entity_id", "type"]].itertuples(index=False, name=None)
+    return [
+        {"id": edge["id"], "source": source, "target": target, "type": type, "properties": edge}
+        for edge, (source, target, type) in zip(properties.to_dict("records"), ends, strict=True)
+    ]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

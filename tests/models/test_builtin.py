@@ -1,0 +1,73 @@
+import logging
+import random
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.models.base import EmbeddingModel
+from pipeline.models.builtin import BuiltinEmbedding
+
+MODEL = BuiltinEmbedding()
+TEXTS = [
+    f"The {a} of {b} keeps a ledger." for a in ("mayor", "harbour", "clock", "灯塔") for b in ("Tarn", "Velm")
+]
+
+
+def test_rows_are_unit_vectors_and_close_in_meaning_is_close():
+    ship, boat, tax = MODEL.embed(
+        ["The ship sailed at dawn.", "A boat left the port early.", "Income tax law"]
+    )
+    assert np.allclose([ship @ ship, boat @ boat, tax @ tax], 1, atol=1e-6)
+    assert ship @ boat > ship @ tax
+    assert isinstance(MODEL, EmbeddingModel)
+
+
+def test_a_text_has_the_same_vector_in_any_batch():
+    texts = TEXTS * 50
+    together = MODEL.embed(texts)
+    order = list(range(len(texts)))
+    random.Random(7).shuffle(order)
+    shuffled = MODEL.embed([texts[i] for i in order])
+    assert np.array_equal(shuffled, together[order])
+    assert all(np.array_equal(MODEL.embed([text])[0], together[i]) for i, text in enumerate(TEXTS))
+
+
+def test_blank_texts_and_no_texts():
+    vectors = MODEL.embed(["", " \n\t ", "word", "\x00\ud800"])
+    assert vectors.dtype == np.float32
+    assert list(np.linalg.norm(vectors, axis=1).round(3)) == [0, 0, 1, 0]
+    assert MODEL.embed([]).shape == (0, 256)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text())
+def test_no_text_gives_anything_but_a_unit_vector_or_zeros(text: str):
+    (vector,) = MODEL.embed([text])
+    assert round(float(np.linalg.norm(vector)), 3) in (0, 1)
+
+
+def test_a_very_long_text():
+    (vector,) = MODEL.embed(["tide clock " * 20_000])
+    assert np.allclose(vector @ vector, 1, atol=1e-6)
+
+
+def test_identity_names_the_version():
+    assert MODEL.identity["provider"] == "builtin"
+    assert MODEL.identity["version"]
+
+
+def test_importing_is_free_and_loading_leaves_logging_alone():
+    code = """
+import logging, sys
+from pipeline.models.builtin import BuiltinEmbedding
+model = BuiltinEmbedding()
+assert "wordllama" not in sys.modules
+model.embed(["word"])
+assert "wordllama" in sys.modules
+assert logging.root.handlers == [] and logging.root.level == logging.WARNING
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert logging.root.level == logging.WARNING

@@ -1,0 +1,195 @@
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import SettingsError, StoreError
+from pipeline.models.base import ChatRequest
+from pipeline.models.cache import Completion, ReplyCache, completion_key, embedding_key
+
+REPLY = Completion("Bela Quill built the tide clock.", "stop", 120, 9)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "cache.sqlite"
+
+
+@pytest.fixture
+def cache(path: Path):
+    opened = ReplyCache(f"sqlite:///{path}")
+    yield opened
+    opened.close()
+
+
+def request(text: str, row_id: str = "chunk-1") -> ChatRequest:
+    return ChatRequest(row_id, ({"role": "user", "content": text},))
+
+
+def test_nothing_is_opened_before_it_is_used(cache: ReplyCache, path: Path):
+    assert not path.parent.exists()
+    assert cache.completions(["a"]) == {}
+    assert path.is_file()
+
+
+def test_a_reply_is_kept_unread_then_flagged_then_replaced(cache: ReplyCache):
+    cache.store_completion("a", "m", REPLY)
+    assert cache.completions(["a", "b"]) == {"a": REPLY}
+    cache.flag({"a": False, "b": True})
+    assert cache.completions(["a"])["a"].valid is False
+    cache.store_completion("a", "m", Completion("again", "length", 1, 2))
+    assert cache.completions(["a"]) == {"a": Completion("again", "length", 1, 2, valid=None)}
+
+
+def test_what_is_stored_outlives_the_process_that_is_killed_at_once(path: Path):
+    code = f"""
+import itertools
+from pipeline.models.cache import Completion, ReplyCache
+cache = ReplyCache("sqlite:///{path}")
+for i in itertools.count():
+    cache.store_completion(str(i), "m", Completion("text", "stop", 1, 1))
+    print(i, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    told = [process.stdout.readline().strip() for _ in range(50)]
+    os.kill(process.pid, signal.SIGKILL)
+    told += process.communicate()[0].split()
+    cache = ReplyCache(f"sqlite:///{path}")
+    assert set(cache.completions(told)) == set(told)
+    cache.close()
+
+
+def test_processes_that_start_together_share_one_file(path: Path):
+    code = f"""
+import sys
+from pipeline.models.cache import Completion, ReplyCache
+cache = ReplyCache("sqlite:///{path}")
+sys.stdin.readline()
+for i in range(10):
+    cache.store_completion(f"{{sys.argv[1]}}-{{i}}", "m", Completion("text", "stop", 1, 1))
+"""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(n)], stdin=subprocess.PIPE, text=True)
+        for n in range(3)
+    ]
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.close()
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    cache = ReplyCache(f"sqlite:///{path}")
+    keys = [f"{n}-{i}" for n in range(3) for i in range(10)]
+    assert len(cache.completions(keys)) == 30
+    cache.close()
+
+
+def test_threads_share_it(cache: ReplyCache):
+    def store(n: int) -> None:
+        for i in range(10):
+            cache.store_completion(f"{n}-{i}", "m", REPLY)
+
+    threads = [threading.Thread(target=store, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(cache.completions(f"{n}-{i}" for n in range(16) for i in range(10))) == 160
+
+
+def test_thousands_of_keys_are_looked_up_and_flagged_in_slices(cache: ReplyCache, path: Path):
+    cache.completions(["make the tables"])
+    keys = [str(i) for i in range(2500)]
+    with sqlite3.connect(path) as connection:
+        rows = [(key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00") for key in keys]
+        connection.executemany("INSERT INTO completions VALUES (?,?,?,?,?,?,?,?)", rows)
+    connection.close()
+    cache.flag(dict.fromkeys(keys, True))
+    found = cache.completions(keys)
+    assert len(found) == 2500
+    assert all(reply.valid for reply in found.values())
+
+
+def test_vectors_come_back_bit_by_bit(cache: ReplyCache):
+    vectors = {str(i): np.random.default_rng(i).normal(size=64).astype(np.float32) for i in range(700)}
+    cache.store_vectors("m", vectors)
+    found = cache.vectors([*vectors, "unknown"])
+    assert set(found) == set(vectors)
+    assert all(np.array_equal(found[key], vectors[key]) for key in vectors)
+    found["0"][0] = 7  # a caller may write into it
+
+
+def test_an_empty_url_remembers_nothing():
+    cache = ReplyCache("")
+    cache.store_completion("a", "m", REPLY)
+    cache.store_vectors("m", {"a": np.ones(2, dtype=np.float32)})
+    cache.flag({"a": True})
+    assert cache.completions(["a"]) == {}
+    assert cache.vectors(["a"]) == {}
+
+
+def test_a_file_that_is_no_database(path: Path):
+    path.parent.mkdir()
+    path.write_text("dear diary, " * 1000)
+    with pytest.raises(StoreError, match=r"cache: .*cache\.sqlite is not a working SQLite .*; move it away"):
+        ReplyCache(f"sqlite:///{path}").completions(["a"])
+
+
+def test_a_path_that_cannot_be_opened(path: Path):
+    path.mkdir(parents=True)
+    with pytest.raises(StoreError, match="unable to open database file"):
+        ReplyCache(f"sqlite:///{path}").completions(["a"])
+    (path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be made"):
+        ReplyCache(f"sqlite:///{path}/file/cache.sqlite").completions(["a"])
+
+
+@pytest.mark.parametrize("url", ["mysql://u:secret@host/db", "sqlite://", "sqlite:///:memory:", "data/cache"])
+def test_urls_that_cannot_be_a_cache(url: str):
+    with pytest.raises(SettingsError, match="cache: ") as caught:
+        ReplyCache(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_postgresql_that_is_down_is_named_without_its_password():
+    with pytest.raises(StoreError, match=r"cache: .*127\.0\.0\.1:1/db does not work") as caught:
+        ReplyCache("postgresql://user:secret@127.0.0.1:1/db").completions(["a"])
+    assert "secret" not in str(caught.value)
+
+
+def test_the_key_is_made_of_the_whole_request_and_the_model_but_not_of_the_row():
+    key = completion_key({"model": "m", "seed": 1}, request("a"))
+    assert key == completion_key({"seed": 1, "model": "m"}, request("a", row_id="chunk-2"))
+    others = [
+        completion_key({"model": "m", "seed": 2}, request("a")),
+        completion_key({"model": "m", "seed": 1}, request("b")),
+        completion_key({"model": "m", "seed": 1}, ChatRequest("", request("a").messages, {"type": "json"})),
+        completion_key({"model": "m", "seed": 1}, ChatRequest("", ({"role": "system", "content": "a"},))),
+        embedding_key({"model": "m", "seed": 1}, "a"),
+    ]
+    assert len({key, *others}) == 6
+
+
+@given(
+    st.lists(
+        st.text(alphabet=st.characters(categories=["Cs", "L", "P"])), min_size=2, max_size=2, unique=True
+    )
+)
+def test_different_texts_have_different_keys(texts: list[str]):
+    first, second = (embedding_key({"model": "m"}, text) for text in texts)
+    assert first != second
+
+
+def test_nothing_that_was_asked_is_stored(cache: ReplyCache, path: Path):
+    key = completion_key({"model": "m"}, request("the secret document"))
+    cache.store_completion(key, "m", REPLY)
+    cache.close()
+    assert b"secret document" not in path.read_bytes()

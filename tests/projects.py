@@ -1,0 +1,96 @@
+"""Projects to test with: real folders, the shared PostgreSQL, a workspace of their own each."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.init import init_project
+from pipeline.project import Project
+from tests.servers.openai_server import OpenAIServer
+
+DOCUMENTS = {
+    "harbour.txt": (
+        "The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871. The Harrow Light stands at Quill Point. "
+        "Mira Vale studied at the Brack Institute under Anselm Torr.\n"
+    ),
+    "institute.txt": (
+        "The Brack Institute\n\nThe Brack Institute was founded by Idra Senn in 1840. Anselm Torr taught optics "
+        "at the Brack Institute. Idra Senn also endowed the Tollen Observatory.\n"
+    ),
+    "observatory.txt": (
+        "The Tollen Observatory\n\nThe Tollen Observatory was opened by Governor Pell in 1852. "
+        "Anselm Torr ground its first lens.\n"
+    ),
+}
+
+
+@dataclass
+class ProjectFolder:
+    """A project on disk; ``env`` is what the command gets on top of the environment."""
+
+    root: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def open(self, *overrides: str) -> Project:
+        return Project.open(self.root, overrides)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / "data" / "input" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def delete(self, name: str) -> None:
+        (self.root / "data" / "input" / name).unlink()
+
+    def edit_settings(self, **sections: Any) -> None:
+        path = self.root / "settings.yaml"
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        path.write_text(yaml.safe_dump({**settings, **sections}), encoding="utf-8")
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``graphmill`` in a process of its own."""
+        return subprocess.run(
+            self.command_line(*arguments), capture_output=True, text=True, env=self.environment, timeout=120,
+            check=False,
+        )  # fmt: skip
+
+    def command_line(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "pipeline", "-C", str(self.root), *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+        return {**inherited, **self.env}
+
+    def report(self, *arguments: str) -> dict[str, Any]:
+        """The command's JSON."""
+        done = self.command(*arguments, "--json")
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+
+def new_project(
+    root: Path,
+    postgres_url: str,
+    documents: Mapping[str, str] = DOCUMENTS,
+    endpoint: OpenAIServer | None = None,
+    **settings: Any,
+) -> ProjectFolder:
+    """A project with these documents; with an endpoint its chat model is there, embeddings stay builtin."""
+    init_project(root)
+    project = ProjectFolder(root, endpoint.env if endpoint else {})
+    for name, text in documents.items():
+        project.write(name, text)
+    project.edit_settings(
+        workspace=root.name.lower().replace(".", "-")[-63:],
+        stores={"postgres": {"url": postgres_url}, **settings.pop("stores", {})},
+        **settings,
+    )
+    return project

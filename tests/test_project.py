@@ -1,0 +1,156 @@
+"""The main job, end to end, over real servers."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.query.stream import Done, Sources, Token
+from tests.projects import DOCUMENTS, new_project
+from tests.servers.neo4j_server import Neo4jAddress
+from tests.servers.openai_server import OpenAIServer
+
+MODES = ["naive", "local", "global", "hybrid", "mix"]
+
+
+def _stored(counts: dict[str, int]) -> int:
+    return counts["inserted"] + counts["unchanged"] + counts["updated"]
+
+
+def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
+    project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
+    first = project.report("run", "index")
+    assert (first["outcome"], first["exit_code"]) == ("completed", 0)
+    assert first["totals"]["calls"] == openai.count("chat") == len(DOCUMENTS)
+    with project.open(*_endpoint(openai)) as opened:
+        tables = {name: len(opened.table(name)) for name in ("documents", "text_units", "entities", "relationships")}
+    stored = first["load"]["postgres"]
+    assert _stored(stored["documents"]) == tables["documents"]
+    assert _stored(stored["chunks"]) == tables["text_units"]
+    assert _stored(stored["entities"]) == _stored(stored["nodes"]) == tables["entities"]
+    assert _stored(stored["relationships"]) == _stored(stored["edges"]) == tables["relationships"]
+
+    second = project.report("run", "index")
+    assert {step["action"] for step in second["steps"]} == {"reused"}
+    assert second["totals"]["calls"] == 0
+    assert openai.count("chat") == first["totals"]["calls"]
+    written = [counts[what] for counts in second["load"]["postgres"].values() for what in ("inserted", "updated", "deleted")]
+    assert sum(written) == 0
+    assert project.report("status")["run_id"] == second["run_id"]
+
+
+def test_graph_in_neo4j_gives_the_same_records(
+    tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress, openai: OpenAIServer
+) -> None:
+    plain = new_project(tmp_path / "plain", postgres_url, endpoint=openai)
+    graph = {
+        "graph": "neo4j",
+        "neo4j": {
+            "uri": neo4j_address.uri,
+            "user": neo4j_address.user,
+            "password": neo4j_address.password,
+            "database": neo4j_address.database,
+        },
+    }
+    other = new_project(tmp_path / "other", postgres_url, endpoint=openai, stores=graph)
+    assert plain.report("run", "index")["outcome"] == "completed"
+    first = other.report("run", "index")
+    assert first["outcome"] == "completed"
+    overrides = _endpoint(openai)
+    with plain.open(*overrides) as a, other.open(*overrides) as b:
+        assert _stored(first["load"]["neo4j"]["nodes"]) == len(b.table("entities"))
+        assert _stored(first["load"]["neo4j"]["relationships"]) == len(b.table("relationships"))
+        for mode in MODES:
+            options = {"mode": mode, "hl_keywords": ("founding",), "ll_keywords": ("Brack Institute",)}
+            assert a.query_data("Who founded it?", **options) | {"timings_ms": 0} == b.query_data(
+                "Who founded it?", **options
+            ) | {"timings_ms": 0}
+    second = other.report("run", "index")
+    for store in second["load"].values():
+        for counts in store.values():
+            assert (counts["inserted"], counts["updated"], counts["deleted"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fast_answers_with_sources_and_without_a_key(tmp_path: Path, postgres_url: str, mode: str) -> None:
+    project = new_project(tmp_path / "p", postgres_url)
+    assert project.report("run", "fast")["outcome"] == "completed"
+    found = project.report("query", "Who founded the Brack Institute?", "--mode", mode)
+    assert found["mode"] == mode
+    assert found["answer"].startswith("No chat model is configured")
+    assert not found["abstained"]
+    texts = {chunk["id"]: chunk for chunk in found["chunks"]}
+    assert any("Idra Senn" in chunk["content"] for chunk in texts.values())
+    for chunk in texts.values():
+        whole = DOCUMENTS[chunk["source"]]
+        assert whole[chunk["start"] : chunk["end"]] == chunk["content"]
+    assert {reference["document_id"] for reference in found["references"]} == {
+        chunk["document_id"] for chunk in texts.values()
+    }
+
+
+def test_answers_stream_and_async(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
+    folder = new_project(tmp_path / "p", postgres_url, endpoint=openai)
+    assert folder.report("run", "fast")["outcome"] == "completed"
+    with folder.open(*_endpoint(openai)) as project:
+        answer = project.query("Who founded the Brack Institute?")
+        assert answer.text
+        assert not answer.abstained
+        events = list(project.query_stream("Who founded the Brack Institute?"))
+        assert isinstance(events[0], Sources)
+        assert all(isinstance(event, Token) for event in events[1:-1])
+        assert isinstance(events[-1], Done)
+        assert "".join(event.text for event in events[1:-1] if isinstance(event, Token))
+
+        async def ask() -> str:
+            async for event in project.aquery_stream("Who founded the Brack Institute?"):
+                assert event
+            return (await project.aquery("Who founded the Brack Institute?")).text
+
+        assert asyncio.run(ask()) == answer.text
+
+
+def test_edit_rename_and_delete_reach_the_stores(tmp_path: Path, postgres_url: str) -> None:
+    project = new_project(tmp_path / "p", postgres_url)
+    project.report("run", "fast")
+    project.delete("observatory.txt")
+    project.write("harbour.txt", DOCUMENTS["harbour.txt"].replace("Mira Vale", "Dana Holt"))
+    changed = project.report("run", "fast")
+    assert changed["load"]["postgres"]["documents"]["deleted"] == 1
+    fresh = new_project(tmp_path / "fresh", postgres_url, {})
+    for name in ("harbour.txt", "institute.txt"):
+        fresh.write(name, (project.root / "data/input" / name).read_text(encoding="utf-8"))
+    fresh.report("run", "fast")
+    with project.open() as a, fresh.open() as b:
+        for name in a.snapshots.manifest("fast").tables:
+            assert a.table(name).equals(b.table(name)) or name == "rejects", name
+    found = project.report("query", "Who built the Harrow Light?")
+    assert "Dana Holt" in str(found)
+    assert "Mira Vale" not in str(found)
+
+
+def test_communities_reuse_what_index_has_done(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
+    project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
+    project.report("index", "index")
+    calls = openai.count("chat")
+    report = project.report("index", "communities")
+    assert openai.count("chat") == calls
+    assert [step["step"] for step in report["steps"] if step["action"] == "ran"] == ["detect_communities"]
+    with project.open() as opened:
+        communities = opened.table("communities")
+        assert len(communities)
+        assert opened.graph().number_of_nodes() == len(opened.table("entities"))
+
+
+def test_a_query_before_a_load_says_what_to_do(tmp_path: Path, postgres_url: str) -> None:
+    project = new_project(tmp_path / "p", postgres_url)
+    with project.open() as opened, pytest.raises(UsageError, match="nothing is loaded"):
+        opened.query("anything?")
+
+
+def _endpoint(openai: OpenAIServer) -> list[str]:
+    return [
+        f"models.chat.default.base_url={openai.base_url}",
+        f"models.chat.default.api_key={openai.key}",
+    ]
