@@ -13,7 +13,6 @@ from pipeline.models.openai import OpenAIChat, OpenAIEmbedding
 from pipeline.settings import Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
-from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
 
@@ -89,6 +88,8 @@ def open_stores(settings: Settings, root: Path) -> Stores:
     vectors = PostgresStore(url, settings.workspace, graph_in_postgres, postgres.exact_below)
     if graph_in_postgres:
         return Stores(vectors, PostgresGraph(vectors), (vectors,))
+    from pipeline.stores.neo4j import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
+
     graph = Neo4jStore(
         neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace
     )

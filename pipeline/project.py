@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import pandas as pd
 from pydantic import ValidationError
 
@@ -32,6 +31,9 @@ from pipeline.settings import Settings, read_settings
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.tokens import tokenizer
 from pipeline.validation import explain
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 ABOVE_MAX_REJECTS, INTERRUPTED = 3, 130
 DEFAULT = "default"
@@ -99,8 +101,10 @@ class Project:
             raise UsageError(f"workflow '{manifest.workflow}': no table '{name}'; have: {have}")
         return self.snapshots.read(manifest.tables[name])
 
-    def graph(self, workflow: str | None = None) -> nx.DiGraph:
+    def graph(self, workflow: str | None = None) -> "nx.DiGraph":
         """The knowledge graph: nodes are entity ids, attributes the columns of the tables."""
+        import networkx as nx  # for notebooks: the pipeline itself does not need it
+
         entities = self.table("entities", workflow).set_index("id")
         links = self.table("relationships", workflow)
         graph: nx.DiGraph = nx.from_pandas_edgelist(

@@ -35,7 +35,7 @@ class Prompt:
 
     def fingerprint(self) -> str:
         """The text as it will be sent, but for the placeholders filled per row."""
-        return string.Template(self.text).safe_substitute(self.values)
+        return string.Template(self.text.replace("$$", "$$$$")).safe_substitute(self.values)
 
 
 def read_prompt(folder: Path, name: str, values: Mapping[str, str]) -> Prompt:
@@ -44,7 +44,10 @@ def read_prompt(folder: Path, name: str, values: Mapping[str, str]) -> Prompt:
     if not path.is_file():
         have = ", ".join(sorted(p.stem for p in folder.glob("*.md"))) or "none"
         raise SettingsError(f"{path}: no such prompt; have: {have}")
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 ({error}); save it as UTF-8") from error
     if not string.Template(text).is_valid():
         raise SettingsError(f"{path}: a '$' that starts no placeholder; write $$ for a dollar sign")
     return Prompt(name, text.strip() + "\n", values)

@@ -24,7 +24,7 @@ class Runs:
 
     def new_id(self) -> str:
         """Sorts by time."""
-        return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -46,11 +46,12 @@ class Runs:
         self.folder.mkdir(parents=True, exist_ok=True)
         holder = self.folder / "holder"
         try:
-            with FileLock(self.folder / "lock", timeout=0):
-                holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
-                yield
+            held = FileLock(self.folder / "lock").acquire(timeout=0)
         except Timeout as error:
             owner = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
             raise LockedError(
                 f"{self.folder.parent}: another run holds this project (process {owner}); wait for it to end"
             ) from error
+        with held:
+            holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
+            yield

@@ -54,10 +54,10 @@ class TableSchema:
             )
         if frame.empty:
             return self.arrow.empty_table()
-        ordered = frame.sort_values(list(self.key), kind="stable") if self.key else frame
         try:
+            ordered = frame.sort_values(list(self.key), kind="stable") if self.key else frame
             table = pa.Table.from_pandas(ordered[self.columns], schema=self.arrow, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"{where}: {error}; the verb must return what its schema declares") from error
         return table.replace_schema_metadata(None).combine_chunks()
 

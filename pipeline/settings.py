@@ -8,14 +8,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, SecretStr, ValidationError
 
 from pipeline.errors import SettingsError
-from pipeline.validation import explain
+from pipeline.validation import explain, not_yaml
 
 FILE = "settings.yaml"
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
@@ -89,7 +89,7 @@ class ModelsSettings(Section):
 
 
 class PostgresSettings(Section):
-    url: str = "embedded"
+    url: str = Field(default="embedded", repr=False)
     exact_below: PositiveInt = 5000
 
 
@@ -127,7 +127,7 @@ class Settings(Section):
     stores: StoresSettings = StoresSettings()
     query: QuerySettings = QuerySettings()
     snapshots: str = "data/snapshots"
-    cache: str = "sqlite:///data/cache.sqlite"
+    cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)
 
 
 def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
@@ -142,7 +142,7 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not YAML: {error}") from error
+        raise SettingsError(f"{path}: {not_yaml(error)}") from None
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
     for override in overrides:
@@ -185,32 +185,35 @@ def _override(content: dict[str, Any], override: str) -> None:
     path, sign, value = override.partition("=")
     keys = path.split(".")
     if not sign or not all(keys):
-        raise SettingsError(f"--set {override}: expected key.path=value")
+        raise SettingsError(f"--set {path}: expected key.path=value")
     section = content
     for key in keys[:-1]:
         section = section.setdefault(key, {})
         if not isinstance(section, dict):
-            raise SettingsError(f"--set {override}: '{key}' is a value, not a section")
-    section[keys[-1]] = yaml.safe_load(value)
+            raise SettingsError(f"--set {path}: '{key}' is a value, not a section")
+    try:
+        section[keys[-1]] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"--set {path}: {not_yaml(error)}") from None
 
 
 def _known(error: ValidationError) -> list[str]:
     """The keys of the section in which the first fault lies."""
-    section: Any = Settings
+    kind: Any = Settings
     for key in error.errors()[0]["loc"][:-1]:
-        section = _entered(section, str(key))
-    return list(section.model_fields) if section else []
+        kind = _entered(kind, str(key))
+    return list(kind.model_fields) if _is_section(kind) else []
 
 
-_NAMED = {"chat": ChatSettings, "embedding": EmbeddingSettings}
-
-
-def _entered(section: Any, key: str) -> Any:
-    if section in (ChatSettings, EmbeddingSettings) and key not in section.model_fields:
-        return section
-    if section is ModelsSettings and key in _NAMED:
-        return _NAMED[key]
-    if section is None or key not in section.model_fields:
+def _entered(kind: Any, key: str) -> Any:
+    """The type below a key of a section, or of a mapping of names to sections."""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1]
+    if not _is_section(kind) or key not in kind.model_fields:
         return None
-    annotation = section.model_fields[key].annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    found = kind.model_fields[key].annotation
+    return found if get_origin(found) is dict else next(filter(_is_section, get_args(found)), found)
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)

@@ -77,9 +77,12 @@ class SnapshotStore:
         """Raises DataError when the file is gone or damaged."""
         path = self.root / snapshot.path
         try:
-            return pq.read_table(path).to_pandas()
-        except (OSError, pa.ArrowInvalid) as error:
-            raise DataError(f"{path}: {error}; delete it and run the workflow again") from error
+            intact = _sha256(path) == snapshot.sha256
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror}; run the workflow again") from error
+        if not intact:
+            raise DataError(f"{path}: damaged; delete it and run the workflow again")
+        return pq.read_table(path).to_pandas()
 
     def exists(self, snapshot: Snapshot) -> bool:
         return (self.root / snapshot.path).is_file()

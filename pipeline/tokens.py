@@ -26,33 +26,28 @@ _PACKAGED: dict[str, Callable[[], openai.Tokenizer]] = {
 _SAME_PLAIN_TEXT = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
 
 
-@dataclass(eq=False)
+@dataclass
 class BytePairTokenizer:
     """``name`` is the encoding's. Special tokens read as plain text; a lone surrogate as U+FFFD."""
 
     name: str
-    _encode: Callable[[str], list[int]]
-    _count: Callable[[str], int]
 
     def encode(self, text: str) -> list[int]:
         try:
-            return self._encode(text)
+            return _load(self.name).encode(text)
         except UnicodeEncodeError:
-            return self._encode(_without_surrogates(text))
+            return _load(self.name).encode(_without_surrogates(text))
 
     def count(self, text: str) -> int:
         try:
-            return self._count(text)
+            return _load(self.name).count(text)
         except UnicodeEncodeError:
-            return self._count(_without_surrogates(text))
-
-    def __reduce__(self) -> tuple[Callable[[str], "BytePairTokenizer"], tuple[str]]:
-        return tokenizer, (self.name,)
+            return _load(self.name).count(_without_surrogates(text))
 
 
 def tokenizer(name: str) -> BytePairTokenizer:
     """The tokenizer of a model ("gpt-4o-mini") or an encoding ("cl100k_base"); else that of o200k_base."""
-    return _load(encoding_for(name))
+    return BytePairTokenizer(encoding_for(name))
 
 
 def encoding_for(name: str) -> str:
@@ -69,15 +64,19 @@ def _encoding_of_model(model: str) -> str:
         return DEFAULT_ENCODING
 
 
+@dataclass(frozen=True)
+class _Functions:
+    encode: Callable[[str], list[int]]
+    count: Callable[[str], int]
+
+
 @lru_cache
-def _load(encoding: str) -> BytePairTokenizer:
+def _load(encoding: str) -> _Functions:
     if encoding in _PACKAGED:
         packaged = _PACKAGED[encoding]()
-        return BytePairTokenizer(encoding, packaged.encode, packaged.count)
+        return _Functions(packaged.encode, packaged.count)
     original = tiktoken.get_encoding(encoding)
-    return BytePairTokenizer(
-        encoding, original.encode_ordinary, lambda text: len(original.encode_ordinary(text))
-    )
+    return _Functions(original.encode_ordinary, lambda text: len(original.encode_ordinary(text)))
 
 
 def _ranks_are_here(encoding: str) -> bool:

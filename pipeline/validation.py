@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
+import yaml
 from pydantic import ValidationError
 
 
@@ -11,8 +12,16 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
-        return f"{where}: {place}: {fault['msg']}"
+        return ": ".join(filter(None, [where, place, fault["msg"]]))
     names = sorted(known)
     near = difflib.get_close_matches(str(fault["loc"][-1]), names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(names)}"
     return f"{where}: unknown key '{place}'; {hint}"
+
+
+def not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:
+    """Where the text stops being YAML. What stands there is not shown: it may be a secret."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return "not a YAML text in UTF-8; correct its encoding"
+    return f"not YAML at line {mark.line + 1}, column {mark.column + 1}; correct it, or quote the value"

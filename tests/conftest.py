@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from pipeline.stores.embedded import start_embedded, stop_embedded
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 
@@ -26,3 +27,11 @@ def neo4j_address() -> Iterator[Neo4jAddress]:
                 pytest.fail(f"no Neo4j: {reason}")
             pytest.skip(f"no Neo4j: {reason}")
         yield address
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL with pgvector for the whole session; tests keep apart by workspace."""
+    folder = tmp_path_factory.mktemp("postgres") / "data"
+    yield start_embedded(folder)
+    stop_embedded(folder)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -40,6 +42,19 @@ class ProjectFolder:
 
     def open(self, *overrides: str) -> Project:
         return Project.open(self.root, overrides)
+
+    @property
+    def endpoint_overrides(self) -> list[str]:
+        """Settings that name the endpoint, for use in this process."""
+        return [
+            f"models.chat.default.{key}={self.env[name]}"
+            for key, name in (("base_url", "OPENAI_BASE_URL"), ("api_key", "OPENAI_API_KEY"))
+            if name in self.env
+        ]
+
+    def copy(self, root: Path) -> "ProjectFolder":
+        shutil.copytree(self.root, root)
+        return ProjectFolder(root, dict(self.env))
 
     def write(self, name: str, text: str) -> None:
         path = self.root / "data" / "input" / name
@@ -89,7 +104,7 @@ def new_project(
     for name, text in documents.items():
         project.write(name, text)
     project.edit_settings(
-        workspace=root.name.lower().replace(".", "-")[-63:],
+        workspace=re.sub(r"[^a-z0-9]+", "-", f"{root.parent.name}-{root.name}".lower())[-63:],
         stores={"postgres": {"url": postgres_url}, **settings.pop("stores", {})},
         **settings,
     )

@@ -27,7 +27,9 @@ def _tables(project: ProjectFolder) -> dict[str, str]:
 def _project(root: Path, postgres_url: str, endpoint: OpenAIServer) -> ProjectFolder:
     project = new_project(root, postgres_url, DOCUMENTS, endpoint)
     chat = {"base_url": "${OPENAI_BASE_URL}", "api_key": "${OPENAI_API_KEY}", "concurrency": CONCURRENCY}
-    project.edit_settings(models={"chat": {"default": chat}, "embedding": {"default": {"provider": "builtin"}}})
+    project.edit_settings(
+        models={"chat": {"default": chat}, "embedding": {"default": {"provider": "builtin"}}}
+    )
     return project
 
 
@@ -44,7 +46,10 @@ def test_killed_during_extraction(
     killed = _project(tmp_path / "killed", postgres_url, openai)
     openai.delay = 0.05
     process = subprocess.Popen(
-        killed.command_line("index"), env=killed.environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        killed.command_line("index"),
+        env=killed.environment,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 60
     while openai.count("chat") < calls + answered_before_the_kill and time.monotonic() < deadline:

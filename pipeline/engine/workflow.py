@@ -12,7 +12,7 @@ from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt
 from pipeline.registry import REGISTRY, Params, Verb
-from pipeline.validation import explain
+from pipeline.validation import explain, not_yaml
 
 REJECTS = "rejects"
 """The one output that every step may write: the run gathers them into one table."""
@@ -66,8 +66,8 @@ def read_workflow(path: Path, settings: Mapping[str, Mapping[str, Any]]) -> Work
         raise SettingsError(f"{path}: no such workflow; have: {have}")
     try:
         content = _WorkflowFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: not YAML: {error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
         raise SettingsError(explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))) from error
     steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
@@ -130,9 +130,13 @@ def _check_wiring(where: str, steps: tuple[Step, ...]) -> None:
                 raise SettingsError(
                     f"{where}: step '{step.id}' reads '{table}', which no earlier step writes (have: {have})"
                 )
-        for table in step.outputs.values():
-            if table == REJECTS:
+        for name, table in step.outputs.items():
+            if name == REJECTS:
                 continue
+            if table == REJECTS:
+                raise SettingsError(
+                    f"{where}: step '{step.id}' writes '{table}', which the run gathers itself; rename the output"
+                )
             if table in writers:
                 raise SettingsError(
                     f"{where}: steps '{writers[table]}' and '{step.id}' both write '{table}'; rename one output"

@@ -246,7 +246,9 @@ def _complaint(url: sa.URL, error: DBAPIError) -> str:
 
 
 def _address(url: sa.URL) -> str:
-    return url.set(username=None, password=None, query={}).render_as_string()
+    return sa.URL.create(
+        url.drivername, host=url.host, port=url.port, database=url.database
+    ).render_as_string()
 
 
 def _slices(keys: Sequence[str]) -> Iterator[Sequence[str]]:

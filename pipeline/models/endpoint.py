@@ -23,8 +23,8 @@ REFUSED_BY_POLICY = re.compile(
     r"content.?filter|content.?(management|usage)?.?polic|responsible.?ai|moderation|safety system"
 )
 TOO_LONG = re.compile(
-    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|large|many tokens)"
-    r"|above_max_length|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)"
+    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|many tokens)|above_max_length"
+    r"|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)|too large to process"
 )
 NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
 
@@ -95,8 +95,13 @@ class Endpoint:
     def preflight(self) -> None:
         """Ask for the list of models, once, for at most four seconds.
 
-        Raises AuthError when the key is refused, ModelError when nobody listens; any other answer will do.
+        Raises AuthError when the key is missing or refused, ModelError when nobody listens; any other answer will do.
         """
+        if not self.api_key and not self.base_url:
+            raise AuthError(
+                f"{self.where}: no api_key and no base_url; set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the "
+                "environment), or run 'graphmill run fast', which needs no chat model"
+            )
         client = self.client.with_options(timeout=PREFLIGHT_SECONDS, max_retries=0)
         caught = None
         try:
@@ -122,9 +127,11 @@ class Endpoint:
         return failure
 
     def failure(self, error: Exception) -> Failure:
-        """What an exception of the client means."""
-        from openai import APIConnectionError, APITimeoutError
+        """What an exception of the client means; one that is not the client's is raised."""
+        from openai import APIConnectionError, APITimeoutError, OpenAIError
 
+        if not isinstance(error, (OpenAIError, ValueError)) and not type(error).__module__.startswith("http"):
+            raise error
         if _nobody_listens(error):
             cause = error.__cause__ or error
             message = f"{self.address} does not answer ({type(cause).__name__}: {self._safe(str(cause))})"
@@ -153,7 +160,7 @@ class Endpoint:
         if status == 402 or (status == 429 and "insufficient_quota" in said):
             fact = f"{self.address} wants payment ({message})"
             return Failure("bad_request", message, fatal=self._error(fact, "look at the account's credit"))
-        if status == 413 or (status in (400, 422) and TOO_LONG.search(said)):
+        if status == 413 or (status in (400, 422, 500) and TOO_LONG.search(said)):
             return Failure("too_long", message)
         if status == 408:
             return Failure("timeout", message)

@@ -68,11 +68,10 @@ class SentenceTransformerEmbedding:
             with _WORKING:
                 vectors = self._loaded.encode(list(some), show_progress_bar=False)
             new = dict(zip(keys, unit(np.asarray(vectors)), strict=True))
-            self.cache.store_vectors(self.model, new)
+            self.cache.store_vectors(self.identity["model"], new)
             recalled.known.update(new)
         if not recalled.known:
-            with _WORKING:
-                return recalled.stack(self._loaded.get_sentence_embedding_dimension() or 0)
+            return recalled.stack(self.embed(["dimensions"]).shape[1])
         return recalled.stack(len(next(iter(recalled.known.values()))))
 
     @property

@@ -27,6 +27,7 @@ REPLY_OPTIONS = (
 )  # fmt: skip
 """What may be sent beside the messages. All of it can change a reply, so all of it is in the identity."""
 
+SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has another trouble
 NO_CACHE = ReplyCache("")
 SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -85,7 +86,8 @@ class OpenAIChat:
         """
         remembered = self._remembered()
         key = remembered.key(request)
-        for known in remembered.recall([key], None).values():
+        known = remembered.recall([key], None).get(key)
+        if known:
             yield known.text
             return known
         completion = yield from self._stream(request)
@@ -231,9 +233,10 @@ class OpenAIEmbedding:
             head, head_tokens = self._vectors(texts[:middle])
             tail, tail_tokens = self._vectors(texts[middle:])
             return np.vstack([head, tail]), head_tokens + tail_tokens
+        size = len(texts[0])
+        if size < SHORTEST_TO_HALVE:
+            raise self._error(f"the endpoint finds {size} characters too long", "choose another model")
         halves = [half for half in _halve(texts[0]) if half.strip()]
-        if halves == texts:
-            raise self._error("the endpoint finds a text of one letter too long", "choose another model")
         vectors, tokens = self._vectors(halves)
         return np.average(unit(vectors), axis=0, weights=[len(half) for half in halves])[np.newaxis], tokens
 

@@ -33,8 +33,8 @@ _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
 ASK_FOR_GRAPH_JSON: Message = {
     "role": "system",
     "content": "Where the format of records is described, give one JSON object instead, "
-    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their names, '
-    "keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
+    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
+    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
 }
 """Stands before a prompt that describes the record format."""
 

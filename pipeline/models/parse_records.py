@@ -21,7 +21,7 @@ _DELIMITER = re.compile(
     r"|[<{]\|?(?:tuple_delimiter|sep)\|?[>}]",
     re.IGNORECASE,
 )
-_REMAINS = rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
+_REMAINS = rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?{_BAR}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
 _DAMAGED = rf"(?:(?<!\s)(?:{_REMAINS})|(?:{_REMAINS})(?!\s)|(?<={_Q})\s?{_BAR}\s?(?={_Q}|\d))"
 _DAMAGED_DELIMITER = re.compile(_DAMAGED)
 _BARE_BAR = re.compile(_BAR)
@@ -44,9 +44,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 def parse_records(reply: str) -> Parsed:
     """The records of a reply in the record format, however damaged (see ``prompts/extract_graph.md``)."""
-    text = _BLANK_LINES.sub("\n\n", _LINE_ENDS.sub("\n", _SPACES.sub(" ", plain(reply)))).replace(
-        "＃＃", "##"
-    )
+    text = _tidied(plain(reply))
     complete = _COMPLETION.search(text) is not None
     marked = _DELIMITER.sub(_MARK, _COMPLETION.sub("\n##\n", text)).strip()
     heads = list(_HEAD.finditer(marked))
@@ -62,21 +60,25 @@ def parse_records(reply: str) -> Parsed:
     )
 
 
+def _tidied(text: str) -> str:
+    """White space collapsed, line ends that the reply spells out made real, record separators as ``##``."""
+    lines = text if "\n" in text.strip() else text.replace("\\n", "\n")
+    spaced = _LINE_ENDS.sub("\n", _SPACES.sub(" ", lines))
+    return _BLANK_LINES.sub("\n\n", spaced).replace("＃＃", "##")
+
+
 def _read(head: re.Match[str], region: str, may_be_cut: bool) -> list[Record | Problem]:
     """The record after this head, and what else stands before the next one."""
     kind = head["kind"].lower()
-    body, closed, rest = _cut(region, bool(head["opened"]), 2 if _is_entity(kind) else 3)
+    is_entity = kind.startswith(("entit", "实", "實"))
+    body, closed, rest = _cut(region, bool(head["opened"]), 2 if is_entity else 3)
     if kind.startswith("content"):
         return _stray(rest)
     shown = f"{head[0]}{body}"
     if may_be_cut and not closed and _ends_midway(body):
         return [_problem("truncated", shown, "the reply ends inside this record")]
-    read = _entity if _is_entity(kind) else _relationship
-    return [read(_fields(head, body, 3 if _is_entity(kind) else 5), shown), *_stray(rest)]
-
-
-def _is_entity(kind: str) -> bool:
-    return kind.startswith(("entit", "实", "實"))
+    read, wanted = (_entity, 3) if is_entity else (_relationship, 5)
+    return [read(_fields(head, body, wanted), shown), *_stray(rest)]
 
 
 def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
@@ -99,7 +101,7 @@ def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
 
 def _ends_midway(body: str) -> bool:
     end = body.rstrip()[-1:]
-    return not (end in QUOTES or end.isdigit() or end in ".!?。！？" + CLOSE) or not end
+    return not end or not (end.isdigit() or end in QUOTES + CLOSE + ".!?。！？")
 
 
 def _fields(head: re.Match[str], body: str, wanted: int) -> list[str]:

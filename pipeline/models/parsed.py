@@ -59,7 +59,8 @@ class Parsed:
 _REFUSAL = re.compile(
     r"\W{0,5}(?:(?:i['’]?m|i am|we are|we['’]re) (?:very |so )?sorry|sorry(?:,| but)"
     r"|(?:unfortunately,? )?i (?:can['’]?t|can ?not|won['’]t|am unable|am not able|must decline)"
-    r"|i['’]m (?:unable|not able)|as an ai (?:language )?(?:model|assistant)|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
+    r"|i['’]m (?:unable|not able)|as an ai (?:language )?(?:model|assistant)"
+    r"|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
     re.IGNORECASE,
 )
 

@@ -17,13 +17,10 @@ _CHARACTER_REFERENCE = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,7}|#[xX][0-9A-Fa-f]{
 _EDGES = QUOTES + " \n"
 _NOISE = _EDGES + OPEN + CLOSE + "[]{}<>|#.,:;!?*_-\\/"
 _LABEL = r"(?:relationship[ _])?(?:strength|weight|score|rating|强度|強度)?\s?[:=：]?\s?"
-_STRENGTH = re.compile(
-    _LABEL
-    + r"(?:(?P<number>[-+]?\d{1,20}(?:[.,]\d{1,20})?(?:e[-+]?\d{1,4})?)(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
-    r"|[-+]?(?:nan|inf|infinity)|none|null|n/a|unknown|high|strong|medium|moderate|low|weak)"
-    r"(?P<rest>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
+_NUMBER = r"(?P<number>[-+]?\d{1,20}(?:[.,]\d{1,20})?(?:e[-+]?\d{1,4})?)"
+_SCALE = r"(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
+_NO_NUMBER = r"[-+]?(?:nan|inf|infinity)|none|null|n/a|unknown|high|strong|medium|moderate|low|weak"
+_STRENGTH = re.compile(rf"{_LABEL}(?:{_NUMBER}{_SCALE}|{_NO_NUMBER})(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _LIST_SEPARATOR = re.compile(r"[,;，；、\n]")
 
 

@@ -12,7 +12,8 @@ from pipeline.text import clean_name, match_key
 _FIRST_WORD = re.compile(rf"(?<![\w'’&-])[{UPPER}\d]\w*")
 _CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
 _WORD_ENDS = re.compile(rf"(?![\w+#@]|[-'’&][{UPPER}])")
-_IN_BRACKETS = re.compile(r"\s*[(（]([^()（）]*)[)）]\s*$")
+_QUALIFIER = re.compile(r"\s*[(（](?P<within>[^()（）]*)[)）]$|,\s\d{4}(?:\s?[-–]\s?\d{2,4})?$")
+_CATALOGUED_PERSON = re.compile(r"(?P<surname>[^,()]+), (?P<given>[^,()]+) \([^()]*\d{3,4}[^()]*\)")
 _NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
 
 
@@ -22,15 +23,19 @@ def title_name(title: str) -> str:
 
 
 def title_aliases(title: str) -> list[str]:
-    """Other names of what "Name (qualifier)" is about: the part before the brackets; and the part within
-    where the two are of different scripts, as in a Chinese title that gives the English name."""
+    """Other names of what the title is about.
+
+    "Name (qualifier)" and "Name, 1826-1958" give the name, and the qualifier too where the two are of different
+    scripts, as in a Chinese title with the English name; "Moor, Ann (1801-1866), engineer" gives "Ann Moor".
+    """
     name = title_name(title)
-    found = _IN_BRACKETS.search(name)
+    if person := _CATALOGUED_PERSON.match(name):
+        return [f"{person['given']} {person['surname']}"]
+    found = _QUALIFIER.search(name)
     if found is None or not name[: found.start()]:
         return []
-    aliases = [name[: found.start()], clean_name(found[1])]
-    bilingual = is_chinese(aliases[0]) != is_chinese(aliases[1])
-    return [alias for alias in aliases[: 1 + bilingual] if alias]
+    base, within = name[: found.start()], clean_name(found["within"] or "")
+    return [base, within] if within and is_chinese(base) != is_chinese(within) else [base]
 
 
 def without_article(name: str) -> str:
@@ -47,7 +52,7 @@ class Gazetteer:
         for name in sorted(distinct, key=lambda name: (-len(name), name)):
             if is_chinese(name[:2]):
                 self._by_first[name[:2]].append(name)
-            elif (found := _FIRST_WORD.match(name)) and name.lower() not in _NEVER_ALONE:
+            elif (found := _FIRST_WORD.match(name)) and not name.isdigit() and name.lower() not in _NEVER_ALONE:
                 self._by_first[found[0]].append(name)
         self.keys = frozenset(map(match_key, distinct))
 

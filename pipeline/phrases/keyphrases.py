@@ -11,6 +11,7 @@ from pipeline.phrases.name import Name
 MAX_WORDS = 3
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+|[^\w\s]")
 _MIN_LETTERS = 3
+_NOT_A_NOUN = ("ed", "ly")
 
 
 class Phrase(NamedTuple):
@@ -54,7 +55,8 @@ def rake_scores(phrases: Iterable[str]) -> dict[str, float]:
 def _phrase(run: list[re.Match[str]]) -> Iterator[Phrase]:
     if run:
         head = run[-MAX_WORDS:]
-        yield Phrase(head[0].start(), " ".join(token[0] for token in head).lower(), len(head) > 1)
+        noun = len(head) > 1 and not head[-1][0].endswith(_NOT_A_NOUN)
+        yield Phrase(head[0].start(), " ".join(token[0] for token in head).lower(), noun)
 
 
 def _gaps(names: list[Name], length: int) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ import re
 from pipeline.phrases.lexicon import (
     CHINESE_HEADS,
     EVENT_HEADS,
+    HEADS_IN_FRONT,
     LOCATION_HEADS,
     ORGANIZATION_HEADS,
 )
@@ -30,13 +31,14 @@ _HEAD_BEFORE = frozenset("of for de von du del della di do da".split())
 def kind_of_words(words: list[str]) -> str:
     """organization, location, event, or "name" when the head word tells nothing.
 
-    The head is the word before the first "of", else the last word, else the first ("Lake X", "Mount X").
+    The head is the word before the first "of", or the last word; the first one in "Lake X" and the like.
     """
     folded = [word.lower().rstrip(".") for word in words if not word.isdigit()]
     if len(folded) < 2:
         return "name"
     stop = next((place for place, word in enumerate(folded) if word in _HEAD_BEFORE and place), len(folded))
-    return _HEADS.get(folded[stop - 1]) or _HEADS.get(folded[0]) or "name"
+    in_front = folded[0] if folded[0] in HEADS_IN_FRONT else ""
+    return _HEADS.get(folded[stop - 1]) or _HEADS.get(in_front) or "name"
 
 
 def short_forms(name: str, kind: str) -> list[str]:

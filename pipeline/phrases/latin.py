@@ -16,8 +16,11 @@ from pipeline.phrases.lexicon import (
     HONORIFICS,
     INSTITUTIONS,
     LABELS,
+    MONTHS,
+    OF_NOUNS,
     ORGANIZATION_HEADS,
     RANKS,
+    ROYAL,
     SMALL_WORDS,
     STARTERS,
     stop_words,
@@ -25,18 +28,18 @@ from pipeline.phrases.lexicon import (
 from pipeline.phrases.name import Name, leftmost_longest
 from pipeline.phrases.script import LOWER, UPPER
 
-_LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
+_LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
 _SPACE = rf"(?:[ \t\xa0]++|{_LINE_BREAK})"
 _ABBREVIATION = "(?:St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Sen|Gov|Jr|Sr|Bros|Inc|Ltd|Corp|Co)"
 _INITIALS = rf"(?:[{UPPER}]\.-?)++(?![{LOWER}])"
 _PREFIX = rf"(?:[dl]['’]|(?:al|el|ad|ar|as)-|[a-z]{{1,2}}(?=[{UPPER}][{LOWER}]))"
 _AFTER_HYPHEN = "(?:based|born|winning|style|led|like|era|speaking|related|language)"
-_HYPHEN = rf"[-‐‑–](?!{_AFTER_HYPHEN}\b)(?=[^\W_])\w*+"
+_HYPHEN = rf"[-‐‑–](?:(?!{_AFTER_HYPHEN}\b)(?=[^\W_])|[ ](?=[{UPPER}]))\w*+"
 _WORD = (
     rf"(?:{_ABBREVIATION}\.|{_INITIALS}|"
-    rf"{_PREFIX}?[{UPPER}]\w*+(?:['’]\w++|&[{UPPER}]\w*+|{_HYPHEN})*+)"
+    rf"{_PREFIX}?[{UPPER}]\w*+(?:['’‘ʻ]\w++|&[{UPPER}]\w*+|{_HYPHEN})*+)"
 )
-_NUMBER = rf"(?:{_SPACE}\d{{1,3}}\b(?![.,:%–-]?\d|%))?"
+_NUMBER = rf"(?:{_SPACE}\d{{1,3}}\b(?![.,:%–-]?\d|%|\s(?:{MONTHS})\b))?"
 _RUN = rf"{_WORD}(?:{_SPACE}(?:(?:{CONNECTORS}){_SPACE})?{_WORD})*+"
 _INSTITUTION = (
     rf"(?:{_WORD}{_SPACE})*?(?:{INSTITUTIONS}){_SPACE}(?:of|for){_SPACE}(?:the{_SPACE})?{_RUN}"
@@ -59,6 +62,7 @@ _LIFE_DATES = re.compile(
 _ROMAN = re.compile(r"[IVXLC]+$")
 _JOINT_BEFORE = re.compile(rf"(?:\s(?:{CONNECTORS}|and|for|for the)|['’]s|\s\w+\.)\s$")
 _JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
+_HYPHEN_AND_SPACE = re.compile(r"(?<=\w)[-‐‑–] ")
 _OPENERS = frozenset(":;•|#>*\"“‘«")
 _NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS
 
@@ -111,19 +115,32 @@ def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
 
 def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> int | None:
     """How many words to skip when the name that began at ``start`` ends before ``place``; None if it goes on."""
-    if place == start:
+    if place == start or place == len(words) - 1:
         return None
-    word, before, rest = words[place][0], words[place - 1][0], len(words) - place
-    if place - start > 1 and _POSSESSIVE.search(before) and not words[place - 2][0].endswith("."):
+    texts = [word[0] for word in words]
+    word, before, after = texts[place], texts[start:place], texts[place + 1 :]
+    folded = word.lower().rstrip(".")
+    if len(before) > 1 and _POSSESSIVE.search(before[-1]) and not before[-2].endswith("."):
         return 0
-    if word.lower() in HONORIFICS and before.lower() not in RANKS and rest > 2 and not words[place + 1][0].islower():
-        return 0
-    if word == "of" and place - start > 1 and rest > 1:
-        of_the = words[place + 1][0] == "the"
-        separate = of_the or kind_of_words([after[0] for after in words[place + 1 :]]) == "organization"
-        if separate and kind_of_words([part[0] for part in words[start:place]]) in ("name", "person"):
-            return 1 + of_the
+    if folded in HONORIFICS and before[-1].lower() not in RANKS and after[0][0].isupper():
+        return 0 if len(after) > 1 or folded in COURTESIES else None
+    if word == "the" and before[-1][0].isupper() and not _is_byname(after):
+        return 1
+    if word == "of" and len(before) > 1 and _ends_before_of(before):
+        return 1 + (after[0] == "the")
     return None
+
+
+def _is_byname(words: list[str]) -> bool:
+    """As in "Alexander the Great"; not what "The Diet gave the Institute" has."""
+    return (len(words) == 1 or words[1].isdigit()) and words[0].lower() not in ORGANIZATION_HEADS
+
+
+def _ends_before_of(words: list[str]) -> bool:
+    """Whether these words name something whole: "Mira Vale" does, "Hall" and "Lothair II" go on."""
+    last = words[-1]
+    open_ended = last.lower() in OF_NOUNS or last.lower() in HONORIFICS or _ROMAN.match(last) is not None
+    return not open_ended and last[0].isupper() and kind_of_words(words) == "name"
 
 
 def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> list[re.Match[str]]:
@@ -189,7 +206,10 @@ def _can_be_name(words: list[str]) -> bool:
     first = _POSSESSIVE.sub("", words[0])
     if len(words) == 1:
         letters = len(first) - first.count(".")
-        return letters > 1 and first.lower().rstrip(".") not in _NEVER_ALONE and not _ROMAN.match(first)
+        ends = {first.lower().rstrip("."), first.lower().rpartition("-")[2]}
+        return letters > 1 and ends.isdisjoint(_NEVER_ALONE) and not _ROMAN.match(first)
+    if not any(word[0].isalpha() and not (len(word) == 2 and word[1] == ".") for word in words):
+        return False
     numbered = len(words) == 2 and (words[1].isdigit() or _ROMAN.match(words[1]) is not None)
     return not (numbered and first.lower() in LABELS)
 
@@ -211,7 +231,8 @@ def _with_year(sentence: str, start: int, end: int) -> tuple[int, int]:
 
 def _is_person(sentence: str, words: list[str], end: int) -> bool:
     initials = len(words) > 1 and any(len(word) == 2 and word[1] == "." for word in words[:-1])
-    return initials or _LIFE_DATES.match(sentence, end) is not None
+    dated = _LIFE_DATES.match(sentence, end) is not None and not words[0].isupper()
+    return initials or dated
 
 
 def _character_before(sentence: str, place: int) -> str:
@@ -226,7 +247,7 @@ def _after_preposition(sentence: str, place: int) -> bool:
 
 
 def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+    return _HYPHEN_AND_SPACE.sub("-", " ".join(text.split()))
 
 
 def _overlay(names: list[Name], fixed: list[Name], sentence: str) -> list[Name]:
@@ -245,7 +266,7 @@ def _overlay(names: list[Name], fixed: list[Name], sentence: str) -> list[Name]:
                 title = title._replace(type=name.type if title.type == "name" else title.type)
                 covered.add(name)
             elif name.start <= title.start and title.end <= name.end:
-                stays = stays and _is_joined(sentence[name.start : title.start], sentence[title.end : name.end])
+                stays = stays and _is_part(title, sentence[name.start : title.start], sentence[title.end : name.end])
             elif name.end - name.start > title.end - title.start:
                 stays = False
             else:
@@ -256,7 +277,10 @@ def _overlay(names: list[Name], fixed: list[Name], sentence: str) -> list[Name]:
     return sorted(merged.union(set(names) - covered))
 
 
-def _is_joined(before: str, after: str) -> bool:
+def _is_part(title: Name, before: str, after: str) -> bool:
+    """Whether a title is a name of its own between the words that stand before and after it."""
+    if not after and (before.strip().lower() in ROYAL or (" of " in before and " " in title.text)):
+        return True
     return (not before or _JOINT_BEFORE.search(before) is not None) and (
         not after or _JOINT_AFTER.match(after) is not None
     )

@@ -27,6 +27,7 @@ STARTERS = frozenset(
     """.split()
 )
 ARTICLES = frozenset(("the", "a", "an"))
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 CALENDAR = frozenset(
     """
     january february march april may june july august september october november december jan feb mar apr jun
@@ -49,7 +50,9 @@ DEMONYMS = frozenset(
     irish israeli italian japanese jewish korean latin lithuanian malaysian mexican nigerian norwegian
     pakistani persian peruvian polish portuguese romanian russian scottish serbian slovak soviet spanish
     swedish swiss thai turkish ukrainian vietnamese welsh christian catholic protestant muslim islamic
-    buddhist hindu orthodox anglican roman norman
+    buddhist hindu orthodox anglican roman norman albanian algerian armenian bengali bosnian bolivian burmese
+    cambodian catalan cypriot ethiopian flemish ghanaian jamaican kenyan lebanese libyan malayalam moroccan
+    nepalese palestinian prussian saxon syrian tamil telugu trinidadian tunisian uruguayan venezuelan
     """.split()
 )
 
@@ -60,12 +63,14 @@ HONORIFICS = COURTESIES | frozenset(
     professor doctor dame lord lady captain capt colonel col general gen major lieutenant lt sergeant sgt
     admiral commander commodore president king queen prince princess emperor empress pope father brother
     sister mother reverend rev bishop archbishop cardinal judge justice senator governor mayor minister
-    chancellor inspector detective count countess duke duchess baron baroness master uncle aunt engineer
+    sultan tsar emir saint chancellor inspector detective count countess duke duchess baron baroness master uncle aunt engineer
     director architect actor actress singer author writer poet novelist painter composer producer president
     """.split()
 )
+# Those that a ruler's lone name goes without as often as with.
+ROYAL = frozenset("king queen emperor empress prince princess pope sultan tsar emir pharaoh caliph".split())
 # What may stand before a title of address: "Vice President".
-RANKS = frozenset("prime vice deputy chief grand crown assistant acting".split())
+RANKS = frozenset("prime first vice deputy chief grand crown assistant acting".split())
 ORGANIZATION_HEADS = frozenset(
     """
     institute guild university company society college school academy association club council committee
@@ -82,6 +87,17 @@ LOCATION_HEADS = frozenset(
     sea ocean coast valley hill hills bridge port cape county province state kingdom republic duchy empire
     district park square avenue lane row quay castle palace abbey cathedral tower lighthouse dam canal desert
     forest peninsula point strait gulf beach creek falls rock rocks airport station ferry moor dale
+    """.split()
+)
+# Heads that stand before what they name: "Lake Annoch".
+HEADS_IN_FRONT = frozenset("lake mount river cape port fort point isle university ss hms treaty".split())
+# Further words whose name goes on through "of": "Hall of Fame".
+OF_NOUNS = frozenset(
+    """
+    hall medal house states republic order church knight knights cross book books son sons daughter daughters
+    member members secretary head chief premier archduke margrave elector landgrave viscount marquess sheriff
+    dean abbot rector curator keeper master chair act battle bill declaration day night king's queen's time
+    part parts board ministry faculty friends sea coast city house isles straits bank banks
     """.split()
 )
 EVENT_HEADS = frozenset(

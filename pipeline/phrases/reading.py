@@ -14,6 +14,8 @@ from pipeline.phrases.script import is_chinese
 from pipeline.sentences import sentence_spans
 
 _WORD = re.compile(r"[^\W\d_]+")
+# A line that the page's width did not end: a heading, an address, a signature.
+_SHORT_LINE = re.compile(r"^(.{0,40})\n", re.MULTILINE)
 _LANGUAGE_SAMPLE = 1000
 _BETWEEN_ALIASES = re.compile(r"[\"”»》」』]?\s?[(（]\s?[\"“«]?$")
 _AFTER_ALIAS = re.compile(r"[\"”»]?\s?[)）,，;；]")
@@ -40,8 +42,9 @@ def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
         if is_chinese(sentence):
             names, phrases = next(readings)
         else:
-            names = find_names(sentence, gazetteer, language)
-            phrases = candidate_phrases(sentence, names, stop_words(language))
+            divided = _SHORT_LINE.sub(r"\1|", sentence)
+            names = find_names(divided, gazetteer, language)
+            phrases = candidate_phrases(divided, names, stop_words(language))
         result.append(Sentence(sentence, names, phrases, _aliases(sentence, names)))
     return result
 

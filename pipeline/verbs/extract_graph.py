@@ -29,8 +29,8 @@ Format = Literal["records", "json"]
 
 
 class ExtractParams(Params):
-    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json" needs
-    an endpoint that takes a JSON schema."""
+    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json"
+    needs an endpoint that takes a JSON schema."""
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
@@ -72,20 +72,19 @@ def extract_graph(
     a record that cannot be read, and a gleaning that fails, is rejected alone.
     """
     units = text_units.sort_values(list(TEXT_UNITS.key)).groupby("text", sort=False)["id"].agg(list)
+    ids = list(units)
     readings = [
-        Reading(
-            ids[0], _opening(params, extract.render(text=text, entity_types=", ".join(params.entity_types)))
-        )
-        for text, ids in units.items()
+        Reading(own[0], _opening(text, params, extract)) for text, own in zip(units.index, ids, strict=True)
     ]
     readings = _ask(readings, params.format, chat)
     for _ in range(params.gleanings):
         readings = _glean(readings, params.format, glean, chat)
-    by_unit = [(id, reading) for ids, reading in zip(units, readings, strict=True) for id in ids]
+    by_unit = [(id, reading) for own, reading in zip(ids, readings, strict=True) for id in own]
     return EXTRACTIONS.frame(_extractions(by_unit)), REJECTS.frame(_rejects(by_unit))
 
 
-def _opening(params: ExtractParams, prompt: str) -> tuple[Message, ...]:
+def _opening(text: str, params: ExtractParams, extract: Prompt) -> tuple[Message, ...]:
+    prompt = extract.render(text=text, entity_types=", ".join(params.entity_types))
     asked: Message = {"role": "user", "content": prompt}
     return (ASK_FOR_GRAPH_JSON, asked) if params.format == "json" else (asked,)
 

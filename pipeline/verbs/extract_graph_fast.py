@@ -1,17 +1,18 @@
 """extract_graph_fast: a knowledge graph with no model, from names, titles and key phrases."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
 import pandas as pd
 from pydantic import Field
 
-from pipeline.phrases.gazetteer import Gazetteer, title_aliases, title_name
-from pipeline.phrases.keyphrases import rake_scores
-from pipeline.phrases.kinds import short_forms
-from pipeline.phrases.name import Name
+from pipeline.phrases.gazetteer import Gazetteer
+from pipeline.phrases.keyphrases import Phrase, rake_scores
 from pipeline.phrases.reading import Sentence, read_sentences
+from pipeline.phrases.references import OwnTitle, Referent, resolve_names
 from pipeline.registry import Params, verb
 from pipeline.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
 from pipeline.text import match_key
@@ -30,6 +31,33 @@ class FastParams(Params):
     max_links_per_name: int = Field(12, ge=0)
 
 
+class _Mention(NamedTuple):
+    start: int
+    end: int
+    referent: Referent
+
+
+@dataclass
+class _Entity:
+    referent: Referent
+    sentence: int
+    mentions: int = 0
+
+
+class _Shared(NamedTuple):
+    """A sentence that two entities share, by its place, and where in it one ends and the other starts."""
+
+    sentence: int
+    start: int
+    end: int
+
+
+@dataclass
+class _Link:
+    shared: list[_Shared] = field(default_factory=list)
+    alias: bool = False
+
+
 @verb(
     inputs={"text_units": TEXT_UNITS, "documents": DOCUMENTS},
     outputs={"extractions": EXTRACTIONS},
@@ -44,7 +72,7 @@ def extract_graph_fast(
     An entity's description is the first sentence of the text unit that mentions it, its weight the number
     of mentions. A relationship's description is the first sentence both ends share, its keywords the
     sentences' key phrases, its weight the number of sentences; its source is the end that comes first.
-    The title of a text unit's document counts as present in each of its sentences. Titles of all
+    The title of a text unit's document counts as present in each of its sentences. The titles of all
     documents are looked for in every text unit.
     """
     titles = dict(zip(documents["id"], documents["title"].fillna(""), strict=True))
@@ -52,80 +80,136 @@ def extract_graph_fast(
     rows: list[tuple[object, ...]] = []
     for unit_id, text, document in text_units[["id", "text", "document_id"]].itertuples(index=False):
         sentences = read_sentences(text, gazetteer)
-        title = _OwnTitle(titles.get(document, ""))
-        rows.extend((unit_id, order, *row) for order, row in enumerate(_records(sentences, title, gazetteer, params)))
+        records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
+        rows.extend((unit_id, order, *record) for order, record in enumerate(records))
     return EXTRACTIONS.frame(rows)
 
 
-class _OwnTitle:
-    """The title of a text unit's document: as an entity's name, its match key, and what else it goes by."""
-
-    def __init__(self, title: str) -> None:
-        self.name = title_name(title)
-        self.key = match_key(self.name)
-        self.aliases = {match_key(alias): alias for alias in title_aliases(title)}
-        self.aliases.pop(self.key, None)
-
-
-@dataclass
-class _Entity:
-    name: str
-    type: str
-    description: str
-    mentions: int = 0
-
-
-class _Mention(NamedTuple):
-    start: int
-    end: int
-    key: str
-    name: str
-    type: str
-
-
-@dataclass
-class _Link:
-    """``shared``: each sentence's place in the text unit, and the offsets between which the two names have it."""
-
-    shared: list[tuple[int, int, int]] = field(default_factory=list)
-    alias: bool = False
-
-
 def _records(
-    sentences: list[Sentence], title: _OwnTitle, gazetteer: Gazetteer, params: FastParams
+    sentences: list[Sentence], title: OwnTitle, gazetteer: Gazetteer, params: FastParams
 ) -> Iterator[tuple[object, ...]]:
     """A text unit's extractions, entities first, without text_unit_id and order."""
-    mentions = _mentions(sentences, title, gazetteer, params)
-    entities = _entities(sentences, mentions, title)
-    links = _links(sentences, mentions, title, params)
+    names = [name for sentence in sentences for name in sentence.names]
+    referents = resolve_names(names, title, gazetteer)
+    mentions = _mentions(sentences, referents, params.min_phrase_count)
+    entities = _entities(mentions, title)
+    links = _links(mentions, title, params.max_links_per_name)
+    _mark_aliases(sentences, referents, title, links)
+    descriptions = [_clip(sentence.text) for sentence in sentences] or [""]
     phrases = _best_phrases(sentences)
     for entity in entities.values():
-        yield "entity", entity.name, entity.type, "", "", entity.description, [], float(max(1, entity.mentions))
+        description = descriptions[entity.sentence]
+        weight = float(max(1, entity.mentions))
+        yield "entity", entity.referent.name, entity.referent.type, "", "", description, [], weight
     for (source, target), link in links.items():
-        ends = entities[source], entities[target]
-        description = _description(sentences[link.shared[0][0]].text) if link.shared else ends[0].description
+        names_of_ends = entities[source].referent.name, entities[target].referent.name
+        description = descriptions[link.shared[0].sentence if link.shared else entities[source].sentence]
         keywords = _keywords(link, phrases, {source, target})
         weight = float(max(1, len(link.shared)))
-        yield "relationship", "", "", ends[0].name, ends[1].name, description, keywords, weight
+        yield "relationship", "", "", *names_of_ends, description, keywords, weight
 
 
 def _mentions(
-    sentences: list[Sentence], title: _OwnTitle, gazetteer: Gazetteer, params: FastParams
+    sentences: list[Sentence], referents: dict[str, Referent], min_phrase_count: int
 ) -> list[list[_Mention]]:
-    """For each sentence what it mentions, in order of place: names, and key phrases used often enough."""
-    referents = _referents(sentences, title, gazetteer)
-    counts = Counter(_key(phrase.text) for sentence in sentences for phrase in sentence.phrases if phrase.noun)
-    names = {name.key for name in referents.values()}
-    found = []
+    """What each sentence mentions, in order of place: names, and key phrases used often enough."""
+    counts = Counter(phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun)
+    named = {referent.key: referent for referent in referents.values()}
+    concepts = {}
+    for text, count in counts.items():
+        key = match_key(text)
+        if key in named or count >= min_phrase_count:
+            concepts[text] = named.get(key) or Referent(key, text, "concept")
+    return [
+        sorted(
+            _Mention(part.start, part.start + len(part.text), found[part.text])
+            for parts, found in ((sentence.names, referents), (sentence.phrases, concepts))
+            for part in parts
+            if part.text in found
+        )
+        for sentence in sentences
+    ]
+
+
+def _entities(mentions: list[list[_Mention]], title: OwnTitle) -> dict[str, _Entity]:
+    """By match key: the title first, the rest as the text unit comes to them."""
+    entities: dict[str, _Entity] = {}
+    for place, found in enumerate(mentions):
+        for mention in found:
+            entity = entities.setdefault(mention.referent.key, _Entity(mention.referent, place))
+            entity.mentions += 1
+    if title.referent is None:
+        return entities
+    own = entities.get(title.referent.key, _Entity(title.referent, 0))
+    aliases = {alias.key: _Entity(alias, own.sentence) for alias in title.aliases}
+    return {title.referent.key: own} | aliases | entities
+
+
+def _links(
+    mentions: list[list[_Mention]], title: OwnTitle, max_links_per_name: int
+) -> dict[tuple[str, str], _Link]:
+    """By the match keys of (source, target): one link for two entities, whichever comes first elsewhere."""
+    links: dict[tuple[str, str], _Link] = {}
+    own = title.referent.key if title.referent else None
+    for place, found in enumerate(mentions):
+        first: dict[str, _Mention] = {}
+        for mention in found:
+            first.setdefault(mention.referent.key, mention)
+        first.pop(own or "", None)
+        present = list(first.items())
+        for rank, (key, mention) in enumerate(present):
+            if own is not None:
+                _link(links, own, key).shared.append(_Shared(place, 0, mention.start))
+            for other_key, other in islice(present, rank + 1, rank + 1 + max_links_per_name):
+                _link(links, key, other_key).shared.append(_Shared(place, mention.end, other.start))
+    return links
+
+
+def _link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:
+    """The link of the two, made from ``key`` to ``other`` where there is none."""
+    return links.get((other, key)) or links.setdefault((key, other), _Link())
+
+
+def _mark_aliases(
+    sentences: list[Sentence], referents: dict[str, Referent], title: OwnTitle, links: dict[tuple[str, str], _Link]
+) -> None:
     for sentence in sentences:
-        named = [
-            referents[_key(name.text)]._replace(start=name.start, end=name.end)
-            for name in sentence.names
-            if _key(name.text) in referents
-        ]
-        concepts = [
-            referents.get(key) or _Mention(0, 0, key, phrase.text, "concept")
-            for phrase in sentence.phrases
-        ]
-        found.append(sorted([*named, *concepts]))
-    return found
+        for place, other in sentence.aliases:
+            ends = [referents.get(sentence.names[end].text) for end in (place, other)]
+            if ends[0] and ends[1] and ends[0].key != ends[1].key:
+                _link(links, ends[0].key, ends[1].key).alias = True
+    for alias in title.aliases:
+        if title.referent:
+            _link(links, title.referent.key, alias.key).alias = True
+
+
+def _best_phrases(sentences: list[Sentence]) -> list[list[Phrase]]:
+    """Each sentence's key phrases with the best RAKE scores, the best first."""
+    scores = rake_scores(phrase.text for sentence in sentences for phrase in sentence.phrases)
+    return [
+        sorted(sentence.phrases, key=lambda phrase: (-scores[phrase.text], phrase.start))[:MAX_PHRASES_PER_SENTENCE]
+        for sentence in sentences
+    ]
+
+
+def _keywords(link: _Link, phrases: list[list[Phrase]], ends: set[str]) -> list[str]:
+    """The shared sentences' key phrases: the most frequent first, then those that stand between the names,
+    then those with the better score."""
+    counts: Counter[str] = Counter()
+    between: Counter[str] = Counter()
+    for sentence, start, end in link.shared:
+        for phrase in phrases[sentence]:
+            counts[phrase.text] += 1
+            between[phrase.text] += start <= phrase.start < end
+    ranked = sorted(counts, key=lambda text: (-counts[text], -between[text]))
+    keywords = (text for text in ranked if match_key(text) not in ends)
+    return [ALIAS_KEYWORD] * link.alias + list(islice(keywords, MAX_KEYWORDS - link.alias))
+
+
+def _clip(sentence: str) -> str:
+    """On one line, cut at the end of a word."""
+    text = " ".join(sentence[: 2 * MAX_DESCRIPTION].split())
+    if len(text) <= MAX_DESCRIPTION:
+        return text
+    cut = text.rfind(" ", MAX_DESCRIPTION // 2, MAX_DESCRIPTION)
+    return text[: cut if cut > 0 else MAX_DESCRIPTION - 1].rstrip(" ,;:") + "…"

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from pydantic import Field
 
-from pipeline.registry import Params, verb
 from pipeline.models.base import Tokenizer
+from pipeline.registry import Params, verb
 from pipeline.schemas import (
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,

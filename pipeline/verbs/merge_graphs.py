@@ -1,5 +1,7 @@
 """merge_graphs: the graphs of all text units become one."""
 
+from typing import Any
+
 import pandas as pd
 
 from pipeline.registry import verb
@@ -103,14 +105,14 @@ def _merge_entities(entities: pd.DataFrame, occurrences: pd.DataFrame, names: pd
     return merged[MERGED_ENTITIES.columns]
 
 
-def _type_counts(entities: pd.DataFrame) -> dict[str, list[dict[str, object]]]:
+def _type_counts(entities: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """entity id -> its types with their weights, heaviest first, ties by code point."""
     typed = entities[entities["type"] != ""]
     weights = typed.groupby(["entity_id", "type"])["weight"].sum().round().astype("int64").rename("count")
     ranked = weights.reset_index().sort_values(
         ["entity_id", "count", "type"], ascending=[True, False, True], kind="stable"
     )
-    counts: dict[str, list[dict[str, object]]] = {}
+    counts: dict[str, list[dict[str, Any]]] = {}
     for id, type, count in ranked.itertuples(index=False):
         counts.setdefault(id, []).append({"type": type, "count": count})
     return counts

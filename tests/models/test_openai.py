@@ -165,6 +165,7 @@ def test_retry_after_is_honoured(chat: OpenAIChat, openai: OpenAIServer):
         (Reply(raw=b'{"error": "odd"}'), "server_error", ""),
         (Reply(delay=1), "timeout", ""),
         (Reply(FULL, status=400), "too_long", ""),
+        (Reply("input is too large to process", status=500), "too_long", ""),
         (Reply("Your request was rejected by our content_filter.", status=400), "content_filter", ""),
         (Reply("The content policy forbids this.", status=403), "content_filter", ""),
         (Reply("Unsupported value: 'seed'.", status=400), "bad_request", ""),

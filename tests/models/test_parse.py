@@ -1,5 +1,7 @@
 """What models really write, and what is read of it."""
 
+# ruff: noqa: E501 (a reply stands on one line)
+
 import json
 import os
 import random
@@ -98,6 +100,12 @@ RECORDS = {
         [IVO, MILL],
         [],
     ),
+    "bars that lost their points, line ends spelled out": (
+        '("entity"|#|>"Ivo Brand"|#|>"person"|#|>"The miller.")\\n("entity"<|#"Orla Mill"<|#"organization"<|#'
+        '"A mill on the Tarn.")',
+        [IVO, MILL],
+        [],
+    ),
     "full-width punctuation": (
         "（“entity”<|>“Ivo Brand”<|>“person”<|>“The miller.”）＃＃\n"
         "（“relationship”<|>“Ivo Brand”<|>“Orla Mill”<|>“Ivo runs the mill.”<|>8）",
@@ -137,7 +145,18 @@ RECORDS = {
     "strengths in words and beyond the scale": (
         "\n".join(
             f'("relationship"<|>A<|>B<|>text<|>k<|>{strength})'
-            for strength in ("8/10", "strength: 8", '"8.5"', "4/5", "99", "-3", "NaN", "1e999", "high", "7 (firm)")
+            for strength in (
+                "8/10",
+                "strength: 8",
+                '"8.5"',
+                "4/5",
+                "99",
+                "-3",
+                "NaN",
+                "1e999",
+                "high",
+                "7 (firm)",
+            )
         ),
         [Relationship("A", "B", "text", ("k",), weight) for weight in (8, 8, 8.5, 8, 10, 0.1, 1, 1, 1, 7)],
         [],
@@ -276,7 +295,12 @@ def test_reads_a_graph_as_json(reply):
 
 def test_json_problems_are_told():
     reply = '{"entities": [{"name": ""}, {"colour": 3}, 7], "relationships": [{"source": "A"}]}'
-    assert [problem.reason for problem in parse_graph_json(reply).problems] == ["name", "kind", "kind", "name"]
+    assert [problem.reason for problem in parse_graph_json(reply).problems] == [
+        "name",
+        "kind",
+        "kind",
+        "name",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -331,7 +355,7 @@ def mutations(replies: list[str], count: int, seed: int):
                     text[:short] + text[start:],
                     text[:start] + text[start:short][::-1] + text[short:],
                     text[:start] + chance.choice(PIECES) + text[start:],
-                    re.sub(re.escape(chance.choice(PIECES)), lambda _, new=chance.choice(PIECES): new, text, count=3),
+                    text.replace(chance.choice(PIECES), chance.choice(PIECES), 3),
                     text[:end],
                     text[:start] + chance.choice(replies)[start : start + 300],
                 ]
@@ -351,7 +375,9 @@ def assert_sane(parsed: Parsed):
         assert len(problem.message) < 400
 
 
-def assert_nothing_raises(replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)):
+def assert_nothing_raises(
+    replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)
+):
     for reply in mutations(replies, count, seed):
         for parse in parsers:
             parsed = parse(reply)

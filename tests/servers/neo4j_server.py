@@ -7,6 +7,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -278,6 +279,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A local Neo4j Community to try things on, without Docker.")
     parser.add_argument("--home", type=Path, default=Path(".neo4j"), help="its folder, kept [.neo4j]")
     home = parser.parse_args().home.resolve()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     if reason := why_no_maven():
         sys.exit(f"neo4j: {reason}; install Maven and a JDK 17 or later, or use compose.yaml")
     print(f"Starting Neo4j in {home} (the first time its jars are fetched, 116 MB) ...", flush=True)

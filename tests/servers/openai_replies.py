@@ -37,12 +37,9 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     prompt, last = "\n".join(contents), contents[-1] if contents else ""
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
-    if wants_json_graph(prompt, body):
-        names, links = read_graph("" if is_gleaning(messages) else after_last(TEXT_MARK, last))
-        return Reply(graph_json(names, links))
-    if "<|COMPLETE|>" in prompt or "<|>" in prompt:
+    if "<|COMPLETE|>" in prompt or wants_json(body):
         text = "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split("<|COMPLETE|>")[-1])
-        return Reply(graph_records(*read_graph(text)))
+        return Reply((graph_json if wants_json(body) else graph_records)(*read_graph(text)))
     if is_summary(prompt):
         return Reply(summary(after_last(LIST_MARK, last)))
     names = spans(after_last(QUERY_MARK, last))
@@ -60,7 +57,7 @@ LIST_MARK = re.compile(r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,2
 
 
 def after_last(mark: re.Pattern[str], prompt: str) -> str:
-    """What follows the mark's last line in the prompt; all of it where there is no such line."""
+    """What follows the last such mark in the prompt; all of it where there is none."""
     found = list(mark.finditer(prompt))
     return prompt[found[-1].end() :] if found else prompt
 
@@ -80,9 +77,8 @@ def is_summary(prompt: str) -> bool:
     return "summar" in words and "descriptions" in words and not is_context
 
 
-def wants_json_graph(prompt: str, body: Mapping[str, Any]) -> bool:
-    asks_json = (body.get("response_format") or {}).get("type") in ("json_schema", "json_object")
-    return asks_json and "entit" in prompt.lower() and "relationship" in prompt.lower()
+def wants_json(body: Mapping[str, Any]) -> bool:
+    return (body.get("response_format") or {}).get("type") in ("json_schema", "json_object")
 
 
 # Names, and the sentences they share.

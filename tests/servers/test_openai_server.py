@@ -2,6 +2,7 @@ import base64
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import openai as openai_library
 import pytest
 from openai import OpenAI
 
+from pipeline.prompts import read_prompt
 from tests.servers.openai_replies import Reply, count_tokens
 from tests.servers.openai_server import OpenAIServer, openai_server
 
+PROMPTS = Path(__file__).parents[2] / "prompts"
 TEXT = "Ada Lovelace wrote to Charles Babbage about the engine. He lived in London."
 EXTRACT = f'Write ("entity"<|>name...) records, end with <|COMPLETE|>\n\nText:\n{TEXT}'
 
@@ -183,6 +186,40 @@ def test_extraction_prompts_get_records_of_their_text(client: OpenAI):
     sentence = "Ada Lovelace wrote to Charles Babbage about the engine."
     assert link[1:5] == ["Ada Lovelace", "Charles Babbage", sentence, "engine"]
     assert 1 <= int(link[5]) <= 10
+
+
+def test_the_prompts_of_the_project_are_known(client: OpenAI):
+    def prompt(name: str, /, **values: str) -> str:
+        blanks = dict.fromkeys(read_prompt(PROMPTS, name, {}).fields, "any")
+        return read_prompt(PROMPTS, name, blanks).render(**values)
+
+    told = ask(client, prompt("extract_graph", text=f"{TEXT}\nText: Mary Somerville taught."))
+    assert told.startswith('("entity"<|>Ada Lovelace<|>')
+    assert "<|>Mary Somerville<|>" in told
+    assert '("entity"<|>Quorin Vale' not in told
+    keywords = json.loads(
+        ask(client, prompt("extract_keywords", query="What linked Ada Lovelace with engines?"))
+    )
+    assert keywords == {"high_level_keywords": ["linked", "engines"], "low_level_keywords": ["Ada Lovelace"]}
+    descriptions = "Ada wrote notes.\nAda knew Babbage.\nAda died young."
+    said = ask(client, prompt("summarize_descriptions", name="Ada", descriptions=descriptions))
+    assert said == "Ada wrote notes. Ada knew Babbage."
+    for name, header in [
+        ("answer_graph", "id,entity,type,description,rank"),
+        ("answer_chunks", "id,content"),
+    ]:
+        context = prompt(name, context=f"{header}\n1,a summary of the descriptions")
+        assert ask(client, f"{context}\nWho was Ada Lovelace?").endswith("[1].")
+
+
+def test_gleaning_finds_nothing_more(client: OpenAI):
+    messages: list[Any] = [
+        {"role": "user", "content": EXTRACT},
+        {"role": "assistant", "content": "<|COMPLETE|>"},
+        {"role": "user", "content": "What was missed?"},
+    ]
+    answer = client.chat.completions.create(model="m", messages=messages)
+    assert answer.choices[0].message.content == "<|COMPLETE|>"
 
 
 def test_the_same_graph_comes_as_json_when_asked_so(client: OpenAI):

@@ -1,0 +1,80 @@
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.engine.local import LocalEngine
+from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
+from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Usage
+from pipeline.prompts import Prompt
+from pipeline.registry import REGISTRY
+from tests.engine.small_project import NoEmbedding, ScriptedChat, SmallProject, Words
+from tests.engine.small_verbs import CALLS, NUMBERS, describe_numbers
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 4, 5, None])
+@pytest.mark.parametrize("rows", [0, 1, 4])
+def test_slices_give_what_the_whole_gives(project: SmallProject, batch_rows: int | None, rows: int):
+    verb = REGISTRY.get("describe_numbers", "test")
+    numbers = NUMBERS.frame([(str(number), number) for number in range(rows)])
+    roles = {
+        "ask": Prompt("ask", "Say $number"),
+        "chat": ScriptedChat(failures={"0": "bad_request", "3": "timeout"}),
+        "tokenizer": Words(),
+    }
+    whole = dict(zip(verb.outputs, describe_numbers(numbers, **roles), strict=True))
+    sliced = LocalEngine(batch_rows).run(verb, {"numbers": numbers}, roles)
+    for name, schema in verb.outputs.items():
+        assert schema.encode(sliced[name], name).equals(schema.encode(whole[name], name))
+
+
+def test_each_slice_is_a_table_of_its_own(project: SmallProject):
+    numbers = NUMBERS.frame([(str(number), number) for number in range(5)])
+    LocalEngine(2).run(REGISTRY.get("keep_even", "test"), {"numbers": numbers}, {})
+    assert CALLS == ["keep_even"] * 3
+
+
+def usage(cached: bool, cost: float | None) -> Usage:
+    return Usage("row", "model", 10, 2, cached, 0.1, calls=0 if cached else 1, cost=cost)
+
+
+@given(st.lists(st.booleans()))
+def test_a_meter_counts_what_was_paid_for(cached: list[bool]):
+    meter = Meter(lambda done, expected: None)
+    for known in cached:
+        meter.count(usage(known, 0.0 if known else 0.25))
+    paid = cached.count(False)
+    assert (meter.calls, meter.cached_calls) == (paid, len(cached) - paid)
+    assert (meter.input_tokens, meter.output_tokens, meter.cost) == (10 * paid, 2 * paid, 0.25 * paid)
+
+
+def test_a_cost_is_unknown_as_soon_as_one_price_is():
+    meter = Meter(lambda done, expected: None)
+    meter.count(usage(cached=False, cost=0.25))
+    meter.count(usage(cached=False, cost=None))
+    assert meter.cost is None
+
+
+def test_a_metered_model_is_the_model_and_tells_both_listeners():
+    meter = Meter(lambda done, expected: None)
+    chat = MeteredChat(ScriptedChat(), meter)
+    assert isinstance(chat, ChatModel)
+    assert chat.identity == ScriptedChat().identity
+    heard: list[Usage] = []
+    request = ChatRequest("row", ({"role": "user", "content": "hello"},))
+    replies = chat.complete([request, request], listener=heard.append)
+    assert [reply.text for reply in replies] == ["hello", "hello"]
+    assert heard == meter.usages
+    assert (meter.done, meter.expected) == (2, 2)
+    assert "".join(chat.stream(request)) == "hello"
+    embedding = MeteredEmbedding(NoEmbedding(), meter)
+    assert isinstance(embedding, EmbeddingModel)
+    assert not isinstance(embedding, ChatModel)
+    assert embedding.embed(["a", "b"]).shape == (2, 2)
+
+
+def test_a_frame_handed_to_a_verb_is_not_changed_by_slicing(project: SmallProject):
+    numbers = NUMBERS.frame([(str(number), number) for number in range(4)])
+    before = numbers.copy()
+    LocalEngine(3).run(REGISTRY.get("keep_even", "test"), {"numbers": numbers}, {})
+    pd.testing.assert_frame_equal(numbers, before)

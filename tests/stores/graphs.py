@@ -1,0 +1,149 @@
+"""Graphs to load into a store, and what the reads of a graph store must return, in plain Python."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from pipeline.load.diff import diff, with_hashes
+from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore, Live, Store
+from pipeline.text import digest, entity_id, relationship_id
+
+LIVE = Live("index", "version 1", {"model": "m", "dimensions": 3}, 3)
+NODE_COLUMNS = ["id", "display_name", "entity_type", "description", "source_id", "degree"]
+EDGE_COLUMNS = [
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank", "type",
+    "keywords", "source_id",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Rows as the stores' tables ``nodes`` and ``edges`` take them."""
+
+    nodes: pd.DataFrame
+    edges: pd.DataFrame
+
+    @property
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        return {"nodes": self.nodes, "edges": self.edges}
+
+
+@dataclass(frozen=True)
+class LoadableGraph:
+    store: Store
+    reads: GraphStore
+
+    def load(self, graph: Graph, live: Live = LIVE) -> dict[str, dict[str, int]]:
+        """What was written: table -> counts."""
+        counts = {}
+        with self.store.writing() as writer:
+            for table, rows in graph.tables.items():
+                delta = diff(with_hashes(rows), writer.hashes(table))
+                writer.apply(table, delta)
+                counts[table] = delta.counts
+            writer.publish(live)
+        return counts
+
+    def content(self) -> dict[str, pd.DataFrame]:
+        """All that the store holds, as its reads tell it."""
+        with self.store.writing() as writer:
+            stored = {table: sorted(writer.hashes(table)) for table in ("nodes", "edges")}
+        return {
+            "entities": self.reads.entities(stored["nodes"]),
+            "relationships": self.reads.relationships(stored["edges"]),
+            "relationships_of": self.reads.relationships_of(stored["nodes"], 10_000),
+            "shared_units": self.reads.shared_units(stored["nodes"]),
+        }
+
+
+def node(name: str, type: str = "PERSON", units: Sequence[str] = (), description: str = "") -> tuple:
+    return (entity_id(name), name, type, description or f"about {name}", list(units), 1)
+
+
+def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0, rank: int = 2) -> tuple:
+    ends = entity_id(source), entity_id(target)
+    link = f"{source} and {target}"
+    return (relationship_id(*ends), *ends, source, target, link, weight, rank, type, [type.lower()], ["c1"])
+
+
+def graph(nodes: Sequence[tuple], edges: Sequence[tuple] = ()) -> Graph:
+    return Graph(
+        pd.DataFrame(list(nodes), columns=NODE_COLUMNS), pd.DataFrame(list(edges), columns=EDGE_COLUMNS)
+    )
+
+
+def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int = 0) -> Graph:
+    """Graphs of equal seed and other ``content`` share many ids: about half of the rows differ."""
+    shape, detail = random.Random(seed), random.Random(f"{seed}/{content}")
+    names = [f"Name {number}" for number in range(n_nodes)]
+    kept = [name for name in names if detail.random() < 0.8]
+    units = [f"chunk-{digest(str(number))}" for number in range(12)]
+    pairs = sorted({tuple(shape.sample(names, 2)) for _ in range(n_edges)})
+    nodes = [
+        (
+            entity_id(name),
+            name,
+            detail.choice(["PERSON", "PLACE"]),
+            f"about {name} {detail.choice(['', 'now'])}",
+            detail.sample(units, detail.randint(0, 5)),
+            detail.randint(0, 3),
+        )
+        for name in kept
+    ]
+    edges = [
+        (
+            *edge(source, target)[:5],
+            f"{source} {detail.choice(['met', 'saw'])} {target}",
+            float(detail.randint(1, 3)),
+            detail.randint(1, 3),
+            detail.choice(["MET", "SAW", "RELATED"]),
+            detail.sample(["met", "saw", "heard"], detail.randint(0, 3)),
+            detail.sample(units, detail.randint(1, 3)),
+        )
+        for source, target in pairs
+        if source in kept and target in kept and detail.random() < 0.8
+    ]
+    return graph(nodes, edges)
+
+
+def expected_entities(graph: Graph, ids: Sequence[str]) -> pd.DataFrame:
+    rows = {
+        row.id: (row.id, row.display_name, row.entity_type, row.description, row.degree, row.source_id)
+        for row in graph.nodes.itertuples()
+    }
+    return pd.DataFrame([rows[id] for id in ids if id in rows], columns=ENTITY_COLUMNS)
+
+
+def expected_relationships(graph: Graph, ids: Sequence[str]) -> pd.DataFrame:
+    rows = {row[0]: row for row in _relationship_rows(graph)}
+    return pd.DataFrame([rows[id] for id in ids if id in rows], columns=RELATIONSHIP_COLUMNS)
+
+
+def expected_relationships_of(graph: Graph, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+    asked = set(entity_ids)
+    rows = [row for row in _relationship_rows(graph) if row[1] in asked or row[2] in asked]
+    rows.sort(key=lambda row: (-row[8], -row[7], row[0]))
+    return pd.DataFrame(rows[:limit], columns=RELATIONSHIP_COLUMNS)
+
+
+def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> pd.DataFrame:
+    units = {row.id: row.source_id for row in graph.nodes.itertuples()}
+    pairs = list(zip(graph.edges["source_entity_id"], graph.edges["target_entity_id"], strict=True))
+    rows = []
+    for id in sorted(set(entity_ids) & set(units)):
+        neighbours = ({b for a, b in pairs if a == id} | {a for a, b in pairs if b == id}) - {id}
+        for unit in sorted(set(units[id])):
+            rows.append((id, unit, sum(unit in units[neighbour] for neighbour in neighbours)))
+    return pd.DataFrame(rows, columns=["entity_id", "text_unit_id", "neighbours"])
+
+
+def _relationship_rows(graph: Graph) -> list[tuple]:
+    return [
+        (
+            row.id, row.source_entity_id, row.target_entity_id, row.source, row.target, row.description,
+            row.keywords, row.weight, row.rank, row.source_id,
+        )
+        for row in graph.edges.itertuples()
+    ]  # fmt: skip

@@ -1,0 +1,135 @@
+"""The embedded PostgreSQL among processes that come, go and are killed."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+
+from pipeline.errors import StoreError
+from pipeline.stores.embedded import start_embedded, stop_embedded
+
+ROOT = Path(__file__).parents[2]
+USER = """
+import sys
+from pathlib import Path
+from pipeline.stores.embedded import start_embedded
+print(start_embedded(Path(sys.argv[1])), flush=True)
+sys.stdin.readline()
+"""
+
+Starter = Callable[[], subprocess.Popen]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "new" / "postgres"
+    yield folder
+    stop_embedded(folder)
+
+
+@pytest.fixture
+def start_user(folder: Path) -> Iterator[Starter]:
+    """Starts a process that uses the server until its standard input ends."""
+    processes = []
+
+    def start() -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-c", USER, str(folder)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout.readline().startswith("postgresql://")
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def end(process: subprocess.Popen) -> None:
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def server_pid(folder: Path) -> int | None:
+    """None when no server runs over the folder."""
+    file = folder / "postmaster.pid"
+    pid = int(file.read_text().split("\n")[0]) if file.exists() else None
+    return pid if pid and psutil.pid_exists(pid) else None
+
+
+def answers(url: str) -> bool:
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT 1")).scalar()
+    engine.dispose()
+    return found == 1
+
+
+def test_the_last_user_to_end_stops_it(folder: Path, start_user: Starter):
+    first = start_user()
+    pid = server_pid(folder)
+    second = start_user()
+    assert server_pid(folder) == pid
+    end(first)
+    assert server_pid(folder) == pid
+    end(second)
+    assert server_pid(folder) is None
+
+
+def test_a_killed_starter_does_not_take_it_along(folder: Path, start_user: Starter):
+    starter = start_user()
+    pid = server_pid(folder)
+    starter.send_signal(signal.SIGKILL)
+    starter.communicate()
+    assert server_pid(folder) == pid
+    next_user = start_user()
+    assert server_pid(folder) == pid
+    end(next_user)
+    assert server_pid(folder) is None
+
+
+def test_stop_ends_it_whoever_uses_it(folder: Path, start_user: Starter):
+    user = start_user()
+    assert stop_embedded(folder)
+    assert server_pid(folder) is None
+    assert not stop_embedded(folder)
+    end(user)
+
+
+def test_a_process_that_starts_it_twice_keeps_it(folder: Path, start_user: Starter):
+    url = start_embedded(folder)
+    assert start_embedded(folder) == url
+    end(start_user())
+    assert answers(url)
+    assert stop_embedded(folder)
+    assert answers(start_embedded(folder))
+
+
+def test_a_process_whose_server_was_stopped_starts_it_again(folder: Path, start_user: Starter):
+    start_embedded(folder)
+    stop = f"from pathlib import Path; from pipeline.stores.embedded import stop_embedded; stop_embedded(Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", stop], cwd=ROOT, check=True)
+    assert server_pid(folder) is None
+    assert answers(start_embedded(folder))
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "full"])
+def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path, place: str):
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("somebody's")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"):
+            start_embedded(tmp_path / place)
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "somebody's"

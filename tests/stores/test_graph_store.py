@@ -1,0 +1,277 @@
+"""What every graph store does, on real servers."""
+
+import threading
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from pipeline.load.diff import diff, with_hashes
+from pipeline.load.projection import type_name
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.text import clean, clean_name, entity_id, relationship_id
+from tests.stores.graphs import (
+    LIVE,
+    Graph,
+    LoadableGraph,
+    edge,
+    expected_entities,
+    expected_relationships,
+    expected_relationships_of,
+    expected_shared_units,
+    graph,
+    node,
+    random_graph,
+)
+
+SEEDS = range(3)
+HOSTILE = [
+    "`) DETACH DELETE n //",
+    "x'; DROP TABLE graphmill_nodes; --",
+    'quote " and \\ and \\u0027 and $workspace and {id}',
+    "back`tick``s",
+    "emoji 👩‍👩‍👧‍👦 🏴󠁧󠁢󠁳󠁣󠁴󠁿",
+    "\u202eright to left\u202c שלום مرحبا",
+    "e\u0301 and \u00e9",
+    "<SEP>##<|>",
+    "%s %(id)s :id ?",
+    "long " + "x" * 10_000,
+]
+
+OpenGraph = Callable[..., LoadableGraph]
+
+
+def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(found, expected, check_dtype=len(expected) > 0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_reads_equal_a_plain_reference(open_graph: OpenGraph, seed: int):
+    stored = random_graph(seed)
+    opened = open_graph()
+    opened.load(stored)
+    entities = list(reversed(stored.nodes["id"]))[:12] + ["ent-unknown"]
+    relationships = list(reversed(stored.edges["id"]))[:20] + ["rel-unknown"]
+    assert_same(opened.reads.entities(entities), expected_entities(stored, entities))
+    assert_same(opened.reads.relationships(relationships), expected_relationships(stored, relationships))
+    for limit in (1, 7, 1000):
+        found = opened.reads.relationships_of(entities, limit)
+        assert_same(found, expected_relationships_of(stored, entities, limit))
+    assert_same(opened.reads.shared_units(entities), expected_shared_units(stored, entities))
+
+
+def test_nothing_asked_is_nothing_found(open_graph: OpenGraph):
+    opened = open_graph()
+    opened.load(random_graph(0))
+    assert opened.reads.entities([]).empty
+    assert opened.reads.relationships([]).empty
+    assert opened.reads.relationships_of([], 10).empty
+    assert opened.reads.shared_units([]).empty
+    assert opened.reads.relationships_of(["ent-unknown"], 10).empty
+
+
+def test_an_id_asked_twice_is_found_once(open_graph: OpenGraph):
+    opened = open_graph()
+    stored = random_graph(0)
+    opened.load(stored)
+    id, link = stored.nodes["id"][0], stored.edges["id"][0]
+    assert opened.reads.entities([id, id])["id"].tolist() == [id]
+    assert opened.reads.relationships([link, link])["id"].tolist() == [link]
+    assert len(opened.reads.relationships_of([id, id], 100)) == len(opened.reads.relationships_of([id], 100))
+    assert_same(opened.reads.shared_units([id, id]), opened.reads.shared_units([id]))
+
+
+def test_second_load_writes_nothing(open_graph: OpenGraph):
+    opened = open_graph()
+    stored = random_graph(1)
+    first = opened.load(stored)
+    assert first["nodes"] == {"inserted": len(stored.nodes), "updated": 0, "deleted": 0, "unchanged": 0}
+    second = opened.load(stored)
+    for table, rows in stored.tables.items():
+        assert second[table] == {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": len(rows)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_load_over_another_equals_a_fresh_one(open_graph: OpenGraph, seed: int):
+    before, after = random_graph(seed), random_graph(seed, content=1)
+    over, fresh = open_graph("-over"), open_graph("-fresh")
+    over.load(before)
+    counts = over.load(after)
+    assert all(counts[table][kind] for table in counts for kind in ("inserted", "updated", "deleted"))
+    for table, rows in after.tables.items():
+        gone = set(before.tables[table]["id"]) - set(rows["id"])
+        assert counts[table]["deleted"] == len(gone)
+    fresh.load(after)
+    found, expected = over.content(), fresh.content()
+    for read in expected:
+        assert_same(found[read], expected[read])
+    assert_same(found["entities"], expected_entities(after, sorted(after.nodes["id"])))
+    assert_same(found["relationships"], expected_relationships(after, sorted(after.edges["id"])))
+
+
+def test_everything_can_go(open_graph: OpenGraph):
+    opened = open_graph()
+    opened.load(random_graph(2))
+    opened.load(graph([]))
+    assert all(found.empty for found in opened.content().values())
+
+
+def test_workspaces_do_not_meet(open_graph: OpenGraph):
+    one, other = open_graph("-one"), open_graph("-other")
+    first, second = random_graph(0), random_graph(0, content=1)
+    one.load(first)
+    other.load(second)
+    one.load(graph([]))
+    assert_same(other.content()["entities"], expected_entities(second, sorted(second.nodes["id"])))
+    assert_same(
+        other.content()["relationships"], expected_relationships(second, sorted(second.edges["id"]))
+    )
+    assert one.content()["entities"].empty
+
+
+def test_direction_is_kept(open_graph: OpenGraph):
+    opened = open_graph()
+    there, back = edge("A", "B", "ACQUIRED"), edge("B", "A", "SUED")
+    opened.load(graph([node("A"), node("B")], [there, back]))
+    found = opened.reads.relationships([there[0], back[0]])
+    assert found[["source", "target"]].to_numpy().tolist() == [["A", "B"], ["B", "A"]]
+    assert len(opened.reads.relationships_of([entity_id("A")], 10)) == 2
+
+
+def test_two_directions_are_one_neighbour(open_graph: OpenGraph):
+    opened = open_graph()
+    nodes = [node("A", units=["u"]), node("B", units=["u"])]
+    opened.load(graph(nodes, [edge("A", "B"), edge("B", "A")]))
+    assert opened.reads.shared_units([entity_id("A")])["neighbours"].tolist() == [1]
+
+
+def test_hostile_names_are_kept_literally(open_graph: OpenGraph):
+    names = [clean_name(name) for name in HOSTILE]
+    texts = [clean(f"{name}\n\tsecond line\x00\r\n{name}") for name in HOSTILE]
+    nodes = [
+        (entity_id(name), name, type_name(name, "UNKNOWN"), text, [name], 1)
+        for name, text in zip(names, texts, strict=True)
+    ]
+    edges = [
+        (
+            relationship_id(entity_id(source), entity_id(target)), entity_id(source), entity_id(target),
+            source, target, text, 1.0, 2, type_name(source, "RELATED"), [source, target], [source],
+        )
+        for source, target, text in zip(names, names[1:] + names[:1], texts, strict=True)
+    ]  # fmt: skip
+    hostile = graph(nodes, edges)
+    bystander = open_graph("-bystander")
+    bystander.load(random_graph(0))
+    opened = open_graph()
+    opened.load(hostile)
+    assert opened.load(hostile)["nodes"]["unchanged"] == len(HOSTILE)
+    content = opened.content()
+    assert_same(content["entities"], expected_entities(hostile, sorted(hostile.nodes["id"])))
+    assert_same(content["relationships"], expected_relationships(hostile, sorted(hostile.edges["id"])))
+    assert len(bystander.content()["entities"]) == len(random_graph(0).nodes)
+
+
+def test_hostile_ids_and_types_are_values(open_graph: OpenGraph):
+    """Even where a projection let them through."""
+    opened = open_graph()
+    label = "X`) DETACH DELETE n // $("
+    ids = sorted(name for name in HOSTILE if len(name) < 1000)
+    links = [f"{id} rel" for id in ids]
+    nodes = [(id, id, label, "", [id], 0) for id in ids]
+    edges = [(link, id, id, id, id, "", 1.0, 1, label, [], []) for link, id in zip(links, ids, strict=True)]
+    opened.load(graph(nodes, edges))
+    assert opened.reads.entities(ids)["type"].tolist() == [label] * len(ids)
+    assert opened.reads.relationships(links)["source"].tolist() == ids
+
+
+def test_an_entity_is_no_neighbour_of_itself(open_graph: OpenGraph):
+    opened = open_graph()
+    opened.load(graph([node("A", units=["u"])], [edge("A", "A")]))
+    assert opened.reads.shared_units([entity_id("A")])["neighbours"].tolist() == [0]
+    assert len(opened.reads.relationships_of([entity_id("A")], 10)) == 1
+
+
+def test_live_is_what_was_published(open_graph: OpenGraph):
+    opened = open_graph()
+    assert opened.store.live() is None
+    opened.load(random_graph(0))
+    assert opened.store.live() == LIVE
+
+
+def test_what_is_not_published_is_not_live(open_graph: OpenGraph):
+    opened = open_graph()
+    with pytest.raises(RuntimeError, match="pulled"), opened.store.writing() as writer:
+        writer.publish(LIVE)
+        raise RuntimeError("plug pulled")
+    assert opened.store.live() is None
+
+
+def test_a_load_after_a_broken_one_mends(open_graph: OpenGraph):
+    stored = random_graph(0)
+    opened = open_graph()
+    opened.load(random_graph(0, content=1))
+    broken = graph([node("A")], [])
+    with pytest.raises(RuntimeError, match="pulled"):
+        _load_halfway(opened, broken)
+    opened.load(stored)
+    assert_same(opened.content()["entities"], expected_entities(stored, sorted(stored.nodes["id"])))
+    assert_same(
+        opened.content()["relationships"], expected_relationships(stored, sorted(stored.edges["id"]))
+    )
+
+
+def _load_halfway(opened: LoadableGraph, stored: Graph) -> None:
+    with opened.store.writing() as writer:
+        writer.apply("nodes", diff(with_hashes(stored.nodes), writer.hashes("nodes")))
+        raise RuntimeError("plug pulled")
+
+
+def test_a_second_load_of_the_workspace_waits(open_graph: OpenGraph):
+    opened, second = open_graph(), open_graph()
+    finished = threading.Event()
+
+    def load_second() -> None:
+        second.load(random_graph(0))
+        finished.set()
+
+    thread = threading.Thread(target=load_second)
+    with opened.store.writing():
+        thread.start()
+        assert not finished.wait(0.5)
+    assert finished.wait(20)
+    thread.join()
+
+
+def test_workspaces_load_side_by_side(open_graph: OpenGraph):
+    one, other = open_graph("-one"), open_graph("-other")
+    one.load(random_graph(0))
+    with one.store.writing() as writer:
+        other.load(random_graph(0))
+        writer.publish(LIVE)
+    assert other.store.live() == LIVE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_stores_return_identical_frames(
+    seed: int, postgres: Callable[..., PostgresStore], neo4j: Callable[..., Neo4jStore]
+):
+    stored = random_graph(seed, content=2)
+    relational, native = postgres(), neo4j()
+    graphs = [LoadableGraph(relational, PostgresGraph(relational)), LoadableGraph(native, native)]
+    for opened in graphs:
+        opened.load(stored)
+    ids = list(stored.nodes["id"])[3:15]
+    links = list(stored.edges["id"])[::-2]
+    for read in (
+        lambda reads: reads.entities(ids),
+        lambda reads: reads.relationships(links),
+        lambda reads: reads.relationships_of(ids, 9),
+        lambda reads: reads.shared_units(ids),
+        lambda reads: reads.entities([]),
+        lambda reads: reads.relationships_of([], 9),
+        lambda reads: reads.shared_units([]),
+    ):
+        one, other = (read(opened.reads) for opened in graphs)
+        pd.testing.assert_frame_equal(one, other)

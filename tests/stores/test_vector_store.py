@@ -1,0 +1,250 @@
+"""What a vector store does, on a real PostgreSQL with pgvector."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import event
+
+from pipeline.errors import StoreError
+from pipeline.load.diff import diff, with_hashes
+from pipeline.stores.base import CHUNK_COLUMNS, Live
+from pipeline.stores.postgres import PostgresStore
+
+OpenStore = Callable[..., PostgresStore]
+
+DOCUMENTS = pd.DataFrame(
+    [("doc-1", "One", "a/one.txt", {"year": 1877, "tags": ["a", "ü"]}), ("doc-2", "Two", "two.txt", {})],
+    columns=["id", "title", "source", "metadata"],
+)
+
+
+def vectors(seed: int, rows: int, dimensions: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, dimensions)).astype(np.float32)
+
+
+def entities(embeddings: np.ndarray) -> pd.DataFrame:
+    ids = [f"ent-{number:05}" for number in range(len(embeddings))]
+    return pd.DataFrame(
+        {"id": ids, "entity_name": ids, "content": ids, "embedding": [row.copy() for row in embeddings]}
+    )
+
+
+def chunks(embeddings: np.ndarray) -> pd.DataFrame:
+    numbers = range(len(embeddings))
+    return pd.DataFrame(
+        {
+            "id": [f"chunk-{number:05}" for number in numbers],
+            "full_doc_id": [f"doc-{1 + number % 2}" for number in numbers],
+            "chunk_order_index": list(numbers),
+            "tokens": 3,
+            "content": [f"text {number}\nof it" for number in numbers],
+            "char_start": [10 * number for number in numbers],
+            "char_end": [10 * number + 9 for number in numbers],
+            "embedding": [row.copy() for row in embeddings],
+        }
+    )
+
+
+def load(store: PostgresStore, tables: Mapping[str, pd.DataFrame], dimensions: int) -> None:
+    with store.writing() as writer:
+        for table, rows in tables.items():
+            writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
+        writer.publish(Live("index", "1", {"model": "m"}, dimensions))
+
+
+def nearest_by_hand(embeddings: np.ndarray, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    rows = embeddings.astype(np.float64)
+    scores = rows @ vector / (np.linalg.norm(rows, axis=1) * np.linalg.norm(vector))
+    best = np.lexsort((np.arange(len(scores)), -scores))[:limit]
+    return [(f"ent-{row:05}", float(scores[row])) for row in best]
+
+
+@contextmanager
+def plans(store: PostgresStore) -> Iterator[list[str]]:
+    """The plan of every search that the store runs meanwhile."""
+    found: list[str] = []
+
+    def explain(connection, cursor, statement, parameters, context, executemany) -> None:
+        if "<=>" in statement and not statement.startswith("EXPLAIN"):
+            lines = connection.connection.cursor().execute(f"EXPLAIN {statement}", parameters).fetchall()
+            found.append("\n".join(line for (line,) in lines))
+
+    event.listen(store.engine, "before_cursor_execute", explain)
+    yield found
+    event.remove(store.engine, "before_cursor_execute", explain)
+
+
+@pytest.mark.parametrize("dimensions", [3, 256, 1536, 2500, 4096])
+def test_nearest_is_what_brute_force_finds(postgres: OpenStore, dimensions: int):
+    store = postgres()
+    stored = vectors(1, 60, dimensions)
+    load(store, {"entities": entities(stored)}, dimensions)
+    for query in vectors(2, 3, dimensions):
+        found = store.nearest("entities", query, 10)
+        expected = nearest_by_hand(stored, query, 10)
+        assert [id for id, _ in found] == [id for id, _ in expected]
+        tolerance = 1e-3 if 2000 < dimensions <= 4000 else 1e-5
+        np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=tolerance)
+
+
+def test_ties_go_by_id(postgres: OpenStore):
+    store = postgres()
+    stored = np.repeat(vectors(1, 2, 8), 5, axis=0)
+    load(store, {"entities": entities(stored)}, 8)
+    found = store.nearest("entities", stored[0], 7)
+    assert [id for id, _ in found] == [f"ent-{number:05}" for number in range(7)]
+
+
+def test_a_vector_of_zeros_has_no_neighbours(postgres: OpenStore):
+    store = postgres()
+    stored = np.vstack([np.zeros((1, 4), dtype=np.float32), vectors(1, 3, 4)])
+    load(store, {"entities": entities(stored)}, 4)
+    assert len(store.nearest("entities", stored[1], 10)) == 3
+    assert store.nearest("entities", stored[0], 10) == []
+
+
+def test_workspaces_do_not_meet(postgres: OpenStore):
+    """Even with models of different dimensions in one table."""
+    one, other = postgres("-one"), postgres("-other")
+    load(one, {"entities": entities(vectors(1, 20, 4))}, 4)
+    load(other, {"entities": entities(vectors(2, 5, 6))}, 6)
+    query = vectors(3, 1, 6)[0]
+    assert [id for id, _ in other.nearest("entities", query, 99)] == [
+        id for id, _ in nearest_by_hand(vectors(2, 5, 6), query, 99)
+    ]
+    assert len(one.nearest("entities", vectors(3, 1, 4)[0], 99)) == 20
+
+
+@pytest.mark.parametrize(("dimensions", "type_name"), [(64, "vector"), (2100, "halfvec")])
+def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, type_name: str):
+    store = postgres(exact_below=400)
+    stored = vectors(1, 1500 if dimensions < 100 else 900, dimensions)
+    load(store, {"entities": entities(stored)}, dimensions)
+    recalled = []
+    with plans(store) as seen:
+        for query in vectors(2, 12, dimensions):
+            found = {id for id, _ in store.nearest("entities", query, 10)}
+            recalled.append(len(found & {id for id, _ in nearest_by_hand(stored, query, 10)}))
+    assert all(f"_hnsw{dimensions}" in plan for plan in seen)
+    assert len(seen) == 12
+    assert np.mean(recalled) > 9
+    with store.connection() as connection:
+        [[definition]] = connection.exec_driver_sql(
+            "SELECT indexdef FROM pg_indexes WHERE indexname LIKE %s AND tablename LIKE 'lightrag_entities%%' "
+            "AND indexdef LIKE %s",
+            (f"%hnsw{dimensions}", f"%{type_name}_cosine_ops%"),
+        ).all()
+    assert "USING hnsw" in definition
+
+
+def test_few_rows_are_searched_exactly(postgres: OpenStore):
+    store = postgres(exact_below=100)
+    load(store, {"entities": entities(vectors(1, 99, 8))}, 8)
+    with plans(store) as seen:
+        store.nearest("entities", vectors(2, 1, 8)[0], 5)
+    assert "hnsw" not in seen[0]
+
+
+def test_an_index_serves_as_many_rows_as_are_asked(postgres: OpenStore):
+    store = postgres(exact_below=100)
+    load(store, {"entities": entities(vectors(1, 3000, 16))}, 16)
+    assert len(store.nearest("entities", vectors(2, 1, 16)[0], 700)) == 700
+
+
+def test_another_model_may_have_other_dimensions(postgres: OpenStore):
+    """The index of the first stays behind and is in nobody's way."""
+    store = postgres(exact_below=200)
+    load(store, {"entities": entities(vectors(1, 300, 16))}, 16)
+    load(store, {"entities": entities(vectors(1, 300, 24))}, 24)
+    query = vectors(2, 1, 24)[0]
+    with plans(store) as seen:
+        found = store.nearest("entities", query, 5)
+    assert [id for id, _ in found] == [id for id, _ in nearest_by_hand(vectors(1, 300, 24), query, 5)]
+    assert "_hnsw24" in seen[0] or "hnsw" not in seen[0]
+    assert store.nearest("entities", vectors(2, 1, 16)[0], 5) == []
+    load(store, {"entities": entities(vectors(1, 300, 16))}, 16)
+    assert len(store.nearest("entities", vectors(2, 1, 16)[0], 5)) == 5
+
+
+def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore):
+    store = postgres()
+    stored, question = vectors(1, 4, 3), vectors(2, 1, 3)[0]
+    load(store, {"documents": DOCUMENTS, "chunks": chunks(stored)}, 3)
+    found = store.chunks(["chunk-00002", "chunk-00001", "chunk-unknown", "chunk-00003"], question)
+    assert list(found.columns) == CHUNK_COLUMNS
+    similarity = dict(nearest_by_hand(stored, question, 4))
+    np.testing.assert_allclose(found["score"], [similarity[f"ent-0000{row}"] for row in (2, 1, 3)], atol=1e-6)
+    first = found.drop(columns="score").iloc[0].to_dict()
+    assert first == {
+        "id": "chunk-00002",
+        "document_id": "doc-1",
+        "source": "a/one.txt",
+        "title": "One",
+        "start": 20,
+        "end": 29,
+        "tokens": 3,
+        "content": "text 2\nof it",
+        "metadata": {"year": 1877, "tags": ["a", "ü"]},
+    }
+    assert found["id"].tolist() == ["chunk-00002", "chunk-00001", "chunk-00003"]
+    assert store.chunks([], question).empty
+
+
+def test_a_load_is_one_transaction(postgres: OpenStore):
+    store = postgres()
+    before = vectors(1, 10, 3)
+    load(store, {"documents": DOCUMENTS, "entities": entities(before)}, 3)
+    with pytest.raises(RuntimeError, match="pulled"), store.writing() as writer:
+        writer.apply("documents", diff(with_hashes(DOCUMENTS.head(1)), writer.hashes("documents")))
+        writer.apply("entities", diff(with_hashes(entities(vectors(2, 30, 3))), writer.hashes("entities")))
+        writer.publish(Live("index", "2", {}, 3))
+        raise RuntimeError("plug pulled")
+    assert store.live() == Live("index", "1", {"model": "m"}, 3)
+    found = store.nearest("entities", before[0], 99)
+    assert [id for id, _ in found] == [id for id, _ in nearest_by_hand(before, before[0], 99)]
+    with store.writing() as writer:
+        assert set(writer.hashes("documents")) == {"doc-1", "doc-2"}
+
+
+def test_a_load_over_another_equals_a_fresh_one(postgres: OpenStore):
+    over, fresh = postgres("-over"), postgres("-fresh")
+    before, after = entities(vectors(1, 30, 3)), entities(vectors(1, 40, 3)).iloc[5:]
+    after = after.assign(content=[text if n % 3 else "new" for n, text in enumerate(after["content"])])
+    load(over, {"entities": before}, 3)
+    load(over, {"entities": after}, 3)
+    load(fresh, {"entities": after}, 3)
+    with over.writing() as one, fresh.writing() as other:
+        assert one.hashes("entities") == other.hashes("entities")
+    query = vectors(2, 1, 3)[0]
+    assert over.nearest("entities", query, 99) == fresh.nearest("entities", query, 99)
+
+
+def test_no_rows_are_a_load_too(postgres: OpenStore):
+    store = postgres(exact_below=0)
+    load(store, {"documents": DOCUMENTS.head(0), "entities": entities(np.zeros((0, 3), np.float32))}, 0)
+    assert store.live() == Live("index", "1", {"model": "m"}, 0)
+    assert store.nearest("entities", vectors(1, 1, 3)[0], 5) == []
+
+
+def test_an_empty_workspace_has_nothing_live(postgres: OpenStore):
+    assert postgres().live() is None
+
+
+def test_text_that_no_database_takes_is_a_store_error(postgres: OpenStore):
+    store = postgres()
+    with pytest.raises(StoreError, match=r"stores\.postgres\.url"):
+        load(store, {"documents": DOCUMENTS.assign(title="nul \x00")}, 3)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://user:secret@127.0.0.1:1/none", "postgresql://user:secret@localhost:port/x", "nonsense"]
+)
+def test_no_server_is_a_store_error_without_the_password(url: str):
+    store = PostgresStore(url)
+    with pytest.raises(StoreError, match=r"stores\.postgres\.url") as raised:
+        store.live()
+    assert "secret" not in str(raised.value) + repr(store)
+    store.close()

@@ -1,0 +1,132 @@
+"""Small modules in a package of their own stand for the verbs and what they import."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pipeline import fingerprint as fingerprints
+from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
+
+MODULES = {
+    "__init__": "",
+    "registry": "def verb(function):\n    return function\n",
+    "text": "def trim(text):\n    return text.strip()\n",
+    "letters": "from mill.text import trim\n\ndef upper(text):\n    return trim(text).upper()\n",
+    "sounds/__init__": "from mill.sounds.vowels import VOWELS\n",
+    "sounds/vowels": "VOWELS = 'aeiou'\n",
+    "shout": (
+        "import mill.letters\nfrom mill.registry import verb\n\n"
+        "@verb\ndef shout(text):\n    '''Loud.'''\n    # why\n    return mill.letters.upper(text) + '!'\n"
+    ),
+    "count": (
+        "from mill import text\nfrom mill.sounds import vowels\n\n"
+        "def count(words):\n    return sum(letter in vowels.VOWELS for letter in text.trim(words))\n"
+    ),
+}
+
+
+class Package:
+    """The modules on disk; ``edit`` replaces text in one and forgets what Python knew of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name, source in MODULES.items():
+            path = root / "mill" / f"{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+
+    def edit(self, module: str, old: str, new: str) -> None:
+        path = self.root / "mill" / f"{module}.py"
+        source = path.read_text()
+        assert old in source
+        path.write_text(source.replace(old, new))
+
+    def fingerprints(self) -> dict[str, str]:
+        return {name: code_fingerprint(self._function(name)) for name in ("shout", "count")}
+
+    def _function(self, name: str) -> Callable[..., object]:
+        module: ModuleType = importlib.import_module(f"mill.{name}")
+        return getattr(module, name)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
+    monkeypatch.setattr(fingerprints, "PACKAGE", "mill")
+    monkeypatch.syspath_prepend(tmp_path)
+    fingerprints._is_module.cache_clear()
+    yield Package(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == "mill"]:
+        del sys.modules[name]
+    fingerprints._is_module.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("shout", "'''Loud.'''", "'''Very loud,\n\n    indeed.'''"),
+        ("shout", "    '''Loud.'''\n", ""),
+        ("shout", "# why", "# why not"),
+        ("shout", "upper(text) + '!'", 'upper(\n        text\n    )  +  "!"'),
+        ("text", "def trim", "# helper\ndef trim"),
+        ("registry", "return function", "return print and function"),
+    ],
+    ids=["docstring", "docstring gone", "comment", "layout", "comment in a helper", "machinery"],
+)
+def test_what_cannot_change_a_result_changes_nothing(package: Package, module: str, old: str, new: str):
+    before = package.fingerprints()
+    package.edit(module, old, new)
+    assert package.fingerprints() == before
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "changed"),
+    [
+        ("shout", "'!'", "'?'", {"shout"}),
+        ("shout", "@verb\n", "", {"shout"}),
+        ("letters", "upper()", "lower()", {"shout"}),
+        ("text", "strip()", "lstrip()", {"shout", "count"}),
+        ("sounds/vowels", "aeiou", "aeiouy", {"count"}),
+        ("count", "sum(", "max(", {"count"}),
+    ],
+)
+def test_an_edit_changes_the_verbs_that_import_it_and_no_others(
+    package: Package, module: str, old: str, new: str, changed: set[str]
+):
+    before = package.fingerprints()
+    package.edit(module, old, new)
+    after = package.fingerprints()
+    assert {name for name in before if before[name] != after[name]} == changed
+
+
+def test_a_package_is_followed_through_the_names_it_hands_on(package: Package):
+    package.edit("count", "from mill.sounds import vowels", "from mill.sounds import VOWELS")
+    before = package.fingerprints()
+    package.edit("sounds/vowels", "aeiou", "aeiouy")
+    assert package.fingerprints()["count"] != before["count"]
+
+
+def test_two_functions_of_one_module_differ():
+    assert code_fingerprint(fingerprint) != code_fingerprint(library_versions)
+
+
+def test_a_fingerprint_is_over_content_not_over_the_order_of_keys():
+    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
+    assert fingerprint([1, 2]) != fingerprint([2, 1])
+    assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
+    assert fingerprint({"a": None}) != fingerprint({})
+
+
+def test_a_fingerprint_refuses_what_has_no_canonical_form():
+    with pytest.raises(ValueError, match="JSON"):
+        fingerprint(float("nan"))
+    with pytest.raises(TypeError):
+        fingerprint({1, 2})
+
+
+def test_versions_of_libraries_are_those_installed():
+    assert library_versions(()) == {}
+    assert set(library_versions(("pandas", "numpy"))) == {"pandas", "numpy"}

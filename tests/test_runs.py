@@ -1,0 +1,92 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock, Timeout
+
+from pipeline.engine.report import RunReport, StepReport
+from pipeline.errors import LockedError
+from pipeline.runs import Runs
+
+HOLDER = """
+import sys
+from pathlib import Path
+from pipeline.runs import Runs
+
+with Runs(Path(sys.argv[1])).alone():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path / "project" / "runs")
+
+
+def report(run_id: str) -> RunReport:
+    steps = (
+        StepReport("a", "load", "ran", "new", {"t": 3}, calls=2, cost=0.5, rejects=1, seconds=0.25),
+        StepReport("b", "embed", "reused", rows={"u": 1}, cached_calls=3, seconds=0.5),
+    )
+    return RunReport(run_id, "index", "completed", 0, steps, load_seconds=1.0)
+
+
+def test_before_the_first_run_there_is_no_report(runs: Runs):
+    assert runs.last() is None
+
+
+def test_the_last_report_is_kept_whole(runs: Runs):
+    first, second, third = (runs.new_id() for _ in range(3))
+    for run_id in (second, first, third):
+        runs.save(report(run_id))
+    assert runs.last() == json.loads(json.dumps(report(third).to_json()))
+    assert sorted(path.name for path in runs.folder.iterdir()) == [
+        f"{id}.json" for id in (first, second, third)
+    ]
+
+
+def test_ids_sort_by_time_within_a_second_too(runs: Runs):
+    ids = [runs.new_id() for _ in range(200)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 200
+
+
+def test_totals_are_over_the_steps_and_the_load():
+    totals = report("r").totals
+    assert totals == {
+        "calls": 2, "cached_calls": 3, "input_tokens": 0, "output_tokens": 0, "rejects": 1, "seconds": 1.75,
+        "cost": 0.5,
+    }  # fmt: skip
+    unpriced = RunReport("r", "index", "completed", 0, (StepReport("a", "v", "ran", cost=None),))
+    assert unpriced.totals["cost"] is None
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(runs: Runs):
+    project = Path(__file__).parent.parent
+    command = [sys.executable, "-c", HOLDER, str(runs.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=project) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(LockedError, match=rf"process {holder.pid} on .*wait for it to end"), runs.alone():
+            pytest.fail("two runs at once")
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        with runs.alone():
+            assert (runs.folder / "holder").read_text().startswith(f"{os.getpid()} on ")
+
+
+def test_the_lock_is_let_go_when_a_run_fails(runs: Runs):
+    with pytest.raises(ZeroDivisionError), runs.alone():
+        raise ZeroDivisionError
+    with runs.alone(), pytest.raises(LockedError), runs.alone():
+        pytest.fail("two runs at once")
+
+
+def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(runs: Runs, tmp_path: Path):
+    with FileLock(tmp_path / "other"), pytest.raises(Timeout), runs.alone():
+        FileLock(tmp_path / "other").acquire(timeout=0)

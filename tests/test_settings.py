@@ -1,0 +1,204 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.errors import SettingsError
+from pipeline.settings import (
+    ChatSettings,
+    EmbeddingSettings,
+    InputSettings,
+    ModelsSettings,
+    Neo4jSettings,
+    PostgresSettings,
+    Price,
+    QuerySettings,
+    Section,
+    Settings,
+    StoresSettings,
+    read_settings,
+)
+
+CANARY = "sk-canary-1f0e"
+SECTIONS: dict[str, type[Section]] = {
+    "": Settings,
+    "input": InputSettings,
+    "models": ModelsSettings,
+    "models.chat.default": ChatSettings,
+    "models.chat.model": ChatSettings,
+    "models.chat.default.price": Price,
+    "models.embedding.default": EmbeddingSettings,
+    "models.embedding.price": EmbeddingSettings,
+    "models.embedding.default.price": Price,
+    "stores": StoresSettings,
+    "stores.postgres": PostgresSettings,
+    "stores.neo4j": Neo4jSettings,
+    "query": QuerySettings,
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write(tmp_path, "")
+
+
+def write(root: Path, content: str) -> Path:
+    (root / "settings.yaml").write_text(content, encoding="utf-8")
+    return root
+
+
+def nested(path: str, value: object) -> dict[str, object]:
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def misspelt(key: str) -> Iterator[str]:
+    for place in range(len(key)):
+        yield key[:place] + key[place + 1 :]
+        yield key[:place] + key[place] + key[place:]
+        yield key[:place] + "x" + key[place + 1 :]
+        yield key[:place] + key[place : place + 2][::-1] + key[place + 2 :]
+
+
+def test_every_key_is_optional(project: Path):
+    settings = read_settings(project)
+    assert settings == Settings()
+    assert settings.models.chat["default"].model == "gpt-4o-mini"
+
+
+def test_the_settings_that_are_delivered_are_valid(tmp_path: Path):
+    delivered = Path(__file__).parent.parent / "settings.yaml"
+    read_settings(write(tmp_path, delivered.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
+def test_a_misspelt_key_is_answered_with_the_right_one(tmp_path: Path, section: str, model: type[Section]):
+    outcomes = []
+    for key in model.model_fields:
+        for wrong in sorted(set(misspelt(key)) - set(model.model_fields) - {""}):
+            content = yaml.safe_dump(nested(f"{section}.{wrong}".strip("."), CANARY))
+            with pytest.raises(SettingsError) as error:
+                read_settings(write(tmp_path, content))
+            assert f"unknown key '{f'{section}.{wrong}'.strip('.')}'" in str(error.value)
+            assert CANARY not in str(error.value)
+            outcomes.append(f"did you mean '{key}'?" in str(error.value))
+    assert sum(outcomes) >= 0.95 * len(outcomes)
+
+
+def test_a_key_that_is_like_no_other_is_answered_with_all(project: Path):
+    with pytest.raises(SettingsError, match="unknown key 'stores.zzzz'; known keys: graph, neo4j, postgres"):
+        read_settings(write(project, "stores: {zzzz: 1}"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "query: {top_k: 0}",
+        "query: {mode: lokal}",
+        "workspace: 'a b'",
+        "stores: []",
+        "1: x",
+        "input: {path: [x]}",
+    ],
+)
+def test_a_value_that_does_not_fit_names_its_key(project: Path, content: str):
+    with pytest.raises(SettingsError, match=r"^settings\.yaml: .*[a-z0-9_.]+"):
+        read_settings(write(project, content))
+
+
+@pytest.mark.parametrize("content", ["- a", "just text", "a: [", "\tb: 1", "a: b: c", "caf\u00e9: \x01"])
+def test_a_file_that_holds_no_keys_and_values_is_refused(project: Path, content: str):
+    with pytest.raises(SettingsError, match=r"settings\.yaml: (not YAML|not a YAML text|expected keys)"):
+        read_settings(write(project, content))
+
+
+def test_a_folder_without_settings_says_what_to_do(tmp_path: Path):
+    with pytest.raises(SettingsError, match="graphmill init"):
+        read_settings(tmp_path)
+
+
+def test_values_come_from_the_environment_the_env_file_and_the_default(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GM_ENV", "from env")
+    monkeypatch.setenv("GM_EMPTY", "")
+    (project / ".env").write_text("GM_ENV=from file\nGM_FILE='from $HOME file'\n")
+    write(
+        project,
+        'language: "${GM_ENV}, ${GM_FILE}, ${GM_NONE:-a default}, ${GM_EMPTY:-other}, ${GM_NONE:-}, $plain, {}"',
+    )
+    assert read_settings(project).language == "from env, from $HOME file, a default, other, , $plain, {}"
+
+
+def test_the_environment_may_give_a_number(project: Path):
+    write(project, 'models: {chat: {default: {concurrency: "${GM_NONE:-4}"}}}')
+    assert read_settings(project).models.chat["default"].concurrency == 4
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_key(project: Path):
+    write(project, "stores: {neo4j: {password: '${GM_NONE}'}}")
+    with pytest.raises(
+        SettingsError, match=r"stores: neo4j: password: the environment variable GM_NONE is not set"
+    ):
+        read_settings(project)
+
+
+def test_overrides_win_and_make_sections(project: Path):
+    write(project, "query: {top_k: 5, mode: local}")
+    overrides = ["query.top_k=7", "models.chat.fast.model=a=b", "stores.graph=neo4j"]
+    settings = read_settings(project, overrides)
+    assert (settings.query.top_k, settings.query.mode) == (7, "local")
+    assert settings.models.chat["fast"].model == "a=b"
+    assert settings.stores.graph == "neo4j"
+
+
+@pytest.mark.parametrize(
+    "override", ["query.top_k", "=1", "query..top_k=1", "query.mode.x=1", "query.mode=[", "query.topk=3"]
+)
+def test_an_override_that_makes_no_sense_is_refused(project: Path, override: str):
+    with pytest.raises(SettingsError):
+        read_settings(write(project, "query: {mode: local}"), [override])
+
+
+def secrets() -> dict[str, object]:
+    return {
+        "models": {"chat": {"default": {"api_key": CANARY}}, "embedding": {"default": {"api_key": CANARY}}},
+        "stores": {
+            "neo4j": {"password": CANARY},
+            "postgres": {"url": f"postgresql://me:{CANARY}@db/graph"},
+        },
+        "cache": f"postgresql://me:{CANARY}@db/cache",
+    }
+
+
+def test_no_secret_is_shown_with_the_settings(project: Path):
+    settings = read_settings(write(project, yaml.safe_dump(secrets())))
+    assert CANARY in settings.models.chat["default"].api_key.get_secret_value()
+    shown = [repr(settings), str(settings), f"{settings.stores}", f"{settings.models.chat}"]
+    assert not [text for text in shown if CANARY in text]
+
+
+@pytest.mark.parametrize(
+    ("content", "overrides"),
+    [
+        (yaml.safe_dump(secrets() | {"qery": 1}), []),
+        (f"models: {{chat: {{default: {{api_key: [{CANARY}]}}}}}}", []),
+        (f"models: {{chat: {{default: {{timeout: {CANARY}}}}}}}", []),
+        (f"models: {{chat: {CANARY}}}", []),
+        (f'models: {{chat: {{default: {{api_key: "{CANARY}}}}}}}', []),
+        (f"stores: {{neo4j: {{password: *{CANARY}}}}}", []),
+        (f"stores: {{neo4j: {{password: !{CANARY} x}}}}", []),
+        ("", [f"models.chat.default.api_key.x={CANARY}"]),
+        ("models: {chat: {default: {api_key: a}}}", [f"models.chat.default.api_key.x={CANARY}"]),
+        ("", [f"models.chat.default.api_key=*{CANARY}"]),
+        ("", [f"models.chat.default.apikey={CANARY}"]),
+    ],
+)
+def test_no_secret_is_shown_in_an_error(project: Path, content: str, overrides: list[str]):
+    with pytest.raises(SettingsError) as error:
+        read_settings(write(project, content), overrides)
+    assert CANARY not in str(error.value)
+    assert error.value.__suppress_context__ or error.value.__context__ is None

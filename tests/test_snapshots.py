@@ -1,0 +1,146 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.schemas import TEXTS
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
+
+KILLED_WRITERS = """
+import os, signal, sys, time
+from pathlib import Path
+from pipeline.schemas import TEXTS
+from pipeline.snapshots import SnapshotStore, StepRecord
+
+def write(store, start):
+    for number in range(start, start + 1000):
+        table = TEXTS.encode(TEXTS.frame([(str(row), f"{number} " * 50) for row in range(300)]), "texts")
+        snapshot = store.write("texts", table)
+        store.record(StepRecord("s", f"{number:064x}", {}, {"texts": snapshot}))
+
+for turn in range(12):
+    writer = os.fork()
+    if not writer:
+        write(SnapshotStore(Path(sys.argv[1])), turn * 1000)
+    time.sleep(0.02 * (turn + 1))
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+"""
+
+
+def texts(*rows: str) -> pa.Table:
+    return TEXTS.encode(TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), "texts")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path / "snapshots")
+
+
+@pytest.fixture
+def record(store: SnapshotStore) -> StepRecord:
+    outputs = {"texts": store.write("texts", texts("a", "b")), "more": store.write("more", texts())}
+    record = StepRecord(
+        "embed", "f" * 64, {"params": {"size": 1}, "inputs": {"x": None}}, outputs, retry=True
+    )
+    store.record(record)
+    return record
+
+
+def test_equal_tables_are_one_file_named_by_its_content(store: SnapshotStore):
+    first, again, other = (store.write("texts", table) for table in (texts("a"), texts("a"), texts("b")))
+    assert first == again
+    assert first.sha256 != other.sha256
+    assert (first.path, first.rows) == (f"texts/{first.sha256}.parquet", 1)
+    assert len(list(store.root.glob("texts/*"))) == 2
+
+
+def test_a_table_that_is_there_is_not_written_again(store: SnapshotStore):
+    path = store.root / store.write("texts", texts("a")).path
+    os.utime(path, (1, 1))
+    store.write("texts", texts("a"))
+    assert path.stat().st_mtime == 1
+
+
+@pytest.mark.parametrize("rows", [[], ["a"], ["a", "中", "\n,\"'"]])
+def test_a_table_is_read_as_it_was_written(store: SnapshotStore, rows: list[str]):
+    read = store.read(store.write("texts", texts(*rows)))
+    assert read["text"].tolist() == rows
+    assert TEXTS.encode(read, "texts").equals(texts(*rows))
+
+
+def test_a_damaged_file_is_a_data_error_wherever_the_damage_is(store: SnapshotStore):
+    snapshot = store.write("texts", texts("a" * 30, "b"))
+    path = store.root / snapshot.path
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
+            store.read(snapshot)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DataError, match=snapshot.sha256):
+        store.read(snapshot)
+
+
+def test_a_file_that_is_gone_is_a_data_error(store: SnapshotStore):
+    with pytest.raises(DataError, match=r"gone\.parquet: No such file"):
+        store.read(Snapshot("texts/gone.parquet", 0, "0" * 64))
+
+
+def test_a_record_is_found_by_its_fingerprint(store: SnapshotStore, record: StepRecord):
+    assert store.lookup(record.fingerprint) == record
+    assert store.lookup("0" * 64) is None
+
+
+def test_a_record_counts_only_while_all_its_snapshots_are_there(store: SnapshotStore, record: StepRecord):
+    (store.root / record.outputs["more"].path).unlink()
+    assert store.lookup(record.fingerprint) is None
+
+
+def test_a_damaged_record_or_manifest_is_a_data_error(store: SnapshotStore, record: StepRecord):
+    for name in (f"steps/{record.fingerprint}.json", "manifest-index.json"):
+        (store.root / name).write_text('{"step": "em')
+    with pytest.raises(DataError, match="not readable"):
+        store.lookup(record.fingerprint)
+    with pytest.raises(DataError, match="not readable"):
+        store.manifest("index")
+
+
+def test_a_manifest_is_read_as_it_was_published(store: SnapshotStore, record: StepRecord):
+    manifest = Manifest("index", {"t": record.outputs["texts"]}, {"embed": record})
+    store.publish(manifest)
+    assert store.manifest("index") == manifest
+    assert store.manifest("fast") == Manifest("fast")
+    assert (store.root / "manifest-index.json").is_file()
+
+
+def test_nothing_temporary_is_left(store: SnapshotStore, record: StepRecord):
+    store.publish(Manifest("index", {}, {"embed": record}))
+    assert not list(store.root.rglob("*.partial"))
+
+
+def test_a_failed_write_leaves_nothing(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    def full_disk(*args: object, **kwargs: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(pq, "write_table", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        store.write("texts", texts("a"))
+    assert not [path for path in store.root.rglob("*") if path.is_file()]
+
+
+def test_killed_writers_leave_whole_files_only(store: SnapshotStore):
+    project = Path(__file__).parent.parent
+    subprocess.run([sys.executable, "-c", KILLED_WRITERS, str(store.root)], cwd=project, check=True)
+    tables, records = list(store.root.glob("texts/*.parquet")), list(store.root.glob("steps/*.json"))
+    assert tables
+    assert records
+    for path in tables:
+        assert len(store.read(Snapshot(path.relative_to(store.root).as_posix(), 300, path.stem))) == 300
+    for path in records:
+        assert store.lookup(path.stem)
