@@ -2,9 +2,10 @@
 
 import json
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from pipeline.console import print_plan, print_report, run_progress
 from pipeline.errors import GraphmillError
 from pipeline.init import init_project
 from pipeline.query.answer import Answer
+
+if TYPE_CHECKING:
+    from pipeline.project import Project
 
 app = typer.Typer(
     help="Documents to a knowledge graph every night, and answers over it.",
@@ -92,9 +96,7 @@ def run(
 
 
 @app.command()
-def status(
-    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False
-) -> None:
+def status(context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """The report of the last run."""
     with _project(context, folder, overrides) as project:
         report = project.status()
@@ -155,15 +157,7 @@ def stores_stop(context: typer.Context, folder: Folder = None, overrides: Overri
 
 
 def main() -> None:
-    """Run the command; errors of ours are one line on stderr and their exit code."""
-    try:
-        app(standalone_mode=True)
-    except GraphmillError as error:
-        _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("stopped; everything computed is kept: run the same command again to go on", INTERRUPTED)
-    except OSError as error:
-        _fail(f"{error.filename or 'system'}: {error.strerror or error}; nothing computed is lost", FAILED)
+    app()
 
 
 def _run(
@@ -186,10 +180,22 @@ def _run(
     raise typer.Exit(report["exit_code"])
 
 
-def _project(context: typer.Context, folder: Path | None, overrides: list[str] | None) -> Any:
+@contextmanager
+def _project(context: typer.Context, folder: Path | None, overrides: list[str] | None) -> Iterator["Project"]:
+    """The project; what goes wrong with it is one line on stderr and an exit code."""
     from pipeline.project import Project
 
-    return Project.open(folder or context.obj or Path(), overrides or ())
+    try:
+        with Project.open(folder or context.obj or Path(), overrides or ()) as project:
+            yield project
+    except GraphmillError as error:
+        raise _failed(str(error), error.exit_code) from None
+    except KeyboardInterrupt:
+        message = "stopped; everything computed is kept: run the same command again to go on"
+        raise _failed(message, INTERRUPTED) from None
+    except OSError as error:
+        where = error.filename or "system"
+        raise _failed(f"{where}: {error.strerror or error}; nothing computed is lost", FAILED) from None
 
 
 def _listed(value: str | None) -> tuple[str, ...] | None:
@@ -210,6 +216,6 @@ def _print_json(content: Any) -> None:
     print(json.dumps(content, ensure_ascii=False, indent=1))
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _failed(message: str, code: int) -> typer.Exit:
     print(f"graphmill: {message}", file=sys.stderr)
-    sys.exit(code)
+    return typer.Exit(code)

@@ -2,12 +2,15 @@
 
 import re
 
+import regex
+
 _NARROW = ".!?؟"
 _WIDE = "。．｡！？；…।॥۔"
 _CLOSERS = "\"'”’»›)]}」』）】》〉〕］｝＂＇*_"
 _CANDIDATE = re.compile(
     rf"[{_NARROW}{_WIDE}](?P<tail>[{_NARROW}{_WIDE}{re.escape(_CLOSERS)}]*+)(?P<space>\s*+)|\n\s*+"
 )
+_CLUSTER = regex.compile(r"\X")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LAST_WORD = re.compile(r"(?P<before>^|\W)(?P<word>\w+)$")
 _WIDE_MARKS = frozenset(_WIDE)
@@ -35,7 +38,12 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     start = 0
     for found in _CANDIDATE.finditer(text):
         end = found.end()
-        if end < len(text) and _ends_sentence(text, found) and not text[start:end].isspace():
+        if (
+            end < len(text)
+            and _ends_sentence(text, found)
+            and is_cluster_end(text, end)
+            and text[start:end].strip()
+        ):
             spans.append((start, end))
             start = end
     if start < len(text):
@@ -52,6 +60,12 @@ def ends_paragraph(text: str, end: int) -> bool:
         end -= 1
         newlines += text[end] == "\n"
     return newlines == 2
+
+
+def is_cluster_end(text: str, end: int) -> bool:
+    """Whether the character at ``end`` does not belong to the one before it, as a combining mark would."""
+    pair = text[end - 1 : end + 1]
+    return pair.isascii() or _CLUSTER.fullmatch(pair) is None or len(pair) == 1
 
 
 def _ends_sentence(text: str, found: re.Match[str]) -> bool:

@@ -119,6 +119,8 @@ class Runner:
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             outputs[name] = self.snapshots.write(step.outputs[name], table)
+        if step.verb.stamp:
+            _refuse_nothing(step, frames)
         record = StepRecord(step.id, fingerprint(parts), parts, outputs, retry)
         self.snapshots.record(record)
         return record
@@ -154,6 +156,18 @@ class Runner:
         frames = [frame for frame in frames if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
+
+
+def _refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
+    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load."""
+    if any(len(frame) for name, frame in frames.items() if name != REJECTS):
+        return
+    reasons = frames[REJECTS]["reason"].value_counts() if REJECTS in frames else {}
+    left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
+    raise DataError(
+        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
+        "or set input.path and input.file_pattern; the stores are left as they are"
+    )
 
 
 def _metered(model: Model, meter: Meter) -> Model:

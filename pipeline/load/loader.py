@@ -12,6 +12,7 @@ from pipeline.stores.base import Live, Store
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
 
+
 def load(
     manifest: Manifest, snapshots: SnapshotStore, stores: Sequence[Store], max_types: int
 ) -> dict[str, dict[str, dict[str, int]]]:

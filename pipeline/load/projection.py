@@ -110,6 +110,6 @@ def _most_frequent(types: list[str], limit: int) -> list[str]:
 
 
 def type_name(label: str, otherwise: str) -> str:
-    """A label or relationship type: upper case, words joined by underscores, letters and digits of any script."""
+    """A label or relationship type: upper case, words joined by underscores, letters of any script."""
     name = "_".join(re.findall(r"\w+", label.upper()))[:TYPE_LENGTH].strip("_")
     return name or otherwise

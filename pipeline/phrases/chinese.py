@@ -1,6 +1,7 @@
 """Names and key nouns in Chinese sentences, by part-of-speech tags (jieba) and the marks that writers set."""
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -37,8 +38,11 @@ class _Word(NamedTuple):
 
 
 def read_chinese(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[Name], list[Phrase]]]:
-    """Each sentence's names, in order of place, and key words. The sentences are of one text: a name that one
-    of them makes plain (a work in 《》, a name with its Latin form, a dotted foreign name) is found in all."""
+    """Each sentence's names, in order of place, and key words.
+
+    The sentences are of one text: a name that one of them makes plain (a work in 《》, a name with its Latin
+    form, a dotted foreign name) is found in all.
+    """
     tagged = [_tag(sentence) for sentence in sentences]
     plain: dict[str, str] = {}
     guesses: list[tuple[str, str]] = []
@@ -79,7 +83,7 @@ def _plain_names(sentence: str, words: list[_Word]) -> Iterator[tuple[str, str]]
     for found in _OPENS_LATIN_NAME.finditer(sentence):
         name, kind = _name_before(sentence, words, found.start())
         if len(name) in _NAME_LENGTH:
-            yield name, chinese_head(name) or kind
+            yield name, kind
 
 
 def _name_before(sentence: str, words: list[_Word], end: int) -> tuple[str, str]:
@@ -88,7 +92,7 @@ def _name_before(sentence: str, words: list[_Word], end: int) -> tuple[str, str]
         return quoted[1], "name"
     if foreign := _FOREIGN_AT_END.search(before):
         return foreign[0].strip(), "person"
-    last = next((place for place in range(len(words) - 1, -1, -1) if words[place].start < end), -1)
+    last = bisect_left(words, end, key=lambda word: word.start) - 1
     run: list[_Word] = []
     while last >= 0 and len(run) < _LOOK_BACK and _continues_name(words, last):
         run.insert(0, words[last])
@@ -97,12 +101,14 @@ def _name_before(sentence: str, words: list[_Word], end: int) -> tuple[str, str]
             break
     first = next((place for place, word in enumerate(run) if word.kind), 0)
     text = _without_preposition("".join(word.text for word in run[first:]))
-    return text, _kind_of_person(text, run[first].kind or "name") if run else "name"
+    return text, _refined(text, run[first].kind or "name") if run else "name"
 
 
-def _kind_of_person(name: str, kind: str) -> str:
-    """The tagger's word for it, save that a transliterated name may be a place's as well."""
-    return "name" if kind == "person" and (len(name) > 3 or name[0] not in SURNAMES) else kind
+def _refined(name: str, kind: str) -> str:
+    """The tagger's word for it, save that a head like 灯塔 says more, and that of what it takes for persons
+    only short names that begin with a surname are sure to be."""
+    personal = kind == "person" and len(name) <= 3 and name[0] in SURNAMES
+    return kind if personal else chinese_head(name) or ("name" if kind == "person" else kind)
 
 
 def _continues_name(words: list[_Word], place: int) -> bool:
@@ -127,7 +133,7 @@ def _likely_names(words: list[_Word]) -> Iterator[tuple[str, str]]:
         place += _length_of_head(words, place)
         text = _without_preposition("".join(word.text for word in words[start:place]))
         if len(text) in _NAME_LENGTH and _CHARACTER.match(text) and not _is_common(text):
-            yield text, chinese_head(text) or _kind_of_person(text, kind)
+            yield text, _refined(text, kind)
 
 
 def _length_of_head(words: list[_Word], place: int) -> int:
@@ -166,4 +172,4 @@ def _key_words(words: list[_Word], names: list[Name]) -> Iterator[Phrase]:
     for word in words:
         content = word.tag in ("n", "vn", "v") and len(word.text) > 1 and word.start not in taken
         if content and not _is_common(word.text):
-            yield Phrase(word.start, word.text, word.tag != "v")
+            yield Phrase(word.start, word.start + len(word.text), word.text, word.tag != "v")

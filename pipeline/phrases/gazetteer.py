@@ -25,8 +25,9 @@ def title_name(title: str) -> str:
 def title_aliases(title: str) -> list[str]:
     """Other names of what the title is about.
 
-    "Name (qualifier)" and "Name, 1826-1958" give the name, and the qualifier too where the two are of different
-    scripts, as in a Chinese title with the English name; "Moor, Ann (1801-1866), engineer" gives "Ann Moor".
+    "Name (qualifier)" and "Name, 1826-1958" give the name, and the qualifier too where the two are of
+    different scripts, as in a Chinese title with the English name; "Moor, Ann (1801-1866), engineer" gives
+    "Ann Moor".
     """
     name = title_name(title)
     if person := _CATALOGUED_PERSON.match(name):

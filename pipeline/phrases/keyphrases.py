@@ -11,20 +11,21 @@ from pipeline.phrases.name import Name
 MAX_WORDS = 3
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+|[^\w\s]")
 _MIN_LETTERS = 3
-_NOT_A_NOUN = ("ed", "ly")
+_PARTICIPLE = re.compile(r"\w\w[^e]ed$")
 
 
 class Phrase(NamedTuple):
     """``noun``: it may stand for a concept, not only describe a link."""
 
     start: int
+    end: int
     text: str
     noun: bool
 
 
 def candidate_phrases(sentence: str, names: list[Name], stop: frozenset[str]) -> list[Phrase]:
-    """Maximal runs of lower-case words without stop words, punctuation and names; the last three of longer
-    ones, since a noun phrase ends with its head."""
+    """Maximal runs of lower-case words without stop words, punctuation and names; of longer ones the last
+    three words, since a noun phrase ends with its head."""
     found: list[Phrase] = []
     for start, end in _gaps(names, len(sentence)):
         run: list[re.Match[str]] = []
@@ -33,9 +34,9 @@ def candidate_phrases(sentence: str, names: list[Name], stop: frozenset[str]) ->
             if len(word) >= _MIN_LETTERS and word[0].islower() and word.lower() not in stop:
                 run.append(token)
             else:
-                found.extend(_phrase(run))
+                found.extend(_phrases(run))
                 run = []
-        found.extend(_phrase(run))
+        found.extend(_phrases(run))
     return found
 
 
@@ -52,11 +53,14 @@ def rake_scores(phrases: Iterable[str]) -> dict[str, float]:
     return {phrase: sum(degree[word] / frequency[word] for word in phrase.split()) for phrase in counts}
 
 
-def _phrase(run: list[re.Match[str]]) -> Iterator[Phrase]:
-    if run:
-        head = run[-MAX_WORDS:]
-        noun = len(head) > 1 and not head[-1][0].endswith(_NOT_A_NOUN)
-        yield Phrase(head[0].start(), " ".join(token[0] for token in head).lower(), noun)
+def _phrases(run: list[re.Match[str]]) -> Iterator[Phrase]:
+    """The run as a noun phrase and the participles after it: "film" and "directed"."""
+    end = len(run)
+    while end > 1 and _PARTICIPLE.search(run[end - 1][0]):
+        end -= 1
+    for words in filter(None, [run[:end][-MAX_WORDS:], *([word] for word in run[end:])]):
+        text = " ".join(word[0] for word in words).lower()
+        yield Phrase(words[0].start(), words[-1].end(), text, len(words) > 1)
 
 
 def _gaps(names: list[Name], length: int) -> Iterator[tuple[int, int]]:

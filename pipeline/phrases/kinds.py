@@ -25,7 +25,7 @@ _CHINESE_HEADS = sorted(
 )
 _KINDS_WITH_HEADS = frozenset(("organization", "location", "event"))
 _SEPARATOR = re.compile(r"[ ·•‧]")
-_HEAD_BEFORE = frozenset("of for de von du del della di do da".split())
+_HEAD_BEFORE = frozenset(("of", "for", "de", "von", "du", "del", "della", "di", "do", "da"))
 
 
 def kind_of_words(words: list[str]) -> str:

@@ -1,7 +1,8 @@
-"""Names in a sentence of a Latin (or other cased) script: runs of capitalised words, by regular expression."""
+"""Names in a sentence of a Latin (or other cased) script: runs of capitalised words."""
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from pipeline.phrases.gazetteer import Gazetteer, without_article
 from pipeline.phrases.kinds import kind_of_words
@@ -11,7 +12,6 @@ from pipeline.phrases.lexicon import (
     CONNECTORS,
     COURTESIES,
     DEMONYMS,
-    EVENT_HEADS,
     GERMAN_PREPOSITIONS,
     HONORIFICS,
     INSTITUTIONS,
@@ -20,12 +20,12 @@ from pipeline.phrases.lexicon import (
     OF_NOUNS,
     ORGANIZATION_HEADS,
     RANKS,
-    ROYAL,
     SMALL_WORDS,
     STARTERS,
     stop_words,
 )
 from pipeline.phrases.name import Name, leftmost_longest
+from pipeline.phrases.overlay import overlay
 from pipeline.phrases.script import LOWER, UPPER
 
 _LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
@@ -60,10 +60,9 @@ _LIFE_DATES = re.compile(
     r"\s?\(\s?(?:born|b\.|died|d\.|[^()\d]{0,15}\d{0,2}[^()\d]{0,12}\d{3,4}\s?[–—-]\s?[^()]{0,25}\d{3,4}\))"
 )
 _ROMAN = re.compile(r"[IVXLC]+$")
-_JOINT_BEFORE = re.compile(rf"(?:\s(?:{CONNECTORS}|and|for|for the)|['’]s|\s\w+\.)\s$")
-_JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
 _HYPHEN_AND_SPACE = re.compile(r"(?<=\w)[-‐‑–] ")
-_OPENERS = frozenset(":;•|#>*\"“‘«")
+_MAX_RUN = 40  # words; more of them capitalised in a row are no names but a heading or a table
+_OPENERS = frozenset(':;•|#>*"“‘«')
 _NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS
 
 
@@ -72,7 +71,7 @@ def find_names(sentence: str, gazetteer: Gazetteer, language: str = "en") -> lis
     as in "Lothair II of Lotharingia"."""
     works = list(_quoted_works(sentence))
     fixed = leftmost_longest([*gazetteer.find(sentence), *works])
-    return _overlay(list(_capitalised(sentence, language)), fixed, sentence)
+    return overlay(list(_capitalised(sentence, language)), fixed, sentence)
 
 
 def _quoted_works(sentence: str) -> Iterator[Name]:
@@ -86,18 +85,25 @@ def _capitalised(sentence: str, language: str) -> Iterator[Name]:
     """Names by capital letters alone; disjoint."""
     first_letter = _LETTER.search(sentence)
     opening = first_letter.start() if first_letter and language != "zh" else -1
-    shouting = sentence.isupper()
     starters = STARTERS if language == "en" else STARTERS | stop_words(language)
+    shouting = sentence.isupper()
+    for run in _runs(sentence):
+        start = run[0].start()
+        initial = start <= opening or _character_before(sentence, start) in _OPENERS
+        words = _without_opening(run, starters if initial else ARTICLES)
+        explained = initial and words[:1] == run[:1]
+        if language == "de" and words:
+            explained = explained or not _after_preposition(sentence, words[0].start())
+        if name := _name(sentence, words, explained, shouting):
+            yield name
+
+
+def _runs(sentence: str) -> Iterator[list[re.Match[str]]]:
+    """The words of what may be one name each."""
     for found in _SPAN.finditer(sentence):
-        for words in _split(list(_PART.finditer(sentence, found.start(), found.end()))):
-            start = words[0].start()
-            initial = start <= opening or _character_before(sentence, start) in _OPENERS
-            words = _without_opening(words, starters if initial else ARTICLES)
-            explained = initial and bool(words) and words[0].start() == start
-            if language == "de" and words:
-                explained = explained or not _after_preposition(sentence, words[0].start())
-            if name := _name(sentence, words, explained, shouting):
-                yield name
+        words = list(islice(_PART.finditer(sentence, found.start(), found.end()), _MAX_RUN + 1))
+        if len(words) <= _MAX_RUN:
+            yield from _split(words)
 
 
 def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
@@ -114,7 +120,7 @@ def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
 
 
 def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> int | None:
-    """How many words to skip when the name that began at ``start`` ends before ``place``; None if it goes on."""
+    """How many words to skip when the name from ``start`` on ends before ``place``; None if it goes on."""
     if place == start or place == len(words) - 1:
         return None
     texts = [word[0] for word in words]
@@ -153,7 +159,7 @@ def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> lis
 
 
 def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: bool) -> Name | None:
-    """The name these words make; ``explained``: the first capital letter means nothing, ``shouting``: none does."""
+    """The name these words make; ``explained``: the first capital means nothing, ``shouting``: none does."""
     words, addressed = _without_honorific(_without_date(words))
     if not words:
         return None
@@ -168,7 +174,13 @@ def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: 
     elif kind == "name" and (addressed or _is_person(sentence, texts, end)):
         kind = "person"
     lone = len(texts) == 1
-    return Name(start, end, _on_one_line(sentence[start:end]), kind, shouting or (lone and explained and not addressed))
+    return Name(
+        start,
+        end,
+        _on_one_line(sentence[start:end]),
+        kind,
+        shouting or (lone and explained and not addressed),
+    )
 
 
 def _without_date(words: list[re.Match[str]]) -> list[re.Match[str]]:
@@ -215,7 +227,7 @@ def _can_be_name(words: list[str]) -> bool:
 
 
 def _ending(word: str) -> int:
-    """How many characters at the word's end are not the name's: a possessive, a full stop after "Vitamin C"."""
+    """How many characters at the word's end are not the name's: a possessive, the stop after "Vitamin C"."""
     possessive = _POSSESSIVE.search(word)
     if possessive:
         return len(possessive[0])
@@ -248,39 +260,3 @@ def _after_preposition(sentence: str, place: int) -> bool:
 
 def _on_one_line(text: str) -> str:
     return _HYPHEN_AND_SPACE.sub("-", " ".join(text.split()))
-
-
-def _overlay(names: list[Name], fixed: list[Name], sentence: str) -> list[Name]:
-    """Both lists in one. Where two overlap the longer one stays; a title within a name stays too where a
-    connector joins the parts ("Lothair II" in "Lothair II of Lotharingia"; not "England" in "New England")."""
-    merged: set[Name] = set()
-    covered: set[Name] = set()
-    place = 0
-    for title in fixed:
-        while place < len(names) and names[place].end <= title.start:
-            place += 1
-        at, stays = place, True
-        while at < len(names) and names[at].start < title.end:
-            name = names[at]
-            if (name.start, name.end) == (title.start, title.end):
-                title = title._replace(type=name.type if title.type == "name" else title.type)
-                covered.add(name)
-            elif name.start <= title.start and title.end <= name.end:
-                stays = stays and _is_part(title, sentence[name.start : title.start], sentence[title.end : name.end])
-            elif name.end - name.start > title.end - title.start:
-                stays = False
-            else:
-                covered.add(name)
-            at += 1
-        if stays:
-            merged.add(title)
-    return sorted(merged.union(set(names) - covered))
-
-
-def _is_part(title: Name, before: str, after: str) -> bool:
-    """Whether a title is a name of its own between the words that stand before and after it."""
-    if not after and (before.strip().lower() in ROYAL or (" of " in before and " " in title.text)):
-        return True
-    return (not before or _JOINT_BEFORE.search(before) is not None) and (
-        not after or _JOINT_AFTER.match(after) is not None
-    )

@@ -4,13 +4,18 @@ from functools import cache
 
 import stopwordsiso
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl")
 
 # Words that open a sentence (and so are capitalised there) but never open a name.
-STARTERS = frozenset(
+STARTERS = _words(
     """
-    a an the this that these those he she it its they we you i his her hers their theirs our ours your yours my
-    mine me him them us who whom whose which what when where why how whether if unless because since although
+    a an the this that these those he she it its they we you i his her hers their theirs our ours your yours
+    my mine me him them us who whom whose which what when where why how whether if unless because since although
     though while whilst whereas after afterwards before until till once as so thus hence therefore then
     thereafter there here now later earlier soon today tomorrow yesterday and or but nor yet for in on at by
     to from of with without within into onto upon over under above below between among amongst against about
@@ -23,12 +28,12 @@ STARTERS = frozenset(
     being am do does did has have had can could may might must shall should will would let perhaps maybe
     please dear yes two three four five six seven eight nine ten twelve twenty hundred thousand half one ones
     first second third next last nobody somebody everybody anybody everyone someone anyone nothing something
-    everything anything apart together together's following given based born died see said asked
-    """.split()
+    everything anything apart together following given based born died see said asked
+    """
 )
 ARTICLES = frozenset(("the", "a", "an"))
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-CALENDAR = frozenset(
+CALENDAR = _words(
     """
     january february march april may june july august september october november december jan feb mar apr jun
     jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday januar februar märz
@@ -36,13 +41,11 @@ CALENDAR = frozenset(
     mars avril juin juillet août septembre octobre novembre décembre enero febrero marzo abril mayo junio
     julio agosto septiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre
     ottobre dicembre bc ad bce ce
-    """.split()
+    """
 )
 # Labels of parts of a text, whose number makes no name: "Table 4".
-LABELS = frozenset(
-    "chapter section page part table figure fig appendix item step note no volume vol number room".split()
-)
-DEMONYMS = frozenset(
+LABELS = _words("chapter section page part table figure fig appendix item step note no volume vol number room")
+DEMONYMS = _words(
     """
     african american arab argentine asian australian austrian bavarian belgian brazilian british bulgarian
     canadian chilean chinese colombian croatian cuban czech danish dutch egyptian english estonian european
@@ -53,25 +56,25 @@ DEMONYMS = frozenset(
     buddhist hindu orthodox anglican roman norman albanian algerian armenian bengali bosnian bolivian burmese
     cambodian catalan cypriot ethiopian flemish ghanaian jamaican kenyan lebanese libyan malayalam moroccan
     nepalese palestinian prussian saxon syrian tamil telugu trinidadian tunisian uruguayan venezuelan
-    """.split()
+    """
 )
 
 # Titles of address: "Captain Mira Vale" and "Mira Vale" are one. The short ones go even before a lone surname.
-COURTESIES = frozenset("mr mrs ms miss dr prof sir mister madame monsieur herr frau señor señora".split())
-HONORIFICS = COURTESIES | frozenset(
+COURTESIES = _words("mr mrs ms miss dr prof sir mister madame monsieur herr frau señor señora")
+HONORIFICS = COURTESIES | _words(
     """
     professor doctor dame lord lady captain capt colonel col general gen major lieutenant lt sergeant sgt
     admiral commander commodore president king queen prince princess emperor empress pope father brother
     sister mother reverend rev bishop archbishop cardinal judge justice senator governor mayor minister
-    sultan tsar emir saint chancellor inspector detective count countess duke duchess baron baroness master uncle aunt engineer
-    director architect actor actress singer author writer poet novelist painter composer producer president
-    """.split()
+    sultan tsar emir saint chancellor inspector detective count countess duke duchess baron baroness master
+    uncle aunt engineer director architect actor actress singer author writer poet novelist painter composer producer president
+    """
 )
 # Those that a ruler's lone name goes without as often as with.
-ROYAL = frozenset("king queen emperor empress prince princess pope sultan tsar emir pharaoh caliph".split())
+ROYAL = _words("king queen emperor empress prince princess pope sultan tsar emir pharaoh caliph")
 # What may stand before a title of address: "Vice President".
-RANKS = frozenset("prime first vice deputy chief grand crown assistant acting".split())
-ORGANIZATION_HEADS = frozenset(
+RANKS = _words("prime first vice deputy chief grand crown assistant acting")
+ORGANIZATION_HEADS = _words(
     """
     institute guild university company society college school academy association club council committee
     commission ministry department office agency bureau bank corporation corp inc ltd co group union league
@@ -79,33 +82,33 @@ ORGANIZATION_HEADS = frozenset(
     records studios studio pictures productions brothers bros army navy force police court senate parliament
     congress assembly board order federation organization organisation center centre hospital team fc
     railway railways airlines diet register times gazette courier works motors electric airways
-    """.split()
+    """
 )
-LOCATION_HEADS = frozenset(
+LOCATION_HEADS = _words(
     """
     river harbour harbor island islands isle mount mountain mountains bay street road town city village lake
     sea ocean coast valley hill hills bridge port cape county province state kingdom republic duchy empire
     district park square avenue lane row quay castle palace abbey cathedral tower lighthouse dam canal desert
     forest peninsula point strait gulf beach creek falls rock rocks airport station ferry moor dale
-    """.split()
+    """
 )
 # Heads that stand before what they name: "Lake Annoch".
-HEADS_IN_FRONT = frozenset("lake mount river cape port fort point isle university ss hms treaty".split())
+HEADS_IN_FRONT = _words("lake mount river cape port fort point isle university ss hms treaty")
 # Further words whose name goes on through "of": "Hall of Fame".
-OF_NOUNS = frozenset(
+OF_NOUNS = _words(
     """
     hall medal house states republic order church knight knights cross book books son sons daughter daughters
     member members secretary head chief premier archduke margrave elector landgrave viscount marquess sheriff
     dean abbot rector curator keeper master chair act battle bill declaration day night king's queen's time
     part parts board ministry faculty friends sea coast city house isles straits bank banks
-    """.split()
+    """
 )
-EVENT_HEADS = frozenset(
+EVENT_HEADS = _words(
     """
     treaty war wars battle battles siege festival storm flood revolution rebellion uprising olympics games
     cup championship championships tournament conference expedition earthquake fire disaster massacre
     election elections exhibition ceremony coronation congress prize award awards inquiry accord pact
-    """.split()
+    """
 )
 # Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the Deaf".
 INSTITUTIONS = (
@@ -114,7 +117,7 @@ INSTITUTIONS = (
     "Organi[sz]ation|Campaign|Endowment|Secretary"
 )
 # After these a lone German noun is likely a name; after an article or an adjective it is any noun.
-GERMAN_PREPOSITIONS = frozenset("in nach von aus bei mit für gegen durch bis und oder um ab".split())
+GERMAN_PREPOSITIONS = _words("in nach von aus bei mit für gegen durch bis und oder um ab")
 # Lower-case words that may stand between the words of one name.
 CONNECTORS = (
     "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"
@@ -142,8 +145,8 @@ CHINESE_PREPOSITIONS = frozenset("由从在与被把")
 CHINESE_HEADS = {
     "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "
     "天文台 铁路 医院 学校 剧院 乐团 报社 出版社 政府 茶馆 茶社 茶楼 工厂 作坊 研究会 大学堂",
-    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 路 码头 半岛 "
-    "海岸 矿山 植物园 公园 花园",
+    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 "
+    "路 码头 半岛 海岸 矿山 植物园 公园 花园",
     "event": "条约 战争 战役 之战 节 起义 革命 洪水 风暴 矿难 事故 会议 考察 远征",
 }
 

@@ -1,7 +1,7 @@
 """A text read sentence by sentence: the names and key phrases in each."""
 
 import re
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from pipeline.phrases.chinese import read_chinese
@@ -53,7 +53,7 @@ def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
     """Pairs "name (other name)": of two scripts, or an acronym and what it stands for."""
     return [
         (place, place + 1)
-        for place, (name, other) in enumerate(zip(names, names[1:], strict=False))
+        for place, (name, other) in enumerate(pairwise(names))
         if other.start - name.end in range(1, 6)
         and _BETWEEN_ALIASES.match(sentence[name.end : other.start])
         and _AFTER_ALIAS.match(sentence, other.end)

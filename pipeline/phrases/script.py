@@ -14,10 +14,7 @@ _LAST_CASED = 0x2FFF
 def _ranges(wanted: str) -> str:
     """The characters of a Unicode category below the CJK blocks, as the inside of a character class."""
     points = [point for point in range(_LAST_CASED + 1) if category(chr(point)) == wanted]
-    runs = [
-        [point for _, point in run]
-        for _, run in groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])
-    ]
+    runs = [[point for _, point in run] for _, run in groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])]
     return "".join(chr(run[0]) if len(run) == 1 else f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 

@@ -167,8 +167,9 @@ def finished(prepared: Prepared, stage: QueryStage, text: str, started: float, r
 def check_citations(text: str, context: Context) -> tuple[str, int]:
     """The text without citations of references it was not shown, and how many those were."""
     shown = {str(reference.id) for reference in context.references}
-    removed = [number for number in _CITATION.findall(text) if number not in shown]
-    return _CITATION.sub(lambda match: match[0] if match[1] in shown else "", text), len(removed)
+    cited = [number for citation in _CITATION.findall(text) for number in _NUMBER.findall(citation)]
+    checked = _CITATION.sub(lambda match: _with_shown(match[0], shown), text)
+    return checked, sum(number not in shown for number in cited)
 
 
 def evidence_json(context: Context) -> dict[str, Any]:
@@ -185,7 +186,17 @@ def evidence_json(context: Context) -> dict[str, Any]:
     }
 
 
-_CITATION = re.compile(r"\[(\d+)\]")
+_CITATION = re.compile(r" ?\[\d+(?:, ?\d+)*\]")
+_NUMBER = re.compile(r"\d+")
+
+
+def _with_shown(citation: str, shown: set[str]) -> str:
+    """``[1]`` or ``[1, 2]`` with the numbers that were shown; nothing, not even the space before, without any."""
+    numbers = _NUMBER.findall(citation)
+    kept = [number for number in numbers if number in shown]
+    if kept == numbers:
+        return citation
+    return f"{citation.partition('[')[0]}[{', '.join(kept)}]" if kept else ""
 
 
 def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple[Evidence, pd.DataFrame]:

@@ -20,7 +20,7 @@ CHUNK_COLUMNS = [
 
 @dataclass(frozen=True)
 class Delta:
-    """What a table of a store needs: rows to insert and to replace, ids to delete. Rows carry ``row_hash``."""
+    """What a table of a store needs: rows to insert and to replace, ids to delete. Rows have ``row_hash``."""
 
     inserted: pd.DataFrame
     updated: pd.DataFrame

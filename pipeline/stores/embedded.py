@@ -31,6 +31,7 @@ def start_embedded(folder: Path) -> str:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _forget_dead_users(folder)
+        _forget_stopped(folder)
         return get_server(folder, cleanup_mode="stop").get_uri()
     except Exception as error:
         PostgresServer._instances.pop(folder.expanduser().resolve(), None)
@@ -42,14 +43,17 @@ def start_embedded(folder: Path) -> str:
 
 def stop_embedded(folder: Path) -> bool:
     """Stop the server over this data folder, whoever uses it; False if none runs."""
-    pid_file = folder / "postmaster.pid"
-    if not pid_file.exists():
+    if not _pid_file(folder).exists():
         return False
     server = get_server(folder)
     server.stop()
     (folder / USERS_FILE).unlink(missing_ok=True)
     PostgresServer._instances.pop(server.pgdata, None)
     return True
+
+
+def _pid_file(folder: Path) -> Path:
+    return folder / "postmaster.pid"
 
 
 def _forget_dead_users(folder: Path) -> None:
@@ -62,7 +66,16 @@ def _forget_dead_users(folder: Path) -> None:
         users.write_text(json.dumps([pid for pid in pids if psutil.pid_exists(pid)]))
 
 
+def _forget_stopped(folder: Path) -> None:
+    """A server that another process has stopped is still in this process's list of those that run."""
+    server = PostgresServer._instances.get(folder.expanduser().resolve())
+    if server and not (_pid_file(folder).exists() and server.get_postmaster_info().is_running()):
+        del PostgresServer._instances[server.pgdata]
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        return f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
+        return (
+            f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
+        )
     return f"{type(error).__name__}: {error}"

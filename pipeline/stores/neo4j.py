@@ -1,11 +1,9 @@
 """The graph in Neo4j 5.26 or later.
 
-    (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
-    (:GraphmillRelationship {workspace, id, ...ends})   where a relationship is: types are many, and Neo4j
-                                                        indexes relationships by type only
-    (:GraphmillLive {workspace, ...})                   what the workspace shows
-
-Every value goes in as a parameter, labels and types too (``$(...)``): no name becomes query text.
+(:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
+(:GraphmillRelationship {workspace, id, ...ends})   where a relationship is: types are many, and Neo4j
+                                                    indexes relationships by type only
+(:GraphmillLive {workspace, ...})                   what the workspace shows
 """
 
 import json
@@ -21,102 +19,12 @@ from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, Tra
 from neo4j.exceptions import AuthError, DriverError, Neo4jError
 
 from pipeline.errors import StoreError
+from pipeline.stores import cypher
 from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Delta, Live, in_order
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 FETCH_ROWS = 10_000
-
-CONSTRAINTS: tuple[LiteralString, ...] = (
-    "CREATE CONSTRAINT graphmill_entity IF NOT EXISTS "
-    "FOR (n:Entity) REQUIRE (n.workspace, n.id) IS UNIQUE",
-    "CREATE CONSTRAINT graphmill_relationship IF NOT EXISTS "
-    "FOR (n:GraphmillRelationship) REQUIRE (n.workspace, n.id) IS UNIQUE",
-    "CREATE CONSTRAINT graphmill_live IF NOT EXISTS FOR (n:GraphmillLive) REQUIRE n.workspace IS UNIQUE",
-)
-
-LOCK = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live.loading = true"
-PUBLISH = "MATCH (live:GraphmillLive {workspace: $workspace}) SET live = $properties"
-LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN properties(live) AS properties"
-
-HASHES: Mapping[str, LiteralString] = {
-    "nodes": """
-        MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
-        RETURN n.id AS id, n.row_hash AS row_hash
-        """,
-    "edges": """
-        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE n.id IS NOT NULL
-        RETURN r.id AS id, r.row_hash AS row_hash
-        """,
-}
-
-WRITE_NODES = """
-    UNWIND $rows AS row
-    MERGE (n:Entity {workspace: $workspace, id: row.id})
-    REMOVE n:$(coalesce(n.entity_type, row.label))
-    SET n:$(row.label)
-    SET n += row.properties
-    """
-DELETE_NODES = """
-    UNWIND $ids AS id
-    MATCH (n:Entity {workspace: $workspace, id: id})
-    DETACH DELETE n
-    """
-WRITE_EDGES = """
-    UNWIND $rows AS row
-    MATCH (source:Entity {workspace: $workspace, id: row.source})
-    MATCH (target:Entity {workspace: $workspace, id: row.target})
-    CREATE (source)-[r:$(row.type)]->(target)
-    SET r = row.properties, r.workspace = $workspace
-    CREATE (:GraphmillRelationship {
-        workspace: $workspace, id: row.id, source_entity_id: row.source, target_entity_id: row.target
-    })
-    """
-DELETE_EDGES = """
-    UNWIND $ids AS id
-    MATCH (place:GraphmillRelationship {workspace: $workspace, id: id})
-    OPTIONAL MATCH (source:Entity {workspace: $workspace, id: place.source_entity_id})
-    OPTIONAL MATCH (target:Entity {workspace: $workspace, id: place.target_entity_id})
-    OPTIONAL MATCH (source)-[r {id: id}]->(target)
-    DELETE r, place
-    """
-
-ENTITIES = """
-    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    RETURN n.id, n.displayName, n.entity_type, n.description, n.degree, n.source_id
-    """
-RELATIONSHIPS = """
-    UNWIND $ids AS id
-    MATCH (place:GraphmillRelationship {workspace: $workspace, id: id})
-    MATCH (source:Entity {workspace: $workspace, id: place.source_entity_id})
-    MATCH (target:Entity {workspace: $workspace, id: place.target_entity_id})
-    WITH DISTINCT id, source, target
-    MATCH (source)-[r {id: id}]->(target)
-    RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
-           r.weight, r.rank, r.source_id
-    """
-RELATIONSHIPS_OF = """
-    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    MATCH (n)-[r {workspace: $workspace}]-()
-    WITH DISTINCT r ORDER BY r.rank DESC, r.weight DESC, r.id LIMIT $limit
-    WITH r, startNode(r) AS source, endNode(r) AS target
-    RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
-           r.weight, r.rank, r.source_id
-    ORDER BY r.rank DESC, r.weight DESC, r.id
-    """
-SHARED_UNITS = """
-    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    WITH n, n.source_id AS units
-    CALL (n, units) {
-        MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n
-        WITH DISTINCT neighbour
-        UNWIND neighbour.source_id AS unit
-        WITH neighbour, unit WHERE unit IN units
-        WITH unit, count(DISTINCT neighbour) AS neighbours
-        RETURN collect([unit, neighbours]) AS shared
-    }
-    RETURN n.id, units, shared
-    """
 
 
 @dataclass(frozen=True)
@@ -155,12 +63,12 @@ class Neo4jStore:
 
     @contextmanager
     def writing(self) -> Iterator["Neo4jWriter"]:
-        """A transaction a batch, and one around them all that locks the workspace and publishes at its end."""
+        """A transaction a batch; one around them all locks the workspace, and publishes at its end."""
         with self._errors(), self.driver.session(database=self.database) as session:
-            for constraint in CONSTRAINTS:
+            for constraint in cypher.CONSTRAINTS:
                 session.run(constraint).consume()
             with session.begin_transaction() as around:
-                around.run(LOCK, workspace=self.workspace).consume()
+                around.run(cypher.LOCK, workspace=self.workspace).consume()
                 writer = Neo4jWriter(self, around)
                 yield writer
                 writer.delete_nodes()
@@ -168,7 +76,7 @@ class Neo4jStore:
                     around.commit()
 
     def live(self) -> Live | None:
-        found = self._rows(LIVE)
+        found = self._rows(cypher.LIVE)
         if not found:
             return None
         properties = found[0][0]
@@ -180,17 +88,17 @@ class Neo4jStore:
         )
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        return in_order(self._frame(ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
+        return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
 
     def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
-        return in_order(self._frame(RELATIONSHIPS, RELATIONSHIP_COLUMNS, ids=list(ids)), ids)
+        return in_order(self._frame(cypher.RELATIONSHIPS, RELATIONSHIP_COLUMNS, ids=list(ids)), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
-        return self._frame(RELATIONSHIPS_OF, RELATIONSHIP_COLUMNS, ids=list(entity_ids), limit=limit)
+        return self._frame(cypher.RELATIONSHIPS_OF, RELATIONSHIP_COLUMNS, ids=list(entity_ids), limit=limit)
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         rows = []
-        for id, units, pairs in self._rows(SHARED_UNITS, ids=list(entity_ids)):
+        for id, units, pairs in self._rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
             shared = dict(pairs)
             rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
         return pd.DataFrame(sorted(rows), columns=["entity_id", "text_unit_id", "neighbours"])
@@ -246,7 +154,7 @@ class Neo4jWriter:
 
     def hashes(self, table: str) -> Mapping[str, str]:
         def read(transaction: ManagedTransaction) -> dict[str, str]:
-            found = transaction.run(HASHES[table], workspace=self.store.workspace)
+            found = transaction.run(cypher.HASHES[table], workspace=self.store.workspace)
             return {id: row_hash for id, row_hash in (record.values() for record in found)}
 
         with self.store.driver.session(database=self.store.database, fetch_size=FETCH_ROWS) as session:
@@ -257,13 +165,13 @@ class Neo4jWriter:
         if table == "nodes":
             self.gone.extend(delta.deleted)
             for rows in self._batches(_node_rows(changed)):
-                self._write((WRITE_NODES, {"rows": rows}))
+                self._write((cypher.WRITE_NODES, {"rows": rows}))
             return
         for ids in self._batches(delta.deleted):
-            self._write((DELETE_EDGES, {"ids": ids}))
+            self._write((cypher.DELETE_EDGES, {"ids": ids}))
         for rows in self._batches(_edge_rows(changed)):
             ids = [row["id"] for row in rows]
-            self._write((DELETE_EDGES, {"ids": ids}), (WRITE_EDGES, {"rows": rows}))
+            self._write((cypher.DELETE_EDGES, {"ids": ids}), (cypher.WRITE_EDGES, {"rows": rows}))
 
     def publish(self, live: Live) -> None:
         properties = {
@@ -273,12 +181,12 @@ class Neo4jWriter:
             "embedding": json.dumps(dict(live.embedding), sort_keys=True),
             "dimensions": live.dimensions,
         }
-        self.around.run(PUBLISH, workspace=self.store.workspace, properties=properties).consume()
+        self.around.run(cypher.PUBLISH, workspace=self.store.workspace, properties=properties).consume()
         self.published = True
 
     def delete_nodes(self) -> None:
         for ids in self._batches(self.gone):
-            self._write((DELETE_NODES, {"ids": ids}))
+            self._write((cypher.DELETE_NODES, {"ids": ids}))
 
     def _write(self, *statements: tuple[LiteralString, dict[str, Any]]) -> None:
         """The statements in one transaction, tried again after a passing error."""
@@ -287,7 +195,7 @@ class Neo4jWriter:
             for query, parameters in statements:
                 result = transaction.run(query, workspace=self.store.workspace, **parameters)
                 created = result.consume().counters.relationships_created
-                if query == WRITE_EDGES and created != len(parameters["rows"]):
+                if query == cypher.WRITE_EDGES and created != len(parameters["rows"]):
                     raise StoreError(
                         f"stores.neo4j: {len(parameters['rows']) - created} relationships have an end that "
                         "is no node; run the workflow again, so that entities and relationships agree"

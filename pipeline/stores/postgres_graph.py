@@ -75,9 +75,9 @@ class PostgresGraph:
 
     def _edges(self) -> Select:
         columns = {"text_unit_ids": "source_id"}
-        return select(
-            *(EDGES.c[columns.get(name, name)].label(name) for name in RELATIONSHIP_COLUMNS)
-        ).where(EDGES.c.workspace == self.store.workspace)
+        return select(*(EDGES.c[columns.get(name, name)].label(name) for name in RELATIONSHIP_COLUMNS)).where(
+            EDGES.c.workspace == self.store.workspace
+        )
 
     def _frame(self, query: Select, columns: list[str]) -> pd.DataFrame:
         with self.store.connection() as connection:

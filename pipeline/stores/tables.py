@@ -1,4 +1,4 @@
-"""The PostgreSQL tables: the three `lightrag_*` tables as users of this data know them, the graph, and what is live.
+"""The PostgreSQL tables: three `lightrag_*` tables as users of the data know them, the graph, and what is live.
 
 The tables with vectors are partitioned by workspace over a column without dimensions: workspaces may use
 different models, and an index never has to filter other workspaces' rows out.
@@ -23,7 +23,9 @@ def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
     )
 
 
-DOCUMENTS = _table("graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB))
+DOCUMENTS = _table(
+    "graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB)
+)
 CHUNKS = _table(
     "lightrag_chunks",
     Column("full_doc_id", Text),

@@ -1,26 +1,23 @@
 """chunk_documents: documents -> text units, each within a limit of tokens."""
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, Self
 
 import pandas as pd
-import regex
 from pydantic import Field, model_validator
 
 from pipeline.models.base import Tokenizer
+from pipeline.pieces import Count, Piece, fitting_end, fitting_start, sentence_pieces
 from pipeline.registry import Params, verb
 from pipeline.schemas import DOCUMENTS, TEXT_UNITS
-from pipeline.sentences import ends_paragraph, sentence_spans
 from pipeline.text import text_unit_id
 from pipeline.tokens import DEFAULT_ENCODING, tokenizer
 
 Span = tuple[int, int]
-Count = Callable[[str], int]
 
 
 class ChunkParams(Params):
@@ -90,12 +87,94 @@ def _unit_spans(text: str, params: ChunkParams, count: Count) -> Iterator[Span]:
     if params.strategy == "tokens":
         spans = _windows(text, params.size, params.overlap_tokens, count)
     else:
-        pieces = _pieces(text, params.size, count)
-        if params.strategy == "sentence":
-            spans = _whole_sentences(text, pieces, params.size, params.overlap_tokens, count)
-        else:
-            spans = _stable(text, pieces, params.size, count)
+        pieces = sentence_pieces(text, params.size, count)
+        totals = [0, *accumulate(piece.n_tokens for piece in pieces)]
+        units = _Pieces(text, pieces, totals, params.size, count)
+        spans = (
+            _whole_sentences(units, params.overlap_tokens)
+            if params.strategy == "sentence"
+            else _stable(units)
+        )
     for start, end in spans:
         unit = text[start:end]
         if not unit.isspace():
             yield end - len(unit.lstrip()), start + len(unit.rstrip())
+
+
+def _windows(text: str, size: int, overlap: int, count: Count) -> Iterator[Span]:
+    start = covered = 0
+    while covered < len(text):
+        end = fitting_end(text, start, len(text), size, count)
+        if end <= covered:
+            start = covered
+            continue
+        yield start, end
+        start, covered = fitting_start(text, start, end, overlap, count), end
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Pieces of a text, and the running total of their tokens."""
+
+    text: str
+    pieces: list[Piece]
+    totals: list[int]
+    size: int
+    count: Count
+
+    def fits(self, first: int, last: int) -> bool:
+        """Token counts do not add up exactly: only a count of the joined text tells."""
+        start, end = self.span(first, last)
+        return self.count(self.text[start:end].strip()) <= self.size
+
+    def span(self, first: int, last: int) -> Span:
+        return self.pieces[first].start, self.pieces[last - 1].end
+
+    def furthest(self, first: int, tokens: int) -> int:
+        """The last piece (exclusive) so that those from ``first`` have at most ``tokens``, as they add up."""
+        return bisect_right(self.totals, self.totals[first] + tokens) - 1
+
+    def nearest(self, first: int, tokens: int) -> int:
+        """The last piece (exclusive) so that those from ``first`` have at least ``tokens``."""
+        return bisect_left(self.totals, self.totals[first] + tokens)
+
+
+def _whole_sentences(units: _Pieces, overlap: int) -> Iterator[Span]:
+    first = covered = 0
+    while covered < len(units.pieces):
+        while first < covered and not units.fits(first, covered + 1):
+            first += 1
+        last = units.furthest(first, units.size)
+        while last > covered + 1 and not units.fits(first, last):
+            last -= 1
+        covered = max(last, covered + 1)
+        yield units.span(first, covered)
+        first = bisect_left(units.totals, units.totals[covered] - overlap)
+
+
+def _stable(units: _Pieces) -> Iterator[Span]:
+    """Content-defined chunking over sentences: of the ends that leave a unit between a fifth of ``size`` and
+    ``size``, cut at the one whose content ranks highest.
+
+    The extremum decides as in AE (Zhang et al., INFOCOM 2015) and the local maximum method (Bjørner et al.,
+    Content-dependent chunking for differential compression, 2010); minimum and maximum are as in FastCDC (Xia
+    et al., USENIX ATC 2016). After an edit the cuts are the old ones again once one highest end is shared.
+    """
+    first = 0
+    while first < len(units.pieces):
+        last = _stable_cut(units, first)
+        yield units.span(first, last)
+        first = last
+
+
+def _stable_cut(units: _Pieces, first: int) -> int:
+    end = len(units.pieces)
+    remaining = units.totals[end] - units.totals[first]
+    if remaining <= units.size and units.fits(first, end):
+        return end
+    floor = units.size // 5
+    highest = max(units.furthest(first, min(units.size, remaining - floor)), first + 1)
+    lowest = min(max(units.nearest(first, floor), first + 1), highest)
+    cuts = sorted(range(lowest, highest + 1), key=lambda cut: (units.pieces[cut - 1].rank, cut), reverse=True)
+    shorter = range(lowest - 1, first, -1)
+    return next((cut for cut in (*cuts, *shorter) if units.fits(first, cut)), first + 1)

@@ -10,7 +10,7 @@ import pandas as pd
 from pydantic import Field
 
 from pipeline.phrases.gazetteer import Gazetteer
-from pipeline.phrases.keyphrases import Phrase, rake_scores
+from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.reading import Sentence, read_sentences
 from pipeline.phrases.references import OwnTitle, Referent, resolve_names
 from pipeline.registry import Params, verb
@@ -27,8 +27,8 @@ class FastParams(Params):
     """``min_phrase_count``: how often a text unit must use a key phrase to make it an entity.
     ``max_links_per_name``: with how many of the names after it in a sentence a name is linked."""
 
-    min_phrase_count: int = Field(2, ge=1)
-    max_links_per_name: int = Field(12, ge=0)
+    min_phrase_count: int = Field(default=2, ge=1)
+    max_links_per_name: int = Field(default=12, ge=0)
 
 
 class _Mention(NamedTuple):
@@ -50,6 +50,12 @@ class _Shared(NamedTuple):
     sentence: int
     start: int
     end: int
+
+
+class _Keyword(NamedTuple):
+    start: int
+    text: str
+    key: str
 
 
 @dataclass
@@ -78,7 +84,8 @@ def extract_graph_fast(
     titles = dict(zip(documents["id"], documents["title"].fillna(""), strict=True))
     gazetteer = Gazetteer.of_titles(title for title in titles.values() if title.strip())
     rows: list[tuple[object, ...]] = []
-    for unit_id, text, document in text_units[["id", "text", "document_id"]].itertuples(index=False):
+    texts = text_units[["id", "text", "document_id"]].fillna({"text": ""})
+    for unit_id, text, document in texts.itertuples(index=False):
         sentences = read_sentences(text, gazetteer)
         records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
         rows.extend((unit_id, order, *record) for order, record in enumerate(records))
@@ -104,14 +111,12 @@ def _records(
     for (source, target), link in links.items():
         names_of_ends = entities[source].referent.name, entities[target].referent.name
         description = descriptions[link.shared[0].sentence if link.shared else entities[source].sentence]
-        keywords = _keywords(link, phrases, {source, target})
+        keywords = _keywords(link, phrases, (source, target))
         weight = float(max(1, len(link.shared)))
         yield "relationship", "", "", *names_of_ends, description, keywords, weight
 
 
-def _mentions(
-    sentences: list[Sentence], referents: dict[str, Referent], min_phrase_count: int
-) -> list[list[_Mention]]:
+def _mentions(sentences: list[Sentence], referents: dict[str, Referent], min_phrase_count: int) -> list[list[_Mention]]:
     """What each sentence mentions, in order of place: names, and key phrases used often enough."""
     counts = Counter(phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun)
     named = {referent.key: referent for referent in referents.values()}
@@ -122,7 +127,7 @@ def _mentions(
             concepts[text] = named.get(key) or Referent(key, text, "concept")
     return [
         sorted(
-            _Mention(part.start, part.start + len(part.text), found[part.text])
+            _Mention(part.start, part.end, found[part.text])
             for parts, found in ((sentence.names, referents), (sentence.phrases, concepts))
             for part in parts
             if part.text in found
@@ -145,9 +150,7 @@ def _entities(mentions: list[list[_Mention]], title: OwnTitle) -> dict[str, _Ent
     return {title.referent.key: own} | aliases | entities
 
 
-def _links(
-    mentions: list[list[_Mention]], title: OwnTitle, max_links_per_name: int
-) -> dict[tuple[str, str], _Link]:
+def _links(mentions: list[list[_Mention]], title: OwnTitle, max_links_per_name: int) -> dict[tuple[str, str], _Link]:
     """By the match keys of (source, target): one link for two entities, whichever comes first elsewhere."""
     links: dict[tuple[str, str], _Link] = {}
     own = title.referent.key if title.referent else None
@@ -171,7 +174,10 @@ def _link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:
 
 
 def _mark_aliases(
-    sentences: list[Sentence], referents: dict[str, Referent], title: OwnTitle, links: dict[tuple[str, str], _Link]
+    sentences: list[Sentence],
+    referents: dict[str, Referent],
+    title: OwnTitle,
+    links: dict[tuple[str, str], _Link],
 ) -> None:
     for sentence in sentences:
         for place, other in sentence.aliases:
@@ -183,27 +189,28 @@ def _mark_aliases(
             _link(links, title.referent.key, alias.key).alias = True
 
 
-def _best_phrases(sentences: list[Sentence]) -> list[list[Phrase]]:
+def _best_phrases(sentences: list[Sentence]) -> list[list[_Keyword]]:
     """Each sentence's key phrases with the best RAKE scores, the best first."""
     scores = rake_scores(phrase.text for sentence in sentences for phrase in sentence.phrases)
-    return [
+    best = (
         sorted(sentence.phrases, key=lambda phrase: (-scores[phrase.text], phrase.start))[:MAX_PHRASES_PER_SENTENCE]
         for sentence in sentences
-    ]
+    )
+    return [[_Keyword(phrase.start, phrase.text, match_key(phrase.text)) for phrase in phrases] for phrases in best]
 
 
-def _keywords(link: _Link, phrases: list[list[Phrase]], ends: set[str]) -> list[str]:
+def _keywords(link: _Link, phrases: list[list[_Keyword]], ends: tuple[str, str]) -> list[str]:
     """The shared sentences' key phrases: the most frequent first, then those that stand between the names,
     then those with the better score."""
     counts: Counter[str] = Counter()
     between: Counter[str] = Counter()
     for sentence, start, end in link.shared:
         for phrase in phrases[sentence]:
-            counts[phrase.text] += 1
-            between[phrase.text] += start <= phrase.start < end
+            if phrase.key not in ends:
+                counts[phrase.text] += 1
+                between[phrase.text] += start <= phrase.start < end
     ranked = sorted(counts, key=lambda text: (-counts[text], -between[text]))
-    keywords = (text for text in ranked if match_key(text) not in ends)
-    return [ALIAS_KEYWORD] * link.alias + list(islice(keywords, MAX_KEYWORDS - link.alias))
+    return ([ALIAS_KEYWORD] * link.alias + ranked)[:MAX_KEYWORDS]
 
 
 def _clip(sentence: str) -> str:

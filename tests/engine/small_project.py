@@ -102,7 +102,9 @@ class SmallProject:
 
     @property
     def resources(self) -> Resources:
-        prompt: Callable[[str], Prompt] = lambda name: Prompt(name, self.prompts[name])  # noqa: E731
         return Resources(
-            prompt, chat=lambda name: self.chat, embedding=lambda name: NoEmbedding(), tokenizer=Words()
+            prompt=lambda name: Prompt(name, self.prompts[name]),
+            chat=lambda name: self.chat,
+            embedding=lambda name: NoEmbedding(),
+            tokenizer=Words(),
         )

@@ -1,5 +1,8 @@
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 
 import pytest
 from neo4j import GraphDatabase
@@ -12,11 +15,20 @@ from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LoadableGraph
 
 
+@contextmanager
+def server_folder() -> Iterator[Path]:
+    """A place for an embedded PostgreSQL. Not below pytest's own: run by root, the server is another user, and
+    any other pytest that starts meanwhile shuts that folder to others."""
+    with TemporaryDirectory(prefix="graphmill-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "new" / "postgres"
+        yield path
+        stop_embedded(path)
+
+
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("postgres") / "data"
-    yield start_embedded(folder)
-    stop_embedded(folder)
+def postgres_url() -> Iterator[str]:
+    with server_folder() as folder:
+        yield start_embedded(folder)
 
 
 @pytest.fixture

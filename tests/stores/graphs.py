@@ -129,7 +129,7 @@ def expected_relationships_of(graph: Graph, entity_ids: Sequence[str], limit: in
 
 
 def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> pd.DataFrame:
-    units = {row.id: row.source_id for row in graph.nodes.itertuples()}
+    units = dict(zip(graph.nodes["id"], graph.nodes["source_id"], strict=True))
     pairs = list(zip(graph.edges["source_entity_id"], graph.edges["target_entity_id"], strict=True))
     rows = []
     for id in sorted(set(entity_ids) & set(units)):

@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
 from pipeline.stores.embedded import start_embedded, stop_embedded
+from tests.stores.conftest import server_folder
 
 ROOT = Path(__file__).parents[2]
 USER = """
@@ -22,15 +23,20 @@ from pipeline.stores.embedded import start_embedded
 print(start_embedded(Path(sys.argv[1])), flush=True)
 sys.stdin.readline()
 """
+STOP = """
+import sys
+from pathlib import Path
+from pipeline.stores.embedded import stop_embedded
+stop_embedded(Path(sys.argv[1]))
+"""
 
 Starter = Callable[[], subprocess.Popen]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "new" / "postgres"
-    yield folder
-    stop_embedded(folder)
+def folder() -> Iterator[Path]:
+    with server_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -47,6 +53,7 @@ def start_user(folder: Path) -> Iterator[Starter]:
             text=True,
         )
         processes.append(process)
+        assert process.stdout is not None
         assert process.stdout.readline().startswith("postgresql://")
         return process
 
@@ -118,8 +125,7 @@ def test_a_process_that_starts_it_twice_keeps_it(folder: Path, start_user: Start
 
 def test_a_process_whose_server_was_stopped_starts_it_again(folder: Path, start_user: Starter):
     start_embedded(folder)
-    stop = f"from pathlib import Path; from pipeline.stores.embedded import stop_embedded; stop_embedded(Path({str(folder)!r}))"
-    subprocess.run([sys.executable, "-c", stop], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", STOP, str(folder)], cwd=ROOT, check=True)
     assert server_pid(folder) is None
     assert answers(start_embedded(folder))
 
@@ -130,6 +136,8 @@ def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path, place: st
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("somebody's")
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"):
+        with pytest.raises(
+            StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"
+        ):
             start_embedded(tmp_path / place)
     assert (tmp_path / "full" / "thesis.txt").read_text() == "somebody's"

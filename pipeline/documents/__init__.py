@@ -1,0 +1,1 @@
+"""Reading files: bytes to text, and text to records."""

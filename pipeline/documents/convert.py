@@ -1,0 +1,30 @@
+"""PDF, DOCX and HTML to Markdown, with the extra ``docs``."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
+NEEDS_EXTRA = "needs the extra 'docs': pip install 'graphmill[docs]'"
+
+
+class NoConverter(Exception):
+    """The extra is not installed."""
+
+
+def convert(path: Path) -> str:
+    """The file as Markdown. Raises NoConverter without the extra, ValueError when the file cannot be read."""
+    converter = _converter()
+    try:
+        return converter.convert_local(str(path)).text_content
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+
+
+@cache
+def _converter() -> Any:
+    try:
+        from markitdown import MarkItDown
+    except ImportError as error:
+        raise NoConverter(NEEDS_EXTRA) from error
+    return MarkItDown(enable_plugins=False)

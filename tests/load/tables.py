@@ -1,0 +1,82 @@
+"""Snapshot tables of a small corpus, as a workflow would write them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from pipeline.schemas import DOCUMENTS, EMBEDDINGS, ENTITIES, RELATIONSHIPS, TEXT_UNITS, TEXTS
+from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+from pipeline.text import document_id, entity_id, relationship_id, text_unit_id
+
+SCHEMAS = {
+    "documents": DOCUMENTS,
+    "text_units": TEXT_UNITS,
+    "entities": ENTITIES,
+    "relationships": RELATIONSHIPS,
+    "entity_texts": TEXTS,
+    "relationship_texts": TEXTS,
+    "text_unit_embeddings": EMBEDDINGS,
+    "entity_embeddings": EMBEDDINGS,
+    "relationship_embeddings": EMBEDDINGS,
+}
+Link = tuple[str, str, Sequence[str]]
+
+
+def corpus(
+    texts: Mapping[str, str], names: Mapping[str, str], links: Sequence[Link], dimensions: int = 4
+) -> dict[str, pd.DataFrame]:
+    """``texts``: path -> text, one text unit each; ``names``: entity -> type; ``links``: source, target,
+    keywords. Entities and relationships come from the first text unit."""
+    documents = [
+        (document_id(path), f"Title of {path}", text, path, '{"path": "' + path + '"}', "hash")
+        for path, text in texts.items()
+    ]
+    units = [
+        (text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0)
+        for id, _, text, *_ in documents
+    ]
+    mentions = [units[0][0]] if units else []
+    entities = [
+        (entity_id(name), name, type, [{"type": type, "count": 1}], f"{name} is", mentions, 1, 1)
+        for name, type in names.items()
+    ]
+    relationships = [
+        (
+            relationship_id(entity_id(source), entity_id(target)), source, target, entity_id(source),
+            entity_id(target), f"{source} to {target}", list(keywords), 1.0, mentions, 1, 1, 2,
+        )
+        for source, target, keywords in links
+    ]  # fmt: skip
+    tables = {
+        "documents": documents,
+        "text_units": units,
+        "entities": entities,
+        "relationships": relationships,
+        "entity_texts": [(id, f"{name}\n{description}") for id, name, _, _, description, *_ in entities],
+        "relationship_texts": [
+            (id, "\t".join([", ".join(keywords), source, target, description]))
+            for id, source, target, _, _, description, keywords, *_ in relationships
+        ],
+    }
+    for name, rows in {"text_unit": units, "entity": entities, "relationship": relationships}.items():
+        tables[f"{name}_embeddings"] = [(row[0], _vector(row[1], dimensions)) for row in rows]
+    return {name: schema.frame(tables[name]) for name, schema in SCHEMAS.items()}
+
+
+def save(tables: Mapping[str, pd.DataFrame], snapshots: SnapshotStore, model: str = "m") -> Manifest:
+    written = {
+        name: snapshots.write(name, SCHEMAS[name].encode(table, name)) for name, table in tables.items()
+    }
+    record = StepRecord(
+        "embed_text_units",
+        "0",
+        {"models": {"embedding": {"model": model}}},
+        {"embeddings": written["text_unit_embeddings"]},
+    )
+    return Manifest("index", written, {record.step: record})
+
+
+def _vector(text: str, dimensions: int) -> np.ndarray:
+    seed = np.frombuffer(text.encode()[:16].ljust(16), dtype=np.uint32)
+    return np.random.default_rng(seed).normal(size=dimensions).astype(np.float32)

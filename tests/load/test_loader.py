@@ -1,0 +1,129 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline.errors import StoreError, UsageError
+from pipeline.load.loader import load
+from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.text import entity_id
+from tests.load.tables import corpus, save
+
+BEFORE = corpus(
+    {"a.txt": "Ada met Babbage in London.", "b.txt": "Old."},
+    {"Ada": "person", "Babbage": "person", "London": "city"},
+    [("Ada", "Babbage", ["met"]), ("Babbage", "London", ["lives in"])],
+)
+AFTER = corpus(
+    {"a.txt": "Ada met Babbage in London.", "c.txt": "New."},
+    {"Ada": "person", "Babbage": "engineer", "Turin": "city"},
+    [("Ada", "Babbage", ["met"]), ("Babbage", "Turin", ["went to"])],
+)
+TABLES = {"documents", "chunks", "entities", "relationships", "nodes", "edges"}
+
+OpenPostgres = Callable[..., PostgresStore]
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
+
+
+def test_rows_in_the_store_equal_the_snapshots(postgres: OpenPostgres, snapshots: SnapshotStore):
+    store = postgres()
+    counts = load(save(BEFORE, snapshots), snapshots, [store], 100)
+    assert set(counts["postgres"]) == TABLES
+    for table, source in {"nodes": "entities", "edges": "relationships", "chunks": "text_units"}.items():
+        assert counts["postgres"][table] == {
+            "inserted": len(BEFORE[source]), "updated": 0, "deleted": 0, "unchanged": 0
+        }  # fmt: skip
+    unit = BEFORE["text_units"].iloc[0]
+    vectors = dict(BEFORE["text_unit_embeddings"].itertuples(index=False, name=None))
+    question = vectors[unit["id"]]
+    [[nearest, score]] = store.nearest("chunks", question, 1)
+    assert (nearest, round(score, 6)) == (unit["id"], 1)
+    [found] = store.chunks([nearest], question).to_dict("records")
+    assert found["content"] == unit["text"]
+    assert found["source"] in ("a.txt", "b.txt")
+
+
+def test_a_second_load_writes_nothing(postgres: OpenPostgres, snapshots: SnapshotStore):
+    store, manifest = postgres(), save(BEFORE, snapshots)
+    load(manifest, snapshots, [store], 100)
+    counts = load(manifest, snapshots, [store], 100)["postgres"]
+    assert all(count["unchanged"] == sum(count.values()) > 0 for count in counts.values())
+
+
+def test_a_load_over_another_equals_a_fresh_one(postgres: OpenPostgres, snapshots: SnapshotStore):
+    over, fresh = postgres("-over"), postgres("-fresh")
+    after = save(AFTER, snapshots)
+    load(save(BEFORE, snapshots), snapshots, [over], 100)
+    counts = load(after, snapshots, [over], 100)["postgres"]
+    load(after, snapshots, [fresh], 100)
+    assert counts["nodes"] == {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1}
+    assert counts["documents"] == {"inserted": 1, "updated": 0, "deleted": 1, "unchanged": 1}
+    with over.writing() as one, fresh.writing() as other:
+        for table in TABLES:
+            assert one.hashes(table) == other.hashes(table)
+    assert over.live() == fresh.live()
+
+
+def test_live_says_what_was_loaded(postgres: OpenPostgres, snapshots: SnapshotStore):
+    store = postgres()
+    load(save(BEFORE, snapshots), snapshots, [store], 100)
+    first = store.live()
+    assert first is not None
+    assert (first.workflow, first.embedding, first.dimensions) == ("index", {"model": "m"}, 4)
+    load(save(AFTER, snapshots), snapshots, [store], 100)
+    second = store.live()
+    assert second is not None
+    assert second.version != first.version
+
+
+def test_another_model_with_equal_vectors_is_published(postgres: OpenPostgres, snapshots: SnapshotStore):
+    store = postgres()
+    load(save(BEFORE, snapshots), snapshots, [store], 100)
+    load(save(BEFORE, snapshots, model="n"), snapshots, [store], 100)
+    live = store.live()
+    assert live is not None
+    assert live.embedding == {"model": "n"}
+
+
+def test_an_empty_corpus_can_be_loaded(postgres: OpenPostgres, snapshots: SnapshotStore):
+    store = postgres()
+    load(save(BEFORE, snapshots), snapshots, [store], 100)
+    counts = load(save(corpus({}, {}, []), snapshots), snapshots, [store], 100)["postgres"]
+    assert all(count["deleted"] == sum(count.values()) > 0 for count in counts.values())
+
+
+def test_a_workflow_without_the_tables_is_a_usage_error(snapshots: SnapshotStore):
+    with pytest.raises(UsageError, match="documents"):
+        load(Manifest("index"), snapshots, [], 100)
+
+
+def test_a_database_that_is_down_is_a_store_error(snapshots: SnapshotStore):
+    store = Neo4jStore("bolt://127.0.0.1:1", "neo4j", "password")
+    with pytest.raises(StoreError, match="make neo4j"):
+        load(save(BEFORE, snapshots), snapshots, [store], 100)
+
+
+def test_both_graphs_come_out_equal(
+    postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore
+):
+    relational, native = postgres(), neo4j()
+    for tables in (BEFORE, AFTER):
+        counts = load(save(tables, snapshots), snapshots, [relational, native], 100)
+        assert set(counts["neo4j"]) == {"nodes", "relationships"}
+        assert counts["neo4j"]["nodes"] == counts["postgres"]["nodes"]
+        assert counts["neo4j"]["relationships"] == counts["postgres"]["edges"]
+    graph = PostgresGraph(relational)
+    ids = [entity_id(name) for name in ("Turin", "Ada", "Babbage", "London")]
+    pd.testing.assert_frame_equal(graph.entities(ids), native.entities(ids))
+    pd.testing.assert_frame_equal(graph.relationships_of(ids, 9), native.relationships_of(ids, 9))
+    pd.testing.assert_frame_equal(graph.shared_units(ids), native.shared_units(ids))
+    assert native.live() == relational.live()
+    assert native.entities(ids)["type"].tolist() == ["CITY", "PERSON", "ENGINEER"]

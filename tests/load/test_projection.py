@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import UsageError
+from pipeline.load.projection import SOURCES, TYPE_LENGTH, project, type_name
+from pipeline.stores.tables import TABLES
+from pipeline.text import entity_id
+from tests.load.tables import corpus
+
+TEXTS = {"a.txt": "Ada met Babbage.", "b.txt": "Nothing else."}
+NAMES = {"Ada": "person", "Babbage": "person", "London": ""}
+LINKS = [
+    ("Ada", "Babbage", ["works with", "friend"]),
+    ("Babbage", "Ada", ["works with"]),
+    ("Ada", "London", []),
+    ("Babbage", "London", ["lives-in"]),
+]
+
+
+def test_rows_have_the_columns_of_the_stores_tables():
+    projected = project(corpus(TEXTS, NAMES, LINKS), max_types=100)
+    for name, table in TABLES.items():
+        columns = {column.name for column in table.columns} - {"workspace", "row_hash"}
+        assert set(projected[name].columns) == columns
+    assert {name: len(rows) for name, rows in projected.items()} == {
+        "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "nodes": 3, "edges": 4
+    }  # fmt: skip
+
+
+def test_contents_are_as_users_of_the_layout_know_them():
+    projected = project(corpus(TEXTS, NAMES, LINKS), max_types=100)
+    [ada] = projected["entities"].query("entity_name == 'Ada'").to_dict("records")
+    assert ada["id"] == entity_id("Ada")
+    assert ada["content"] == "Ada\nAda is"
+    assert ada["entity_name"] == "Ada"
+    assert isinstance(ada["embedding"], np.ndarray)
+    assert ada["embedding"].dtype == np.float32
+    links = projected["relationships"].set_index("content")
+    assert links.loc["works with, friend\tAda\tBabbage\tAda to Babbage", "src_id"] == "Ada"
+    nodes = projected["nodes"].set_index("display_name")
+    assert nodes["entity_type"].to_dict() == {"Ada": "PERSON", "Babbage": "PERSON", "London": "UNKNOWN"}
+    [document] = projected["documents"].query("source == 'a.txt'").to_dict("records")
+    assert document["metadata"] == {"path": "a.txt"}
+
+
+def test_the_first_keyword_is_the_type():
+    edges = project(corpus(TEXTS, NAMES, LINKS), max_types=100)["edges"]
+    types = dict(zip(zip(edges["source"], edges["target"], strict=True), edges["type"], strict=True))
+    assert types == {
+        ("Ada", "Babbage"): "WORKS_WITH",
+        ("Babbage", "Ada"): "WORKS_WITH",
+        ("Ada", "London"): "RELATED",
+        ("Babbage", "London"): "LIVES_IN",
+    }
+
+
+def test_the_rarest_types_become_related_and_keep_their_keyword():
+    edges = project(corpus(TEXTS, NAMES, LINKS), max_types=1)["edges"]
+    assert sorted(edges["type"]) == ["RELATED", "RELATED", "WORKS_WITH", "WORKS_WITH"]
+    assert ["lives-in"] in edges["keywords"].tolist()
+
+
+def test_no_documents_are_no_rows():
+    projected = project(corpus({}, {}, []), max_types=100)
+    assert all(rows.empty for rows in projected.values())
+
+
+@pytest.mark.parametrize("missing", SOURCES)
+def test_a_missing_table_is_named(missing: str):
+    tables = corpus(TEXTS, NAMES, LINKS)
+    del tables[missing]
+    with pytest.raises(UsageError, match=missing):
+        project(tables, max_types=100)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("person", "PERSON"),
+        ("works for", "WORKS_FOR"),
+        ("  lives-in  ", "LIVES_IN"),
+        ("`x`) DETACH DELETE n //", "X_DETACH_DELETE_N"),
+        ("straße", "STRASSE"),
+        ("人物", "人物"),
+        ("_", "OTHER"),
+        ("!?", "OTHER"),
+        ("", "OTHER"),
+        ("C++", "C"),
+    ],
+)
+def test_type_names(label: str, name: str):
+    assert type_name(label, "OTHER") == name
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_a_type_name_is_a_word(label: str):
+    name = type_name(label, "OTHER")
+    assert name.replace("_", "").isalnum()
+    assert len(name) <= TYPE_LENGTH
+    assert type_name(name, "OTHER") == name
+    assert name not in {"Entity", "GraphmillLive", "GraphmillRelationship"}

@@ -1,0 +1,221 @@
+"""The two stores' reads in memory, and models that need no network."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipeline.models.base import ChatReply, ChatRequest, Check, Listener
+from pipeline.prompts import Prompt
+from pipeline.query.answer import QueryStage
+from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Live, Writer
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PROMPTS = {
+    "extract_keywords": "Keywords of: $query",
+    "answer_graph": "Answer as $response_type. $user_prompt Graph:\n$context",
+    "answer_chunks": "Answer as $response_type. $user_prompt Passages:\n$context",
+    "no_context": "Nothing was found.\n",
+}
+
+
+def letters(text: str) -> np.ndarray:
+    """How often each letter comes up, scaled to length 1."""
+    counts = np.array([text.lower().count(letter) for letter in LETTERS], dtype=np.float32)
+    length = np.linalg.norm(counts)
+    return counts / length if length else counts
+
+
+class LetterEmbedding:
+    identity: Mapping[str, Any] = {"model": "letters"}
+
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
+        return np.array([letters(text) for text in texts], dtype=np.float32).reshape(len(texts), len(LETTERS))
+
+    def preflight(self) -> None: ...
+
+
+class CharacterTokens:
+    """A token a character: counts add up, so that a budget is met to the letter."""
+
+    name = "characters"
+
+    def encode(self, text: str) -> list[int]:
+        return list(map(ord, text))
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+
+@dataclass
+class ScriptedChat:
+    """Replies in turn; keeps what it was asked."""
+
+    replies: list[ChatReply | str]
+    asked: list[ChatRequest] = field(default_factory=list)
+    identity: Mapping[str, Any] = field(default_factory=lambda: {"model": "scripted"})
+
+    def complete(
+        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
+    ) -> list[ChatReply]:
+        return [self._next(request) for request in requests]
+
+    def _next(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        reply = self.replies.pop(0)
+        return ChatReply(reply) if isinstance(reply, str) else reply
+
+    def stream(self, request: ChatRequest) -> Iterator[str]:
+        text = self._next(request).text
+        yield from (text[start : start + 5] for start in range(0, len(text), 5))
+
+    def preflight(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class MemoryStores:
+    """Both stores over frames of rows; ``reads`` names every read that was made."""
+
+    chunk_rows: pd.DataFrame
+    entity_rows: pd.DataFrame
+    relationship_rows: pd.DataFrame
+    reads: list[str] = field(default_factory=list)
+    name: str = "memory"
+    tables: Sequence[str] = ("chunks", "entities", "relationships")
+
+    def writing(self) -> Any:
+        raise NotImplementedError(Writer)
+
+    def live(self) -> Live | None:
+        return None
+
+    def close(self) -> None: ...
+
+    def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        self.reads.append(f"nearest {table}")
+        frames = {
+            "chunks": self.chunk_rows["content"],
+            "entities": self.entity_rows["name"],
+            "relationships": self.relationship_rows["description"],
+        }
+        ids = getattr(
+            self, {"chunks": "chunk_rows", "entities": "entity_rows"}.get(table, "relationship_rows")
+        )["id"]
+        scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
+        return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+        self.reads.append("chunks")
+        found = _chosen(self.chunk_rows, ids)
+        return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[
+            CHUNK_COLUMNS
+        ]
+
+    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+        self.reads.append("entities")
+        return _chosen(self.entity_rows, ids)[ENTITY_COLUMNS]
+
+    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+        self.reads.append("relationships")
+        return _chosen(self.relationship_rows, ids)[RELATIONSHIP_COLUMNS]
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+        self.reads.append("relationships_of")
+        rows = self.relationship_rows
+        touching = rows[rows["source_entity_id"].isin(entity_ids) | rows["target_entity_id"].isin(entity_ids)]
+        ranked = touching.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
+        return ranked[RELATIONSHIP_COLUMNS].head(limit).reset_index(drop=True)
+
+    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+        self.reads.append("shared_units")
+        units = dict(zip(self.entity_rows["id"], map(set, self.entity_rows["text_unit_ids"]), strict=True))
+        rows = [
+            (id, unit, sum(unit in units[neighbour] for neighbour in self._neighbours(id)))
+            for id in entity_ids
+            for unit in sorted(units[id])
+        ]
+        return pd.DataFrame(rows, columns=["entity_id", "text_unit_id", "neighbours"])
+
+    def _neighbours(self, id: str) -> set[str]:
+        rows = self.relationship_rows
+        ends = list(zip(rows["source_entity_id"], rows["target_entity_id"], strict=True))
+        return {other for pair in ends for one, other in (pair, pair[::-1]) if one == id}
+
+
+def _chosen(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
+    by_id = frame.set_index("id", drop=False)
+    return by_id.loc[[id for id in ids if id in by_id.index]].reset_index(drop=True)
+
+
+def chunk(id: str, content: str, document: str = "doc-1") -> dict[str, Any]:
+    return {
+        "id": id, "document_id": document, "source": f"{document}.txt", "title": document.title(), "start": 0,
+        "end": len(content), "tokens": len(content), "content": content, "metadata": {}, "score": 0.0,
+    }  # fmt: skip
+
+
+def entity(name: str, units: Sequence[str], degree: int = 1) -> dict[str, Any]:
+    return {
+        "id": f"ent-{name}", "name": name, "type": "PERSON", "description": f"{name}, a person", "degree": degree,
+        "text_unit_ids": list(units),
+    }  # fmt: skip
+
+
+def relationship(
+    source: str, target: str, description: str, units: Sequence[str], rank: int = 2, weight: float = 1.0
+) -> dict[str, Any]:
+    return {
+        "id": f"rel-{source}-{target}", "source_entity_id": f"ent-{source}", "target_entity_id": f"ent-{target}",
+        "source": source, "target": target, "description": description, "keywords": ["knows", "since long"],
+        "weight": weight, "rank": rank, "text_unit_ids": list(units),
+    }  # fmt: skip
+
+
+def village() -> MemoryStores:
+    """Ada, Bea, Cid and Dov in four chunks of three documents."""
+    return MemoryStores(
+        pd.DataFrame(
+            [
+                chunk("c1", "Ada taught Bea.", "doc-1"),
+                chunk("c2", "Bea met Cid, says Ada.", "doc-2"),
+                chunk("c3", "Cid sued Dov.", "doc-2"),
+                chunk("c4", "zzz zzz", "doc-3"),
+            ]
+        ),
+        pd.DataFrame(
+            [
+                entity("Ada", ["c1", "c2"], 1),
+                entity("Bea", ["c1", "c2"], 2),
+                entity("Cid", ["c2", "c3"], 2),
+                entity("Dov", ["c3"], 1),
+            ]
+        ),
+        pd.DataFrame(
+            [
+                relationship("Ada", "Bea", "teaching", ["c1"], rank=3),
+                relationship("Bea", "Cid", "meeting", ["c2"], rank=4),
+                relationship("Cid", "Dov", "lawsuit", ["c3"], rank=3, weight=2.0),
+            ]
+        ),
+    )
+
+
+def empty_village() -> MemoryStores:
+    return MemoryStores(
+        pd.DataFrame(columns=CHUNK_COLUMNS),
+        pd.DataFrame(columns=ENTITY_COLUMNS),
+        pd.DataFrame(columns=RELATIONSHIP_COLUMNS),
+    )
+
+
+def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryStage:
+    return QueryStage(
+        vectors=stores,
+        graph=stores,
+        embedding=LetterEmbedding(),
+        chat=chat,
+        tokenizer=CharacterTokens(),
+        prompt=lambda name: Prompt(name, PROMPTS[name]),
+    )

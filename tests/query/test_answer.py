@@ -1,0 +1,156 @@
+import json
+
+import pytest
+
+from pipeline.errors import ModelError, UsageError
+from pipeline.models.base import ChatReply
+from pipeline.query.answer import Answer, answer
+from pipeline.query.evidence_text import NOTICE
+from pipeline.query.request import QueryRequest
+from pipeline.query.stream import Done, Sources, Token, stream_answer
+from tests.query.memory_stores import PROMPTS, CharacterTokens, ScriptedChat, empty_village, stage, village
+
+KEYWORDS = '{"high_level_keywords": ["teaching"], "low_level_keywords": ["Ada", "Bea"]}'
+MODES = ["naive", "local", "global", "hybrid", "mix"]
+
+
+def asked(*replies: ChatReply | str, **wishes: object) -> tuple[Answer, ScriptedChat]:
+    chat = ScriptedChat(list(replies))
+    request = QueryRequest.model_validate({"query": "Who taught Bea?", **wishes})
+    return answer(request, stage(village(), chat)), chat
+
+
+def test_a_question_is_answered_from_the_context_it_found():
+    given, chat = asked(KEYWORDS, "Ada did [1].", user_prompt="Be brief.")
+    system, user = chat.asked[1].messages
+    assert (given.text, given.abstained, given.removed_citations) == ("Ada did [1].", False, 0)
+    assert system["content"].startswith("Answer as Multiple Paragraphs. Be brief. Graph:\n")
+    assert given.context.text in system["content"]
+    assert user == {"role": "user", "content": "Who taught Bea?"}
+    assert {"Ada", "Bea"} <= set(given.context.entities.records["name"])
+    assert given.keywords.low == ("Ada", "Bea")
+
+
+def test_naive_asks_no_keywords_and_shows_passages_only():
+    given, chat = asked("Ada [1].", mode="naive")
+    assert [request.row_id for request in chat.asked] == ["answer"]
+    assert "Passages:" in chat.asked[0].messages[0]["content"]
+    assert "Entities" not in given.context.text
+
+
+def test_bypass_goes_straight_to_the_model():
+    given, chat = asked("I think so [7].", mode="bypass")
+    assert [request.messages for request in chat.asked] == [({"role": "user", "content": "Who taught Bea?"},)]
+    assert given.abstained is False
+    assert given.context.empty
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "removed"),
+    [
+        ("Ada [1], Bea [2][1].", "Ada [1], Bea [2][1].", 0),
+        ("Ada [1], Bea [2][99], Cid [0] too.", "Ada [1], Bea [2], Cid too.", 2),
+        ("Ada [9].", "Ada.", 1),
+        ("Ada [1, 2] [2, 7,8].", "Ada [1, 2] [2].", 2),
+        ("A list[3] of [x], [].", "A list of [x], [].", 1),
+    ],
+)
+def test_citations_of_references_that_were_not_shown_are_removed_and_counted(
+    said: str, text: str, removed: int
+):
+    given, _ = asked(KEYWORDS, said)
+    assert [reference.id for reference in given.references] == [1, 2]
+    assert (given.text, given.removed_citations) == (text, removed)
+
+
+def test_without_a_chat_model_the_evidence_is_the_answer():
+    given = answer(QueryRequest(query="Who taught Bea?"), stage(village()))
+    assert given.text.splitlines()[0] == NOTICE
+    assert "Ada taught Bea." in given.text
+    assert (given.abstained, given.removed_citations) == (False, 0)
+
+
+def test_bypass_without_a_chat_model_is_a_usage_error():
+    with pytest.raises(UsageError, match="none is configured; set OPENAI_API_KEY"):
+        answer(QueryRequest(query="q", mode="bypass"), stage(village()))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_where_nothing_is_found_the_model_is_not_asked(mode: str):
+    chat = ScriptedChat([KEYWORDS])
+    request = QueryRequest.model_validate({"query": "Who?", "mode": mode})
+    given = answer(request, stage(empty_village(), chat))
+    assert (given.text, given.abstained) == (PROMPTS["no_context"].strip(), True)
+    assert len(chat.asked) == (mode != "naive")
+
+
+def test_a_budget_that_nothing_fits_into_is_an_abstention():
+    given, _ = asked(KEYWORDS, max_total_tokens=10)
+    assert given.abstained
+    assert given.context.chunks.dropped > 0
+
+
+def test_a_model_that_gives_no_answer_is_an_error():
+    with pytest.raises(ModelError, match=r"timeout: no answer within 5 s\); ask again"):
+        asked(KEYWORDS, ChatReply("", reason="timeout", message="no answer within 5 s"))
+
+
+def test_only_the_context_or_only_the_prompt_can_be_had():
+    context, chat = asked(KEYWORDS, only_need_context=True)
+    assert context.text == context.context.text
+    prompt, _ = asked(KEYWORDS, only_need_prompt=True)
+    assert prompt.text.endswith(f"{context.text}\n\nWho taught Bea?")
+    assert [request.row_id for request in chat.asked] == ["keywords"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_prompt_is_within_the_total_budget(mode: str):
+    for total in range(100, 2500, 150):
+        replies = ["answer"] if mode == "naive" else [KEYWORDS, "answer"]
+        given, _ = asked(*replies, mode=mode, max_total_tokens=total)
+        assert given.abstained or given.tokens["prompt"] <= total
+
+
+@pytest.mark.parametrize("mode", [*MODES, "bypass"])
+def test_an_answer_is_json(mode: str):
+    given, _ = asked(*(["Ada [1]."] if mode in ("naive", "bypass") else [KEYWORDS, "Ada [1]."]), mode=mode)
+    content = json.loads(json.dumps(given.to_json(), allow_nan=False))
+    assert list(content) == [
+        "mode", "question", "keywords", "answer", "abstained", "entities", "relationships", "chunks",
+        "references", "tokens", "timings_ms", "removed_citations",
+    ]  # fmt: skip
+    assert content["mode"] == mode
+    assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}
+    assert {"total", "model", "retrieval"} <= set(content["timings_ms"])
+    assert all(set(entry) == {"id", "document_id", "source"} for entry in content["references"])
+    for chunk in content["chunks"]:
+        assert set(chunk) == {"id", "document_id", "source", "start", "end", "content", "score"}
+
+
+def test_tokens_are_those_of_what_was_sent():
+    given, chat = asked(KEYWORDS, "Ada.")
+    sent = chat.asked[1].messages
+    assert given.tokens["prompt"] == sum(CharacterTokens().count(message["content"]) for message in sent)
+
+
+def test_a_stream_is_sources_then_tokens_then_the_whole():
+    chat = ScriptedChat([KEYWORDS, "Ada taught Bea [1][9]."])
+    events = list(stream_answer(QueryRequest(query="Who taught Bea?"), stage(village(), chat)))
+    sources, *tokens, done = events
+    assert isinstance(sources, Sources)
+    assert [reference.id for reference in sources.references] == [1, 2]
+    assert len(tokens) > 1
+    assert all(isinstance(token, Token) for token in tokens)
+    assert "".join(token.text for token in tokens if isinstance(token, Token)) == "Ada taught Bea [1][9]."
+    assert isinstance(done, Done)
+    assert (done.answer.text, done.answer.removed_citations) == ("Ada taught Bea [1].", 1)
+    assert {"total", "model", "retrieval"} <= set(done.answer.timings_ms)
+
+
+@pytest.mark.parametrize("wishes", [{"only_need_context": True}, {"only_need_prompt": True}, {}])
+def test_a_stream_ends_with_what_answer_gives(wishes: dict[str, bool]):
+    request = QueryRequest.model_validate({"query": "Who taught Bea?", **wishes})
+    streamed = list(stream_answer(request, stage(village())))
+    assert isinstance(streamed[-1], Done)
+    assert streamed[-1].answer.text == answer(request, stage(village())).text
+    assert len(streamed) == 3

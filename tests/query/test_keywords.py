@@ -1,0 +1,61 @@
+import pytest
+from pydantic import ValidationError
+
+from pipeline.models.base import ChatReply
+from pipeline.prompts import Prompt
+from pipeline.query.keywords import SHORT_QUESTION, Keywords, find_keywords
+from pipeline.query.request import QueryRequest
+from tests.query.memory_stores import ScriptedChat
+
+PROMPT = Prompt("extract_keywords", "Keywords of: $query")
+LONG = "What, when all is said and done, is to be thought of it?"
+
+
+def find(reply: ChatReply | str, question: str = "Who taught Bea?", **given: tuple[str, ...]) -> Keywords:
+    return find_keywords(QueryRequest(query=question, **given), ScriptedChat([reply]), PROMPT)
+
+
+def test_the_models_two_lists_are_taken():
+    reply = '```json\n{"high_level_keywords": ["teaching"], "low_level_keywords": ["Bea", "school"]}\n```'
+    assert find(reply) == Keywords(("teaching",), ("Bea", "school"))
+
+
+def test_the_question_is_put_into_the_prompt_as_it_is():
+    chat = ScriptedChat(['{"high_level_keywords": [], "low_level_keywords": []}'])
+    find_keywords(QueryRequest(query="{a} $query %s?"), chat, PROMPT)
+    (request,) = chat.asked
+    assert request.messages == ({"role": "user", "content": "Keywords of: {a} $query %s?"},)
+
+
+@pytest.mark.parametrize("given", [{"hl_keywords": ("a",)}, {"ll_keywords": ("b",)}])
+def test_the_callers_keywords_spare_the_call(given: dict[str, tuple[str, ...]]):
+    chat = ScriptedChat([])
+    keywords = find_keywords(QueryRequest(query="q", **given), chat, PROMPT)
+    assert (keywords.high, keywords.low) == (given.get("hl_keywords", ()), given.get("ll_keywords", ()))
+    assert chat.asked == []
+
+
+def test_without_a_model_the_question_is_both():
+    question = "Who taught Bea?"
+    assert find_keywords(QueryRequest(query=question), None, PROMPT) == Keywords((question,), (question,))
+
+
+@pytest.mark.parametrize("reply", [ChatReply("", reason="timeout", message="no answer"), "I cannot say.", ""])
+def test_where_the_model_fails_the_question_is_both(reply: ChatReply | str):
+    assert find(reply) == Keywords(("Who taught Bea?",), ("Who taught Bea?",))
+
+
+def test_empty_lists_make_a_short_question_its_own_keyword():
+    reply = '{"high_level_keywords": [], "low_level_keywords": []}'
+    assert find(reply, "Bea?") == Keywords((), ("Bea?",))
+    assert len(LONG) >= SHORT_QUESTION
+    assert find(reply, LONG) == Keywords((), ())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"query": ""}, {"query": "q", "mode": "best"}, {"query": "q", "top_k": 0}, {"query": "q", "topk": 1}],
+)
+def test_a_request_that_makes_no_sense_is_refused(request_: dict[str, object]):
+    with pytest.raises(ValidationError):
+        QueryRequest.model_validate(request_)

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+from pipeline.query.evidence import Evidence
+from pipeline.query.global_search import global_search
+from pipeline.query.keywords import Keywords
+from pipeline.query.local_search import local_search
+from pipeline.query.request import QueryRequest
+from pipeline.query.retrieve import QuestionVectors, embed_question, retrieve
+from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, village
+
+LOCAL = ["nearest entities", "entities", "relationships_of", "shared_units"]
+GLOBAL = ["nearest relationships", "relationships", "entities"]
+
+
+def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidence:
+    request = QueryRequest.model_validate({"query": "zzz", **wishes})
+    return retrieve(request, embed_question(request, keywords, LetterEmbedding()), stores, stores)
+
+
+BOTH = Keywords(("lawsuit",), ("Ada",))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reads", "lanes"),
+    [
+        ("naive", ["nearest chunks"], ["vector"]),
+        ("local", LOCAL, ["entity"]),
+        ("global", GLOBAL, ["relationship"]),
+        ("hybrid", LOCAL + GLOBAL, ["entity", "relationship"]),
+        ("mix", ["nearest chunks", *LOCAL, *GLOBAL], ["vector", "entity", "relationship"]),
+    ],
+)
+def test_each_mode_consults_its_lanes(mode: str, reads: list[str], lanes: list[str]):
+    stores = village()
+    evidence = found(stores, BOTH, mode=mode)
+    assert stores.reads == reads
+    assert list(evidence.chunk_lanes) == lanes
+
+
+@pytest.mark.parametrize("mode", ["local", "global", "hybrid", "mix", "naive"])
+@pytest.mark.parametrize("top_k", [1, 60])
+def test_the_number_of_reads_does_not_depend_on_top_k(mode: str, top_k: int):
+    one, many = village(), village()
+    found(one, BOTH, mode=mode, top_k=1)
+    found(many, BOTH, mode=mode, top_k=top_k)
+    assert one.reads == many.reads
+
+
+@pytest.mark.parametrize(
+    ("mode", "keywords"),
+    [
+        ("local", Keywords(("lawsuit",), ())),
+        ("global", Keywords((), ("Ada",))),
+        ("hybrid", Keywords((), ())),
+        ("mix", Keywords((), ())),
+    ],
+)
+def test_a_mode_without_its_keywords_reads_as_naive(mode: str, keywords: Keywords):
+    stores = village()
+    evidence = found(stores, keywords, mode=mode, chunk_top_k=1)
+    assert stores.reads == ["nearest chunks"]
+    assert evidence.chunk_lanes == {"vector": ["c4"]}
+
+
+def test_hybrid_with_one_kind_of_keywords_follows_that_kind():
+    stores = village()
+    assert list(found(stores, Keywords((), ("Ada",)), mode="hybrid").chunk_lanes) == ["entity"]
+    assert stores.reads == LOCAL
+
+
+def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
+    stores = village()
+    evidence = local_search(letters("Bea"), 1, stores, stores)
+    assert evidence.entities["name"].tolist() == ["Bea"]
+    assert evidence.relationships["id"].tolist() == ["rel-Bea-Cid", "rel-Ada-Bea"]
+    assert evidence.chunk_lanes == {"entity": ["c2", "c1"]}
+
+
+def test_local_search_keeps_the_order_of_similarity():
+    stores = village()
+    evidence = local_search(letters("Dov"), 2, stores, stores)
+    assert evidence.entities["name"].tolist() == ["Dov", "Cid"]
+    assert evidence.chunk_lanes == {"entity": ["c3", "c2"]}
+
+
+def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
+    stores = village()
+    evidence = global_search(letters("lawsuit teaching"), 2, stores, stores)
+    assert evidence.relationships["id"].tolist() == ["rel-Cid-Dov", "rel-Ada-Bea"]
+    assert evidence.entities["name"].tolist() == ["Cid", "Dov", "Ada", "Bea"]
+    assert evidence.chunk_lanes == {"relationship": ["c3", "c1"]}
+
+
+def test_hybrid_takes_turns_and_names_each_entity_once():
+    evidence = found(village(), BOTH, mode="hybrid", top_k=2)
+    names = evidence.entities["name"].tolist()
+    assert names[:2] == ["Ada", "Cid"]
+    assert len(names) == len(set(names))
+    assert evidence.relationships["id"].is_unique
+    assert set(evidence.chunk_lanes) == {"entity", "relationship"}
+
+
+@pytest.mark.parametrize("mode", ["local", "global", "hybrid", "mix", "naive"])
+def test_empty_stores_give_empty_evidence(mode: str):
+    evidence = found(empty_village(), BOTH, mode=mode)
+    assert evidence.entities.empty
+    assert evidence.relationships.empty
+    assert not any(evidence.chunk_lanes.values())
+
+
+def test_all_that_is_searched_for_is_embedded_at_once():
+    class Counted(LetterEmbedding):
+        asked: list[list[str]] = []  # noqa: RUF012
+
+        def embed(self, texts, listener=None) -> np.ndarray:
+            self.asked.append(list(texts))
+            return super().embed(texts)
+
+    vectors = embed_question(QueryRequest(query="q"), Keywords(("a", "b"), ()), Counted())
+    assert isinstance(vectors, QuestionVectors)
+    assert len(Counted.asked) == 1
+    assert vectors.low is None
+    np.testing.assert_allclose(vectors.high, letters("ab"))
+    np.testing.assert_allclose(vectors.question, letters("q"))

@@ -1,0 +1,78 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from pipeline.console import Bars, JsonLines, Lines, describe, print_report, run_progress
+from pipeline.engine.report import RunReport, StepReport
+from pipeline.engine.runner import Progress as RunProgress
+
+RAN = StepReport(
+    "embed", "embed_text", "ran", "input", {"vectors": 1200}, calls=3, cached_calls=2, rejects=1, seconds=2
+)
+REUSED = StepReport("load", "load_documents", "reused", rows={"documents": 25})
+
+
+def go_through(progress: RunProgress) -> None:
+    progress.step_started("embed", 1, 2)
+    progress.step_advanced("embed", 0, 10)
+    progress.step_advanced("embed", 10, 10)
+    progress.step_finished(RAN)
+
+
+def test_a_step_in_one_line():
+    assert describe(RAN).split("  ")[-1] == "2.0 s"
+    assert "ran (input)" in describe(RAN)
+    assert "1,200 vectors; 3 calls; 2 known; 1 rejects" in describe(RAN)
+    assert "calls" not in describe(REUSED)
+    assert describe(REUSED).index("25 documents") == describe(RAN).index("1,200 vectors")
+
+
+def test_json_lines_are_objects_with_an_event(capsys: pytest.CaptureFixture[str]):
+    go_through(JsonLines())
+    shown = capsys.readouterr()
+    events = [json.loads(line) for line in shown.err.splitlines()]
+    assert shown.out == ""
+    assert [event["event"] for event in events] == ["step_started", "step_advanced", "step_finished"]
+    assert events[1] == {"event": "step_advanced", "step": "embed", "done": 10, "expected": 10}
+    assert events[2]["rows"] == {"vectors": 1200}
+
+
+def test_without_a_terminal_there_is_a_line_a_step(capsys: pytest.CaptureFixture[str]):
+    with run_progress("auto") as progress:
+        go_through(progress)
+    assert capsys.readouterr().err == describe(RAN) + "\n"
+
+
+def test_a_long_step_gives_a_sign_of_life(capsys: pytest.CaptureFixture[str]):
+    lines = Lines()
+    lines.step_started("embed", 1, 1)
+    lines.last -= 60
+    lines.step_advanced("embed", 1000, 2000)
+    lines.step_advanced("embed", 1001, 2000)
+    assert capsys.readouterr().err.splitlines() == [f"{'embed':<22} 1,000 of 2,000"]
+
+
+def test_bars_take_more_work_than_was_expected():
+    screen = io.StringIO()
+    with Progress(console=Console(file=screen, force_terminal=True, width=120)) as progress:
+        bars = Bars(progress)
+        go_through(bars)
+        bars.step_started("[odd] name", 2, 2)
+        bars.step_advanced("[odd] name", 5, 0)
+        bars.step_finished(REUSED)
+    assert "1,200 vectors" in screen.getvalue()
+
+
+def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]):
+    counts = {"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 0}
+    load = {"postgres": {"chunks": counts, "entities": dict.fromkeys(counts, 0)}}
+    report = RunReport("r", "index", "completed_with_rejects", 0, (RAN, REUSED), load)
+    print_report(report.to_json())
+    assert capsys.readouterr().out.splitlines() == [
+        "postgres: chunks 2 inserted, 1 deleted; entities empty",
+        "3 model calls (2 known), 0 + 0 tokens, cost 0.0000, 1 rejects, 2.0 s",
+        "index: completed with rejects",
+    ]

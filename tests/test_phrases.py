@@ -1,0 +1,291 @@
+"""Names and key phrases in a sentence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.phrases.gazetteer import Gazetteer, title_aliases, title_name
+from pipeline.phrases.keyphrases import candidate_phrases, rake_scores
+from pipeline.phrases.kinds import short_forms
+from pipeline.phrases.latin import find_names
+from pipeline.phrases.lexicon import guess_language, stop_words
+from pipeline.phrases.reading import Sentence, read_sentences
+from pipeline.phrases.references import OwnTitle, resolve_names
+from pipeline.phrases.script import is_chinese
+
+NO_TITLES = Gazetteer([])
+
+
+def names(sentence: str, *titles: str, language: str = "en") -> list[str]:
+    found = find_names(sentence, Gazetteer.of_titles(titles), language)
+    return [name.text for name in found if not name.doubtful]
+
+
+def types(sentence: str) -> dict[str, str]:
+    return {name.text: name.type for name in find_names(sentence, NO_TITLES)}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("We sailed past the Harrow Light at dusk.", ["Harrow Light"]),
+        ("The Harrow Light burns.", ["Harrow Light"]),
+        ("In Tessing the fog lasted.", ["Tessing"]),
+        ("They met J. R. Marlow there.", ["J. R. Marlow"]),
+        ("It was Élodie Çelik-Šimůnková who wrote.", ["Élodie Çelik-Šimůnková"]),
+        ("She left the Institute of Tides.", ["Institute of Tides"]),
+        ("He joined the Ministry of Fish and Tides.", ["Ministry of Fish and Tides"]),
+        ("They founded a Society for the Deaf.", ["Society for the Deaf"]),
+        (
+            "It was painted by Vincent van der Moor and Ana de la Cruz.",
+            ["Vincent van der Moor", "Ana de la Cruz"],
+        ),
+        ("He saw Apollo 11 and a Type 45.", ["Apollo 11", "Type 45"]),
+        ("It belongs to NATO, AT&T, O'Brien and an iPhone.", ["NATO", "AT&T", "O'Brien", "iPhone"]),
+        ("It was Mira Vale's lamp.", ["Mira Vale"]),
+        ("It was Mira Vale's Harbour Guild.", ["Mira Vale", "Harbour Guild"]),
+        ("They sang in St. Mary's Abbey.", ["St. Mary's Abbey"]),
+        ("He wrote of Mira Vale of the Harbour Guild.", ["Mira Vale", "Harbour Guild"]),
+        ("She admired Lothair II of Lotharingia.", ["Lothair II of Lotharingia"]),
+        ("We read of Alexander the Great.", ["Alexander the Great"]),
+        ("Some Paris-based firms closed.", ["Paris"]),
+        ("They met on Monday, 12 May 1923 and in October 821.", []),
+        ("Submitted by me on 3 March from Tessing 9 October.", ["Tessing"]),
+        ("He and I met an American writer who spoke French.", []),
+        ("See Table 4 and Figure II.", []),
+        ("The end came. ", []),
+        ("", []),
+    ],
+)
+def test_names_in_latin_script(sentence, expected):
+    assert names(sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("There stood Captain Mira Vale.", ["Mira Vale"]),
+        ("There stood Vice Admiral Mira Vale.", ["Mira Vale"]),
+        ("I wrote to Dr. Vale and young Mr Ballard.", ["Vale", "Ballard"]),
+        ("There stood Captain Vale.", ["Captain Vale"]),
+        ("He heard of the Bishop of Elmham.", ["Bishop of Elmham"]),
+        ("It was built by General Motors.", ["General Motors"]),
+        ("The office of U.S. President Ann Moor closed.", ["U.S.", "Ann Moor"]),
+    ],
+)
+def test_titles_of_address_are_stripped_where_enough_of_a_name_is_left(sentence, expected):
+    assert names(sentence) == expected
+
+
+def test_a_lone_word_at_the_start_of_a_sentence_is_doubtful():
+    assert [(name.text, name.doubtful) for name in find_names("Lamps burned in Tessing.", NO_TITLES)] == [
+        ("Lamps", True),
+        ("Tessing", False),
+    ]
+
+
+def test_capitals_throughout_make_names_doubtful():
+    assert all(name.doubtful for name in find_names("NOTICE TO ALL HARBOUR MASTERS", NO_TITLES))
+
+
+def test_german_nouns_are_names_only_after_a_preposition_or_in_company():
+    text = "Der Kapitän sah das Schiff bei Tessing mit Anna Berg."
+    assert names(text, language="de") == ["Tessing", "Anna Berg"]
+
+
+def test_quoted_works_keep_their_small_words():
+    assert types('He wrote "A Lamp in the Harbour," then “Tides for Beginners”.') == {
+        "Lamp in the Harbour": "work",
+        "Tides for Beginners": "work",
+    }
+
+
+def test_types_by_head_word():
+    assert types("Ana (born 1901) of the Harbour Guild saw Lake Annoch and the Treaty of Quill in Tessing.") == {
+        "Ana": "person",
+        "Harbour Guild": "organization",
+        "Lake Annoch": "location",
+        "Treaty of Quill": "event",
+        "Tessing": "name",
+    }
+    assert types("We lost the Great Flood of 1927 and the 1998 World Cup.") == {
+        "Great Flood of 1927": "event",
+        "1998 World Cup": "event",
+    }
+
+
+def test_titles_are_found_by_their_exact_spelling():
+    titles = ["The Sea in the Lamp", "Mamma Mia!", "C++", "C"]
+    assert names("He saw The Sea in the Lamp, wrote C++ and sang Mamma Mia! alone.", *titles) == [
+        "Sea in the Lamp",
+        "C++",
+        "Mamma Mia!",
+    ]
+    assert names("He saw the sea in the lamp.", *titles) == []
+
+
+def test_a_title_within_a_longer_name_counts_where_a_connector_joins_the_parts():
+    titles = ["Lothair II", "England", "Mongkut"]
+    assert names("It was Lothair II of Lotharingia.", *titles) == ["Lothair II", "Lothair II of Lotharingia"]
+    assert names("It was New England.", *titles) == ["New England"]
+    assert names("It was King Mongkut.", *titles) == ["King Mongkut", "Mongkut"]
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "aliases"),
+    [
+        ("The Harrow Light", "Harrow Light", []),
+        ("Island Baby (film)", "Island Baby (film)", ["Island Baby"]),
+        ("雾港灯塔（Fog Harbour Light）", "雾港灯塔（Fog Harbour Light）", ["雾港灯塔", "Fog Harbour Light"]),
+        ("Tide Institute, 1826-1958", "Tide Institute, 1826-1958", ["Tide Institute"]),
+        ("Vale, Mira (1841-1912), keeper", "Vale, Mira (1841-1912), keeper", ["Mira Vale"]),
+        ("Laie, Hawaii", "Laie, Hawaii", []),
+        ("(film)", "(film)", []),
+    ],
+)
+def test_title_names_and_aliases(title, name, aliases):
+    assert title_name(title) == name
+    assert title_aliases(title) == aliases
+
+
+def test_short_forms():
+    assert short_forms("Mira Ann Vale", "person") == ["Mira", "Vale"]
+    assert short_forms("Lambert, Margrave of Tuscany", "title") == ["Lambert"]
+    assert short_forms("Harbour Guild", "organization") == ["Guild"]
+    assert short_forms("Lake Annoch", "location") == []
+    assert short_forms("琳内娅·凯萨里", "person") == ["琳内娅", "凯萨里"]
+    assert short_forms("Vale", "person") == []
+
+
+def resolved(text: str, title: str = "", *titles: str) -> dict[str, str]:
+    gazetteer = Gazetteer.of_titles(titles)
+    found = [name for sentence in read_sentences(text, gazetteer) for name in sentence.names]
+    return {text: referent.name for text, referent in resolve_names(found, OwnTitle(title), gazetteer).items()}
+
+
+def test_a_lone_word_is_short_for_the_one_longer_name_it_belongs_to():
+    text = "We know Mira Vale. Vale lit the lamp. Ballard and Hugo Ballard saw Ida Ballard."
+    assert resolved(text) == {
+        "Mira Vale": "Mira Vale",
+        "Vale": "Mira Vale",
+        "Hugo Ballard": "Hugo Ballard",
+        "Ida Ballard": "Ida Ballard",
+    }
+
+
+def test_a_lone_word_is_before_all_short_for_the_documents_title():
+    text = "We saw Mira Vale and Ida Vale. Vale lit it. They saw Mira Joan Vale."
+    assert resolved(text, "Mira Vale")["Vale"] == "Mira Vale"
+    assert resolved(text, "Mira Vale")["Mira Joan Vale"] == "Mira Vale"
+
+
+def test_a_lone_word_that_is_a_title_is_itself():
+    assert resolved("They left Tessing for the Tessing Light.", "", "Tessing")["Tessing"] == "Tessing"
+
+
+def test_doubtful_names_need_confirmation():
+    assert resolved("Lamps burned.") == {}
+    assert resolved("Tessing burned. We left Tessing.") == {"Tessing": "Tessing"}
+
+
+def test_rake_takes_runs_of_content_words():
+    sentence = "Mira Vale trimmed the paraffin lamp of the old harbour light tower painted, quickly."
+    found = find_names(sentence, NO_TITLES)
+    phrases = candidate_phrases(sentence, found, frozenset(("the", "of", "old", "quickly")))
+    assert [(phrase.text, phrase.noun) for phrase in phrases] == [
+        ("trimmed", False),
+        ("paraffin lamp", True),
+        ("harbour light tower", True),
+        ("painted", False),
+    ]
+    assert all(sentence.startswith(phrase.text, phrase.start) for phrase in phrases)
+
+
+def test_rake_scores_are_degree_over_frequency():
+    scores = rake_scores(["linear constraints", "linear systems", "systems", "set"])
+    assert scores == {"linear constraints": 4.0, "linear systems": 3.5, "systems": 1.5, "set": 1.0}
+
+
+def test_language_is_guessed_by_stop_words():
+    assert guess_language(["das", "ist", "nicht", "der", "hafen", "und"]) == "de"
+    assert guess_language(["the", "harbour", "is", "not", "here"]) == "en"
+    assert guess_language([]) == "en"
+    assert "und" in stop_words("de")
+
+
+def chinese(text: str, *titles: str) -> list[Sentence]:
+    return read_sentences(text, Gazetteer.of_titles(titles))
+
+
+def texts(sentence: Sentence) -> list[str]:
+    return [name.text for name in sentence.names]
+
+
+def test_chinese_names_by_tag():
+    (sentence,) = chinese("王小明在上海市的复旦大学工作。")
+    assert [(name.text, name.type) for name in sentence.names] == [
+        ("王小明", "person"),
+        ("上海市", "location"),
+        ("复旦大学", "organization"),
+    ]
+
+
+def test_chinese_name_with_its_latin_form_is_an_alias_and_found_in_other_sentences():
+    first, second = chinese("港务长罗洛·因伯(Rollo Imber)在潮汐机(Tide Engine)旁。后来因伯离开了潮汐机。")
+    assert texts(first) == ["罗洛·因伯", "Rollo Imber", "潮汐机", "Tide Engine"]
+    assert first.aliases == [(0, 1), (2, 3)]
+    assert texts(second) == ["因伯", "潮汐机"]
+
+
+def test_chinese_works_and_titles():
+    (sentence,) = chinese("她在《灯塔守护者之歌》里写到白壶茶社小史的作者。", "白壶茶社小史")
+    assert [(name.text, name.type) for name in sentence.names] == [
+        ("灯塔守护者之歌", "work"),
+        ("白壶茶社小史", "name"),
+    ]
+
+
+def test_chinese_key_words_are_nouns_and_verbs_without_stop_words():
+    (sentence,) = chinese("渔民和领航员在这里等待潮水。")
+    assert [phrase.text for phrase in sentence.phrases if phrase.noun] == ["渔民", "领航员", "潮水"]
+
+
+def test_an_acronym_in_brackets_is_an_alias():
+    (sentence,) = read_sentences("The Institute of Harbour Tides (IHT) and Tessing (Orvane) agreed.", NO_TITLES)
+    assert [(texts(sentence)[a], texts(sentence)[b]) for a, b in sentence.aliases] == [
+        ("Institute of Harbour Tides", "IHT")
+    ]
+
+
+def test_short_lines_do_not_run_into_each_other():
+    (sentence,) = read_sentences("signed by Idra Vasterling\nEngineer to the Harbour Board", NO_TITLES)
+    assert texts(sentence)[0] == "Idra Vasterling"
+
+
+def test_scripts():
+    assert is_chinese("雾港 lamp")
+    assert not is_chinese("the lamp of Fog Harbour, 雾港")
+    assert not is_chinese("123")
+
+
+PIECES = [
+    *"AbÉ 1.,'’\"“”()（）《》-&|\n的林海灯塔·",
+    "Mira ",
+    "the ",
+    "of ",
+    "Dr. ",
+    "’s ",
+    "《灯塔》",
+    "IV ",
+    "May 5",
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(max_size=60)
+
+
+@given(TEXTS)
+def test_any_text_is_read_and_offsets_are_in_their_sentence(text):
+    for sentence in read_sentences(text, Gazetteer.of_titles(["Mira", "林海", "A"])):
+        assert sentence.names == sorted(sentence.names)
+        assert all(0 <= name.start < name.end <= len(sentence.text) for name in sentence.names)
+        assert all(name.text.strip() for name in sentence.names)
+        assert all(0 <= phrase.start < len(sentence.text) for phrase in sentence.phrases)

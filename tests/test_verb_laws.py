@@ -1,0 +1,183 @@
+"""Laws that hold for every verb: run a small corpus through all of them, then each by itself again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import pipeline.verbs
+from pipeline.engine.local import LocalEngine
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Check, EmbeddingModel, Listener, Tokenizer
+from pipeline.prompts import Prompt
+from pipeline.registry import REGISTRY, Verb
+from pipeline.tokens import tokenizer
+from tests.query.memory_stores import LetterEmbedding
+
+CORPUS = {
+    "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
+    "letters/otto.md": "# Otto Holm\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. "
+    * 4,
+    "river.txt": "奥托在河边写信。信里说,灯塔很亮。" * 8,
+    "towns.jsonl": '{"id": "t1", "title": "Skarrow", "text": "Skarrow is a town of Ada Holm."}\n',
+    "odd.bin": "\x00\x01",
+    "empty.txt": "",
+}
+CHAIN: dict[str, dict[str, str]] = {
+    "load_documents": {},
+    "chunk_documents": {},
+    "extract_graph": {},
+    "extract_graph_fast": {},
+    "merge_graphs": {},
+    "join_descriptions": {},
+    "summarize_descriptions": {},
+    "compute_degrees": {},
+    "compose_texts": {},
+    "embed_text": {"texts": "entity_texts"},
+    "detect_communities": {},
+}
+"""Every verb, in an order in which each finds its tables; and the tables whose names differ."""
+
+ARGS: dict[str, dict[str, Any]] = {
+    "chunk_documents": {"size": 40},
+    "extract_graph": {"gleanings": 1},
+    "summarize_descriptions": {"max_tokens": 20},
+}
+TEMPLATES = {
+    "extract": "Types: $entity_types\nText: $text",
+    "glean": "What else?",
+    "summarize": "$name, at most $max_length words:\n$descriptions",
+}
+
+every_verb = pytest.mark.parametrize("name", sorted(REGISTRY.verbs))
+
+
+class Clerk:
+    """A chat model: the same request gets the same reply, and now and then one of no use."""
+
+    identity: Mapping[str, Any] = {"model": "clerk"}
+
+    def complete(
+        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
+    ) -> list[ChatReply]:
+        return [self._reply(request.messages[-1]["content"]) for request in requests]
+
+    def _reply(self, question: str) -> ChatReply:
+        if question.startswith("What else"):
+            return ChatReply('("entity"<|>Storm<|>event<|>a storm)<|COMPLETE|>')
+        if not question.startswith("Types"):
+            return ChatReply(f"In short: {question.splitlines()[-1]}"[:80])
+        text = question.partition("Text: ")[2]
+        if len(text) % 7 == 0:
+            return ChatReply("", reason="timeout", message="no answer")
+        one, two = text.split()[0], text.split()[-1]
+        records = f'("entity"<|>{one}<|>person<|>first)##("relationship"<|>{one}<|>{two}<|>near<|>place<|>2)##nonsense'
+        return ChatReply(records + "<|COMPLETE|>")
+
+    def stream(self, request: ChatRequest) -> Any:
+        raise NotImplementedError
+
+    def preflight(self) -> None: ...
+
+
+ROLES: dict[type, Callable[[str], Any]] = {
+    Prompt: lambda role: Prompt(role, TEMPLATES[role]),
+    ChatModel: lambda role: Clerk(),
+    EmbeddingModel: lambda role: LetterEmbedding(),
+    Tokenizer: lambda role: tokenizer("o200k_base"),
+}
+
+
+def roles_of(verb: Verb, folder: Path) -> dict[str, Any]:
+    roles = {role: ROLES[kind](role) for role, kind in verb.roles.items()}
+    args = {"path": str(folder)} if verb.stamp else ARGS.get(verb.name, {})
+    return roles | ({"params": verb.params.model_validate(args)} if verb.takes_params else {})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("corpus")
+    for name, content in CORPUS.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(content, encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def tables(folder: Path) -> dict[str, pa.Table]:
+    """Every table of a run of the chain, as a snapshot holds it."""
+    tables: dict[str, pa.Table] = {}
+    for name in CHAIN:
+        tables |= run(REGISTRY.verbs[name], inputs_of(name, tables), folder)
+    return tables
+
+
+def inputs_of(name: str, tables: Mapping[str, pa.Table]) -> dict[str, pd.DataFrame]:
+    verb = REGISTRY.verbs[name]
+    sources = {table: CHAIN[name].get(table, table) for table in verb.inputs}
+    return {
+        table: tables[source].to_pandas()[verb.inputs[table].columns] for table, source in sources.items()
+    }
+
+
+def run(
+    verb: Verb, inputs: Mapping[str, pd.DataFrame], folder: Path, batch_rows: int | None = None
+) -> dict[str, pa.Table]:
+    frames = LocalEngine(batch_rows).run(verb, inputs, roles_of(verb, folder))
+    return {
+        name: schema.encode(frames[name], f"{verb.name}: {name}") for name, schema in verb.outputs.items()
+    }
+
+
+def test_every_verb_is_here():
+    assert set(CHAIN) == set(REGISTRY.verbs) == set(pipeline.verbs.__all__)
+
+
+def test_the_chain_makes_tables_with_rows(tables: dict[str, pa.Table]):
+    assert not [name for name, table in tables.items() if not table.num_rows and name != "rejects"]
+
+
+@every_verb
+def test_the_same_input_gives_the_same_output(name: str, tables: dict[str, pa.Table], folder: Path):
+    verb = REGISTRY.verbs[name]
+    first, second = (run(verb, inputs_of(name, tables), folder) for _ in range(2))
+    assert first == second
+
+
+@every_verb
+def test_what_a_verb_is_given_it_leaves_as_it_is(name: str, tables: dict[str, pa.Table], folder: Path):
+    verb = REGISTRY.verbs[name]
+    given = inputs_of(name, tables)
+    before = {table: schema.encode(given[table], table) for table, schema in verb.inputs.items()}
+    run(verb, given, folder)
+    for table, schema in verb.inputs.items():
+        assert list(given[table].columns) == schema.columns
+        assert schema.encode(given[table], table) == before[table]
+
+
+@every_verb
+def test_the_order_of_the_input_rows_cannot_be_seen(name: str, tables: dict[str, pa.Table], folder: Path):
+    verb = REGISTRY.verbs[name]
+    given = inputs_of(name, tables)
+    turned = {table: frame.iloc[::-1].reset_index(drop=True) for table, frame in given.items()}
+    assert run(verb, turned, folder) == run(verb, given, folder)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, verb in REGISTRY.verbs.items() if verb.rowwise))
+@pytest.mark.parametrize("batch_rows", [1, 2, 5])
+def test_a_rowwise_verb_may_be_given_slices(
+    name: str, batch_rows: int, tables: dict[str, pa.Table], folder: Path
+):
+    verb = REGISTRY.verbs[name]
+    given = inputs_of(name, tables)
+    assert run(verb, given, folder, batch_rows) == run(verb, given, folder)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, verb in REGISTRY.verbs.items() if verb.inputs))
+def test_nothing_comes_of_nothing(name: str, folder: Path):
+    verb = REGISTRY.verbs[name]
+    empty = {table: schema.frame() for table, schema in verb.inputs.items()}
+    assert all(table.num_rows == 0 for table in run(verb, empty, folder).values())

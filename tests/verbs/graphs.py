@@ -1,0 +1,84 @@
+"""Rows of the tables the graph verbs read, written short."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import pandas as pd
+
+from pipeline.schemas import (
+    DESCRIBED_ENTITIES,
+    DESCRIBED_RELATIONSHIPS,
+    ENTITIES,
+    EXTRACTIONS,
+    RELATIONSHIPS,
+    TEXT_UNITS,
+)
+from pipeline.text import entity_id, relationship_id
+
+Record = Mapping[str, Any]
+
+
+def entity(name: str, type: str = "PERSON", description: str = "", weight: float = 1.0) -> Record:
+    return {"kind": "entity", "name": name, "type": type, "description": description, "weight": weight}
+
+
+def link(
+    source: str, target: str, description: str = "", keywords: Sequence[str] = (), weight: float = 1.0
+) -> Record:
+    return {
+        "kind": "relationship", "source": source, "target": target, "description": description,
+        "keywords": list(keywords), "weight": weight,
+    }  # fmt: skip
+
+
+def extractions(units: Mapping[str, Sequence[Record]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Extractions and text units; a unit's name is ``document/order``."""
+    blank = {"name": "", "type": "", "source": "", "target": "", "description": "", "keywords": []}
+    rows = [
+        {**blank, **record, "text_unit_id": unit, "order": order}
+        for unit, records in units.items()
+        for order, record in enumerate(records)
+    ]
+    return EXTRACTIONS.frame(rows), text_units(units)
+
+
+def text_units(names: Iterable[str]) -> pd.DataFrame:
+    rows = []
+    for name in names:
+        document, _, order = name.partition("/")
+        rows.append((name, f"text of {name}", 3, document, 0, 10, int(order)))
+    return TEXT_UNITS.frame(rows)
+
+
+def described(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The graph's nodes and edges as described entities and relationships."""
+    entities = [
+        {
+            "id": entity_id(name), "name": name, "type": "PERSON", "types": [], "description": f"about {name}",
+            "text_unit_ids": [f"unit-of-{name}"], "frequency": 1,
+        }
+        for name in graph.nodes
+    ]  # fmt: skip
+    relationships = [
+        {
+            "id": relationship_id(entity_id(source), entity_id(target)), "source": source, "target": target,
+            "source_entity_id": entity_id(source), "target_entity_id": entity_id(target), "description": "knows",
+            "keywords": ["knows", "friends"], "weight": float(weight), "text_unit_ids": [f"unit-of-{source}"],
+        }
+        for source, target, weight in graph.edges(data="weight", default=1)
+    ]  # fmt: skip
+    return DESCRIBED_ENTITIES.frame(entities), DESCRIBED_RELATIONSHIPS.frame(relationships)
+
+
+def ranked(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The graph as entities and relationships with their degrees."""
+    entities, relationships = described(graph)
+    degree = {entity_id(name): len(set(nx.all_neighbors(graph, name))) for name in graph.nodes}
+    sources = relationships["source_entity_id"].map(degree).astype("int64")
+    targets = relationships["target_entity_id"].map(degree).astype("int64")
+    degrees = {"source_degree": sources, "target_degree": targets, "rank": sources + targets}
+    return (
+        ENTITIES.frame(entities.assign(degree=entities["id"].map(degree).astype("int64")).to_dict("records")),
+        RELATIONSHIPS.frame(relationships.assign(**degrees).to_dict("records")),
+    )

@@ -1,0 +1,203 @@
+"""A graph from names, titles and key phrases."""
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
+from pipeline.verbs.extract_graph_fast import ALIAS_KEYWORD, FastParams, extract_graph_fast
+
+KEY = list(EXTRACTIONS.key)
+
+
+def documents(**titles: str | None) -> pd.DataFrame:
+    return DOCUMENTS.frame([(key, title, "", "", "{}", "") for key, title in titles.items()])
+
+
+def text_units(*texts: str | None, document: str = "d") -> pd.DataFrame:
+    return TEXT_UNITS.frame([(f"u{n}", text, 0, document, 0, 0, n) for n, text in enumerate(texts)])
+
+
+def extract(text: str, title: str = "", **params: int) -> pd.DataFrame:
+    return extract_graph_fast(text_units(text), documents(d=title), FastParams(**params))
+
+
+def entities(extractions: pd.DataFrame) -> dict[str, tuple[str, float]]:
+    rows = extractions[extractions["kind"] == "entity"]
+    return {name: (kind, weight) for name, kind, weight in zip(rows["name"], rows["type"], rows["weight"], strict=True)}
+
+
+def links(extractions: pd.DataFrame) -> dict[tuple[str, str], float]:
+    rows = extractions[extractions["kind"] == "relationship"]
+    return dict(zip(zip(rows["source"], rows["target"], strict=True), rows["weight"], strict=True))
+
+
+def row(extractions: pd.DataFrame, **wanted: str) -> pd.Series:
+    found = extractions
+    for column, value in wanted.items():
+        found = found[found[column] == value]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+TEXT = (
+    "Captain Mira Vale lit the paraffin lamp of Tessing for the Harbour Guild. "
+    "Later the Harbour Guild paid Vale for the paraffin lamp."
+)
+
+
+def test_names_that_share_a_sentence_are_linked_in_their_order():
+    extractions = extract(TEXT)
+    assert entities(extractions) == {
+        "Mira Vale": ("person", 2.0),
+        "paraffin lamp": ("concept", 2.0),
+        "Tessing": ("name", 1.0),
+        "Harbour Guild": ("organization", 2.0),
+    }
+    assert links(extractions) == {
+        ("Mira Vale", "paraffin lamp"): 2.0,
+        ("Mira Vale", "Tessing"): 1.0,
+        ("Mira Vale", "Harbour Guild"): 2.0,
+        ("paraffin lamp", "Tessing"): 1.0,
+        ("paraffin lamp", "Harbour Guild"): 2.0,
+        ("Tessing", "Harbour Guild"): 1.0,
+    }
+
+
+def test_rows_have_the_first_sentence_and_its_key_phrases():
+    extractions = extract(TEXT)
+    first = "Captain Mira Vale lit the paraffin lamp of Tessing for the Harbour Guild."
+    assert row(extractions, name="Harbour Guild")["description"] == first
+    link = row(extractions, source="Mira Vale", target="Harbour Guild")
+    assert link["description"] == first
+    assert list(link["keywords"]) == ["paraffin lamp", "lit", "paid"]
+    assert "paraffin lamp" not in row(extractions, source="Mira Vale", target="paraffin lamp")["keywords"]
+
+
+def test_orders_run_from_zero_entities_first():
+    extractions = extract(TEXT)
+    assert list(extractions["order"]) == list(range(len(extractions)))
+    assert list(extractions["kind"]) == sorted(extractions["kind"])
+    assert extractions.columns.tolist() == EXTRACTIONS.columns
+
+
+def test_the_title_is_linked_with_every_name_of_its_document():
+    extractions = extract("Mira Vale came to Tessing. Then Mira Vale left.", "The Harrow Light")
+    assert entities(extractions)["Harrow Light"] == ("title", 1.0)
+    assert links(extractions) == {
+        ("Harrow Light", "Mira Vale"): 2.0,
+        ("Harrow Light", "Tessing"): 1.0,
+        ("Mira Vale", "Tessing"): 1.0,
+    }
+
+
+def test_the_title_of_a_text_without_names_is_an_entity():
+    assert entities(extract("nothing here.", "Notes")) == {"Notes": ("title", 1.0)}
+    assert row(extract("nothing here.", "Notes"), name="Notes")["description"] == "nothing here."
+    assert entities(extract("", "Notes")) == {"Notes": ("title", 1.0)}
+
+
+def test_a_title_with_a_qualifier_is_linked_with_its_name():
+    extractions = extract("Island Baby is a film. It pleased Tessing.", "Island Baby (film)")
+    assert entities(extractions) == {
+        "Island Baby (film)": ("title", 1.0),
+        "Island Baby": ("name", 1.0),
+        "Tessing": ("name", 1.0),
+    }
+    alias = row(extractions, source="Island Baby (film)", target="Island Baby")
+    assert alias["keywords"][0] == ALIAS_KEYWORD
+
+
+def test_titles_of_other_documents_are_found_in_any_case_of_their_words():
+    extractions = extract_graph_fast(
+        text_units("It was told in The Sea in the Lamp by Vale."),
+        documents(d="Home", e="The Sea in the Lamp"),
+    )
+    assert ("Home", "Sea in the Lamp") in links(extractions)
+
+
+def test_chinese_names_meet_english_ones():
+    extractions = extract("潮汐机(Tide Engine)由林海制造。林海住在上海。", "白壶茶社小史")
+    alias = row(extractions, source="潮汐机", target="Tide Engine")
+    assert alias["keywords"][0] == ALIAS_KEYWORD
+    assert entities(extractions) == {
+        "白壶茶社小史": ("title", 1.0),
+        "潮汐机": ("name", 1.0),
+        "Tide Engine": ("name", 1.0),
+        "林海": ("person", 2.0),
+        "上海": ("location", 1.0),
+    }
+
+
+def test_links_of_a_crowded_sentence_are_bounded():
+    names = [f"{chr(65 + n // 26)}{chr(97 + n % 26)}rin" for n in range(300)]
+    extractions = extract(f"it was {', '.join(names)}.", max_links_per_name=3)
+    assert len(entities(extractions)) == 300
+    assert len(links(extractions)) == 3 * 300 - 6
+
+
+def test_descriptions_are_cut_at_a_word_and_on_one_line():
+    long = "they told Mira Vale\nof " + "lamps and ropes " * 40
+    description = row(extract(long), name="Mira Vale")["description"]
+    assert len(description) <= 300
+    assert description.startswith("they told Mira Vale of lamps")
+    assert description.endswith(("lamps…", "and…", "ropes…"))
+
+
+def test_min_phrase_count():
+    text = "the paraffin lamp burned."
+    assert entities(extract(text)) == {}
+    assert entities(extract(text, min_phrase_count=1)) == {"paraffin lamp": ("concept", 1.0)}
+
+
+def test_missing_values():
+    units = text_units(None, "It was Mira Vale.")
+    assert list(extract_graph_fast(units, documents(d=None))["name"]) == ["Mira Vale"]
+    assert list(extract_graph_fast(units, documents(other="Harrow Light"))["name"]) == ["Mira Vale"]
+    assert extract_graph_fast(text_units(), documents()).columns.tolist() == EXTRACTIONS.columns
+
+
+@pytest.mark.parametrize("params", [{"min_phrase_count": 0}, {"max_links_per_name": -1}, {"unknown": 1}])
+def test_bad_params(params):
+    with pytest.raises(ValidationError):
+        FastParams(**params)
+
+
+def test_a_long_line_takes_time_in_proportion():
+    text = "Mira Vale met Hugo Ballard of the Harbour Guild and " * 4000
+    assert len(extract(text)) < 100
+    assert len(extract("Mira Vale " * 20000)) < 100
+    assert len(extract("林海（Lin Hai）和" * 4000)) < 100
+
+
+SENTENCES = st.sampled_from(
+    [
+        "Captain Mira Vale lit the paraffin lamp.",
+        "Vale saw the paraffin lamp and Hugo Ballard.",
+        "Ballard left Tessing for the Harrow Light.",
+        "In Tessing the Harbour Guild (HG) paid.",
+        "林海（Lin Hai）住在上海市。",
+        "Tessing burned.",
+        "nothing of note.",
+    ]
+)
+TEXTS = st.lists(SENTENCES, max_size=5).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(TEXTS, st.sampled_from(["d", "e", "missing"])), max_size=6),
+    st.integers(0, 6),
+    st.randoms(),
+)
+def test_rowwise(texts, cut, random):
+    titles = documents(d="The Harrow Light", e="Ballard, Hugo (1801-1866), keeper")
+    units = TEXT_UNITS.frame([(f"u{n}", text, 0, document, 0, 0, n) for n, (text, document) in enumerate(texts)])
+    whole = extract_graph_fast(units, titles).sort_values(KEY, ignore_index=True)
+    parts = [extract_graph_fast(part, titles) for part in (units[:cut], units[cut:])]
+    pd.testing.assert_frame_equal(pd.concat(parts).sort_values(KEY, ignore_index=True), whole)
+    shuffled = units.sample(frac=1, random_state=random.randrange(1000))
+    other = titles[::-1]
+    pd.testing.assert_frame_equal(extract_graph_fast(shuffled, other).sort_values(KEY, ignore_index=True), whole)
