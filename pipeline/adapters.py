@@ -64,7 +64,7 @@ def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> Embeddi
     if embedding.kind == "builtin":
         return BuiltinEmbedding()
     if embedding.kind == "local":
-        return SentenceTransformerEmbedding(embedding.model or "minilm")
+        return SentenceTransformerEmbedding(embedding.model or "minilm", cache, f"models.embedding.{name}")
     return OpenAIEmbedding(
         model=embedding.model,
         base_url=embedding.base_url,

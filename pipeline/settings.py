@@ -138,7 +138,9 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
     """
     path = root / FILE
     if not path.is_file():
-        raise SettingsError(f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR")
+        raise SettingsError(
+            f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR"
+        )
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:

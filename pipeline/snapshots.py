@@ -125,7 +125,9 @@ class SnapshotStore:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise DataError(f"{path}: not readable ({error}); delete it and run the workflow again") from error
+            raise DataError(
+                f"{path}: not readable ({error}); delete it and run the workflow again"
+            ) from error
 
 
 def _step_record(content: dict[str, Any]) -> StepRecord:

@@ -4,9 +4,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from pipeline.stores.embedded import start_embedded, stop_embedded
+from pipeline.stores.embedded import start_embedded
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
 from tests.servers.openai_server import OpenAIServer, openai_server
+from tests.servers.postgres_server import server_folder
 
 
 @pytest.fixture
@@ -30,8 +31,7 @@ def neo4j_address() -> Iterator[Neo4jAddress]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """A real PostgreSQL with pgvector for the whole session; tests keep apart by workspace."""
-    folder = tmp_path_factory.mktemp("postgres") / "data"
-    yield start_embedded(folder)
-    stop_embedded(folder)
+    with server_folder() as folder:
+        yield start_embedded(folder)

@@ -127,7 +127,7 @@ def test_an_edit_makes_exactly_these_steps_run(case: str, indexed: ProjectFolder
     edit, expected = CASES[case]
     project = indexed.copy(tmp_path / "copy")
     edit(project)
-    assert _plan(project) == {step: ("reuse", "") for step in STEPS} | expected
+    assert _plan(project) == dict.fromkeys(STEPS, ("reuse", "")) | expected
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_edit_of_a_verb(
         return source.replace(old, new) if name == module else source
 
     monkeypatch.setattr(pipeline.fingerprint, "_source", edited)
-    assert _plan(indexed) == {step: ("reuse", "") for step in STEPS} | expected
+    assert _plan(indexed) == dict.fromkeys(STEPS, ("reuse", "")) | expected
 
 
 def test_going_back_is_free(indexed: ProjectFolder, tmp_path: Path, openai: OpenAIServer) -> None:

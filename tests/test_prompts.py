@@ -31,9 +31,7 @@ def test_a_given_value_wins_over_a_bound_one():
 
 
 def test_a_placeholder_without_a_value_is_named():
-    with pytest.raises(
-        SettingsError, match=r"prompt 'p': placeholder 'topic' has no value; known here: text"
-    ):
+    with pytest.raises(SettingsError, match=r"prompt 'p': placeholder 'topic' has no value; known here: text"):
         Prompt("p", "$topic $text").render(text="x")
 
 

@@ -45,9 +45,7 @@ def test_the_last_report_is_kept_whole(runs: Runs):
     for run_id in (second, first, third):
         runs.save(report(run_id))
     assert runs.last() == json.loads(json.dumps(report(third).to_json()))
-    assert sorted(path.name for path in runs.folder.iterdir()) == [
-        f"{id}.json" for id in (first, second, third)
-    ]
+    assert sorted(path.name for path in runs.folder.iterdir()) == [f"{id}.json" for id in (first, second, third)]
 
 
 def test_ids_sort_by_time_within_a_second_too(runs: Runs):

@@ -26,10 +26,8 @@ SECTIONS: dict[str, type[Section]] = {
     "input": InputSettings,
     "models": ModelsSettings,
     "models.chat.default": ChatSettings,
-    "models.chat.model": ChatSettings,
     "models.chat.default.price": Price,
     "models.embedding.default": EmbeddingSettings,
-    "models.embedding.price": EmbeddingSettings,
     "models.embedding.default.price": Price,
     "stores": StoresSettings,
     "stores.postgres": PostgresSettings,
@@ -58,7 +56,6 @@ def nested(path: str, value: object) -> dict[str, object]:
 def misspelt(key: str) -> Iterator[str]:
     for place in range(len(key)):
         yield key[:place] + key[place + 1 :]
-        yield key[:place] + key[place] + key[place:]
         yield key[:place] + "x" + key[place + 1 :]
         yield key[:place] + key[place : place + 2][::-1] + key[place + 2 :]
 
@@ -88,8 +85,13 @@ def test_a_misspelt_key_is_answered_with_the_right_one(tmp_path: Path, section: 
     assert sum(outcomes) >= 0.95 * len(outcomes)
 
 
+def test_a_model_may_be_named_like_a_key(project: Path):
+    with pytest.raises(SettingsError, match=r"'models\.chat\.price\.modle'; did you mean 'model'\?"):
+        read_settings(write(project, "models: {chat: {price: {modle: x}}}"))
+
+
 def test_a_key_that_is_like_no_other_is_answered_with_all(project: Path):
-    with pytest.raises(SettingsError, match="unknown key 'stores.zzzz'; known keys: graph, neo4j, postgres"):
+    with pytest.raises(SettingsError, match=r"unknown key 'stores\.zzzz'; known keys: graph, neo4j, postgres"):
         read_settings(write(project, "stores: {zzzz: 1}"))
 
 
@@ -120,17 +122,15 @@ def test_a_folder_without_settings_says_what_to_do(tmp_path: Path):
         read_settings(tmp_path)
 
 
-def test_values_come_from_the_environment_the_env_file_and_the_default(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_values_come_from_the_environment_the_env_file_and_the_default(project: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GM_ENV", "from env")
     monkeypatch.setenv("GM_EMPTY", "")
     (project / ".env").write_text("GM_ENV=from file\nGM_FILE='from $HOME file'\n")
     write(
         project,
-        'language: "${GM_ENV}, ${GM_FILE}, ${GM_NONE:-a default}, ${GM_EMPTY:-other}, ${GM_NONE:-}, $plain, {}"',
+        'language: "${GM_ENV}, ${GM_FILE}, ${GM_NONE:-a default}, ${GM_EMPTY:-other}, ${GM_NONE:-}, $plain"',
     )
-    assert read_settings(project).language == "from env, from $HOME file, a default, other, , $plain, {}"
+    assert read_settings(project).language == "from env, from $HOME file, a default, other, , $plain"
 
 
 def test_the_environment_may_give_a_number(project: Path):
@@ -140,9 +140,7 @@ def test_the_environment_may_give_a_number(project: Path):
 
 def test_a_variable_that_is_not_set_is_named_with_its_key(project: Path):
     write(project, "stores: {neo4j: {password: '${GM_NONE}'}}")
-    with pytest.raises(
-        SettingsError, match=r"stores: neo4j: password: the environment variable GM_NONE is not set"
-    ):
+    with pytest.raises(SettingsError, match=r"stores: neo4j: password: the environment variable GM_NONE is not set"):
         read_settings(project)
 
 

@@ -45,9 +45,7 @@ def store(tmp_path: Path) -> SnapshotStore:
 @pytest.fixture
 def record(store: SnapshotStore) -> StepRecord:
     outputs = {"texts": store.write("texts", texts("a", "b")), "more": store.write("more", texts())}
-    record = StepRecord(
-        "embed", "f" * 64, {"params": {"size": 1}, "inputs": {"x": None}}, outputs, retry=True
-    )
+    record = StepRecord("embed", "f" * 64, {"params": {"size": 1}, "inputs": {"x": None}}, outputs, retry=True)
     store.record(record)
     return record
 

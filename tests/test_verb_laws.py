@@ -1,7 +1,6 @@
 """Laws that hold for every verb: run a small corpus through all of them, then each by itself again."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from tests.query.memory_stores import LetterEmbedding
 
 CORPUS = {
     "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
-    "letters/otto.md": "# Otto Holm\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. "
-    * 4,
+    "letters/otto.md": "# Otto Holm\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. " * 4,
     "river.txt": "奥托在河边写信。信里说,灯塔很亮。" * 8,
     "towns.jsonl": '{"id": "t1", "title": "Skarrow", "text": "Skarrow is a town of Ada Holm."}\n',
     "odd.bin": "\x00\x01",
@@ -74,8 +72,9 @@ class Clerk:
         if len(text) % 7 == 0:
             return ChatReply("", reason="timeout", message="no answer")
         one, two = text.split()[0], text.split()[-1]
-        records = f'("entity"<|>{one}<|>person<|>first)##("relationship"<|>{one}<|>{two}<|>near<|>place<|>2)##nonsense'
-        return ChatReply(records + "<|COMPLETE|>")
+        entity = f'("entity"<|>{one}<|>person<|>first)'
+        relationship = f'("relationship"<|>{one}<|>{two}<|>near<|>place<|>2)'
+        return ChatReply(f"{entity}##{relationship}##nonsense<|COMPLETE|>")
 
     def stream(self, request: ChatRequest) -> Any:
         raise NotImplementedError
@@ -118,18 +117,14 @@ def tables(folder: Path) -> dict[str, pa.Table]:
 def inputs_of(name: str, tables: Mapping[str, pa.Table]) -> dict[str, pd.DataFrame]:
     verb = REGISTRY.verbs[name]
     sources = {table: CHAIN[name].get(table, table) for table in verb.inputs}
-    return {
-        table: tables[source].to_pandas()[verb.inputs[table].columns] for table, source in sources.items()
-    }
+    return {table: tables[source].to_pandas()[verb.inputs[table].columns] for table, source in sources.items()}
 
 
 def run(
     verb: Verb, inputs: Mapping[str, pd.DataFrame], folder: Path, batch_rows: int | None = None
 ) -> dict[str, pa.Table]:
     frames = LocalEngine(batch_rows).run(verb, inputs, roles_of(verb, folder))
-    return {
-        name: schema.encode(frames[name], f"{verb.name}: {name}") for name, schema in verb.outputs.items()
-    }
+    return {name: schema.encode(frames[name], f"{verb.name}: {name}") for name, schema in verb.outputs.items()}
 
 
 def test_every_verb_is_here():
@@ -168,9 +163,7 @@ def test_the_order_of_the_input_rows_cannot_be_seen(name: str, tables: dict[str,
 
 @pytest.mark.parametrize("name", sorted(name for name, verb in REGISTRY.verbs.items() if verb.rowwise))
 @pytest.mark.parametrize("batch_rows", [1, 2, 5])
-def test_a_rowwise_verb_may_be_given_slices(
-    name: str, batch_rows: int, tables: dict[str, pa.Table], folder: Path
-):
+def test_a_rowwise_verb_may_be_given_slices(name: str, batch_rows: int, tables: dict[str, pa.Table], folder: Path):
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     assert run(verb, given, folder, batch_rows) == run(verb, given, folder)

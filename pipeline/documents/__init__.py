@@ -1,1 +1,1 @@
-"""Reading files: bytes to text, and text to records."""
+"""Files in, documents out: finding, decoding and reading what lies in the input folder."""

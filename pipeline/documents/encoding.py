@@ -1,69 +1,97 @@
-"""Bytes to text: by byte order mark, as UTF-8, as UTF-16 without a mark, else by detection among candidates."""
+"""Bytes to text: byte order marks, UTF-8, UTF-16, then the likeliest of a few legacy encodings."""
 
 import codecs
+import re
 from collections.abc import Sequence
 
 from charset_normalizer import from_bytes
 
-MARKS = (
+_MARKS = [
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
-)
-CANDIDATES = ("gb18030", "cp932", "cp1252")
-"""GB18030, Shift_JIS as Windows writes it, and Western European."""
+]
+_SAMPLE = 65536
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MOST_CONTROL = 0.02
+_LEAST_ZEROS, _MOST_ZEROS = 0.3, 0.02
 
-SAMPLE = 200_000
-BINARY = frozenset(range(32)) - frozenset(b"\t\n\r\f\x1b\x00")
+
+class UndecodableError(ValueError):
+    pass
 
 
-def decode(data: bytes, encoding: str = "", candidates: Sequence[str] = CANDIDATES) -> str:
-    """The text. ``encoding``, where given, is the only one tried.
+def decode(data: bytes, encoding: str, fallbacks: Sequence[str]) -> str:
+    """The text of ``data``: in ``encoding``, or if that is "" in the one it seems to be in.
 
-    Raises ValueError when the bytes are no text in any of them.
+    Raises UndecodableError for binary data, or text in none of the encodings tried.
     """
     if encoding:
-        return _strictly(data, [encoding])
-    for mark, name in MARKS:
+        return _strict(data, encoding)
+    for mark, marked in _MARKS:
         if data.startswith(mark):
-            return _strictly(data, [name])
-    if _looks_binary(data[:SAMPLE]):
-        raise ValueError("binary, not text")
-    wide = _wide(data[:SAMPLE])
-    if wide:
-        return _strictly(data, [wide])
+            return _strict(data, marked)
+    found = _utf16_without_mark(data) or _first_of(data, ["utf-8"]) or _likeliest(data, fallbacks)
+    if found is None:
+        tried = ", ".join(["utf-8", "utf-16", *fallbacks])
+        raise UndecodableError(f"is in none of {tried}; convert it to UTF-8 or set input.encoding")
+    text = _strict(data, found)
+    if _is_binary(text):
+        raise UndecodableError("holds binary data, not text; remove it or set input.file_pattern")
+    return text
+
+
+def _strict(data: bytes, encoding: str) -> str:
     try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _strictly(data, _likeliest_first(data[:SAMPLE], candidates))
+        return data.decode(encoding)
+    except UnicodeError as error:
+        raise UndecodableError(f"is not {encoding}: {error}; convert it to UTF-8") from error
 
 
-def _strictly(data: bytes, encodings: Sequence[str]) -> str:
+def _utf16_without_mark(data: bytes) -> str | None:
+    """By the zero bytes of Latin letters, digits, spaces and line ends."""
+    sample = data[:_SAMPLE]
+    even, odd = sample[0::2], sample[1::2]
+    if len(data) % 2 or not odd:
+        return None
+    even_zeros, odd_zeros = even.count(0) / len(even), odd.count(0) / len(odd)
+    if odd_zeros >= _LEAST_ZEROS and even_zeros <= _MOST_ZEROS:
+        return _first_of(data, ["utf-16-le"])
+    if even_zeros >= _LEAST_ZEROS and odd_zeros <= _MOST_ZEROS:
+        return _first_of(data, ["utf-16-be"])
+    return None
+
+
+def _first_of(data: bytes, encodings: Sequence[str]) -> str | None:
+    return next(iter(_possible(data, encodings)), None)
+
+
+def _possible(data: bytes, encodings: Sequence[str]) -> list[str]:
+    possible = []
     for encoding in encodings:
         try:
-            return data.decode(encoding)
-        except UnicodeDecodeError:
+            data.decode(encoding)
+        except UnicodeError:
             continue
-        except LookupError:
-            raise ValueError(f"no encoding is called '{encoding}'") from None
-    raise ValueError(f"not {', '.join(encodings)}")
+        possible.append(encoding)
+    return possible
 
 
-def _looks_binary(sample: bytes) -> bool:
-    """Many control bytes that no text has; NULs alone may be UTF-16."""
-    return sum(byte in BINARY for byte in sample) > len(sample) // 100
+def _likeliest(data: bytes, fallbacks: Sequence[str]) -> str | None:
+    """Of the encodings that can be: the one whose text charset-normalizer finds the most coherent."""
+    possible = _possible(data, fallbacks)
+    if len(possible) < 2:
+        return next(iter(possible), None)
+    best = from_bytes(data[:_SAMPLE], cp_isolation=possible).best()
+    return next((name for name in possible if best and _same(name, best.encoding)), possible[0])
 
 
-def _wide(sample: bytes) -> str | None:
-    """UTF-16 without a mark: where every other byte of mostly Latin text is zero."""
-    pairs = len(sample) // 2
-    if pairs == 0 or sample.count(0) < pairs * 0.4:
-        return None
-    return "utf-16-le" if sample[1::2].count(0) > sample[0::2].count(0) else "utf-16-be"
+def _same(one: str, other: str) -> bool:
+    return codecs.lookup(one).name == codecs.lookup(other).name
 
 
-def _likeliest_first(sample: bytes, candidates: Sequence[str]) -> list[str]:
-    best = from_bytes(sample, cp_isolation=list(candidates)).best()
-    return sorted(candidates, key=lambda name: best is None or name != best.encoding)
+def _is_binary(text: str) -> bool:
+    sample = text[:_SAMPLE]
+    return len(_CONTROL.findall(sample)) > len(sample) * _MOST_CONTROL + 8

@@ -1,74 +1,87 @@
-"""A file's text to records, by the kind of file."""
+"""Records of csv, json and jsonl texts."""
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-WIDEST_FIELD = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Record:
-    """One object of a file: its columns, and where it stands (line or row, from 1)."""
+    """``line``: the line (csv, jsonl) or the position (json) it stands at, from 1."""
 
-    columns: Mapping[str, Any]
-    place: int
+    line: int
+    fields: dict[str, object]
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """A part of a file that is no record, and why. ``place`` 0: the whole file."""
+class Fault:
+    """Why a file, or with ``line`` one record of it, is not read. ``reason``: a reject's reason code."""
 
-    place: int
+    reason: str
     message: str
+    line: int | None = None
 
 
-Read = Callable[[str], Iterator[Record | Unreadable]]
-
-
-def read_csv(text: str) -> Iterator[Record | Unreadable]:
-    csv.field_size_limit(WIDEST_FIELD)
-    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+def read_csv(text: str, text_column: str) -> Iterator[Record | Fault]:
+    """A record a row; the first row names the columns. Fields may be of any length."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    limit = csv.field_size_limit(sys.maxsize)
     try:
-        for place, row in enumerate(rows, start=1):
-            extra = row.pop(None, None)  # pyright: ignore[reportArgumentType, reportCallIssue]
-            if extra:
-                yield Unreadable(place, f"row {place} has more cells than the header has columns")
-            else:
-                yield Record({name: value for name, value in row.items() if value is not None}, place)
+        header = [name.strip() for name in next(reader, [])]
+        if text_column not in header or len(set(header)) < len(header):
+            yield Fault("parse", f"columns {header} are not distinct names with '{text_column}' among them")
+            return
+        yield from (_csv_record(reader.line_num, header, row) for row in reader if row)
     except csv.Error as error:
-        yield Unreadable(rows.line_num, f"line {rows.line_num}: {error}")
+        yield Fault("parse", f"line {reader.line_num}: {error}; quote the field or double its quotes")
+    finally:
+        csv.field_size_limit(limit)
 
 
-def read_json(text: str) -> Iterator[Record | Unreadable]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        yield Unreadable(0, f"not JSON: {error}")
+def read_json(text: str) -> Iterator[Record | Fault]:
+    """An object is one record, an array one for each of its objects."""
+    value = _parsed(text, None)
+    if isinstance(value, Fault):
+        yield value
         return
-    for place, entry in enumerate(content if isinstance(content, list) else [content], start=1):
-        yield _object(entry, place, "entry")
+    for position, item in enumerate(value if isinstance(value, list) else [value], start=1):
+        yield _json_record(position, item)
 
 
-def read_jsonl(text: str) -> Iterator[Record | Unreadable]:
-    for place, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield Unreadable(place, f"line {place} is not JSON: {error}")
-            continue
-        yield _object(entry, place, "line")
+def read_jsonl(text: str) -> Iterator[Record | Fault]:
+    """A record a line; a malformed line is a fault of its own."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            value = _parsed(line, number)
+            yield value if isinstance(value, Fault) else _json_record(number, value)
 
 
-RECORD_FILES: Mapping[str, Read] = {".csv": read_csv, ".json": read_json, ".jsonl": read_jsonl}
+def _delimiter(text: str) -> str:
+    header = text.partition("\n")[0]
+    return max(",;\t", key=header.count)
 
 
-def _object(entry: Any, place: int, what: str) -> Record | Unreadable:
-    if isinstance(entry, dict):
-        return Record(entry, place)
-    return Unreadable(place, f"{what} {place} is no object but {type(entry).__name__}")
+def _csv_record(line: int, header: list[str], row: list[str]) -> Record | Fault:
+    if len(row) > len(header):
+        return Fault("parse", f"{len(row)} fields for {len(header)} columns; quote the field", line)
+    return Record(line, {name: value for name, value in zip(header, row, strict=False) if value})
+
+
+def _json_record(line: int, value: object) -> Record | Fault:
+    if isinstance(value, dict):
+        return Record(line, value)
+    return Fault("parse", f"not an object but {type(value).__name__}; write {{...}}", line)
+
+
+def _parsed(text: str, line: int | None) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        return Fault("parse", f"not JSON: {error}", line)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON value")

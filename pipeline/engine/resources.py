@@ -26,4 +26,4 @@ class Resources:
         return {role: lookup[step.verb.roles[role]](name) for role, name in step.models.items()}
 
     def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:
-        return {role: self.tokenizer for role in step.verb.roles_of(Tokenizer)}
+        return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)

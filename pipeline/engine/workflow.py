@@ -70,7 +70,9 @@ def read_workflow(path: Path, settings: Mapping[str, Mapping[str, Any]]) -> Work
         raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
         raise SettingsError(explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))) from error
-    steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
+    steps = tuple(
+        _step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps
+    )
     _check_wiring(str(path), steps)
     return Workflow(content.name, steps)
 

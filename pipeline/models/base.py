@@ -15,7 +15,7 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call. ``row_id`` says which row it is for; it is reported, not sent, and not part of the cache key."""
+    """One call. ``row_id`` says which row it is for: it is reported, not sent, and not in the cache key."""
 
     row_id: str
     messages: tuple[Message, ...]
@@ -24,7 +24,8 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class ChatReply:
-    """A reply, or why there is none: ``reason`` is a reject's reason code and ``text`` is then what came, if anything."""
+    """A reply, or why there is none: ``reason`` is then a reject's reason code, ``text`` what came, if anything.
+    Without a reason ``message`` is what the check objected to, if it did."""
 
     text: str
     finish_reason: str = "stop"

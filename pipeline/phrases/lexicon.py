@@ -67,7 +67,8 @@ HONORIFICS = COURTESIES | _words(
     admiral commander commodore president king queen prince princess emperor empress pope father brother
     sister mother reverend rev bishop archbishop cardinal judge justice senator governor mayor minister
     sultan tsar emir saint chancellor inspector detective count countess duke duchess baron baroness master
-    uncle aunt engineer director architect actor actress singer author writer poet novelist painter composer producer president
+    uncle aunt engineer director architect actor actress singer
+    author writer poet novelist painter composer producer president
     """
 )
 # Those that a ruler's lone name goes without as often as with.

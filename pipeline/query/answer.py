@@ -141,7 +141,9 @@ def fixed_answer(prepared: Prepared, stage: QueryStage) -> str | None:
     if prepared.abstained:
         return stage.prompt("no_context").render().strip()
     if stage.chat is None and request.mode == "bypass":
-        raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
+        raise UsageError(
+            "query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY"
+        )
     return evidence_text(prepared.context) if stage.chat is None else None
 
 

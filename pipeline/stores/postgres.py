@@ -170,7 +170,7 @@ class PostgresWriter:
     def hashes(self, table: str) -> Mapping[str, str]:
         rows = TABLES[table]
         query = select(rows.c.id, rows.c.row_hash).where(rows.c.workspace == self.workspace)
-        return {id: row_hash for id, row_hash in self.connection.execute(query)}
+        return {row.id: row.row_hash for row in self.connection.execute(query)}
 
     def apply(self, table: str, delta: Delta) -> None:
         """Replace by delete and COPY: one statement and one stream, however many rows."""

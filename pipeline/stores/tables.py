@@ -1,4 +1,4 @@
-"""The PostgreSQL tables: three `lightrag_*` tables as users of the data know them, the graph, and what is live.
+"""The PostgreSQL tables: `lightrag_*` as users of the data know them, the graph, and what is live.
 
 The tables with vectors are partitioned by workspace over a column without dimensions: workspaces may use
 different models, and an index never has to filter other workspaces' rows out.

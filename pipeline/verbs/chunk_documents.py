@@ -122,10 +122,20 @@ class _Pieces:
     size: int
     count: Count
 
-    def fits(self, first: int, last: int) -> bool:
+    def tokens(self, first: int, last: int) -> int:
         """Token counts do not add up exactly: only a count of the joined text tells."""
         start, end = self.span(first, last)
-        return self.count(self.text[start:end].strip()) <= self.size
+        return self.count(self.text[start:end].strip())
+
+    def fits(self, first: int, last: int) -> bool:
+        return self.tokens(first, last) <= self.size
+
+    def last_fitting(self, first: int, last: int) -> int:
+        """Nearly the last piece (exclusive), up to ``last``, with which those from ``first`` fit."""
+        last = max(last, first + 1)
+        while last > first + 1 and (spent := self.tokens(first, last)) > self.size:
+            last = max(first + 1, min(last - 1, first + (last - first) * self.size // spent))
+        return last
 
     def span(self, first: int, last: int) -> Span:
         return self.pieces[first].start, self.pieces[last - 1].end
@@ -144,10 +154,7 @@ def _whole_sentences(units: _Pieces, overlap: int) -> Iterator[Span]:
     while covered < len(units.pieces):
         while first < covered and not units.fits(first, covered + 1):
             first += 1
-        last = units.furthest(first, units.size)
-        while last > covered + 1 and not units.fits(first, last):
-            last -= 1
-        covered = max(last, covered + 1)
+        covered = max(units.last_fitting(first, units.furthest(first, units.size)), covered + 1)
         yield units.span(first, covered)
         first = bisect_left(units.totals, units.totals[covered] - overlap)
 
@@ -173,8 +180,8 @@ def _stable_cut(units: _Pieces, first: int) -> int:
     if remaining <= units.size and units.fits(first, end):
         return end
     floor = units.size // 5
-    highest = max(units.furthest(first, min(units.size, remaining - floor)), first + 1)
+    furthest = units.furthest(first, min(units.size, remaining - floor))
+    highest = units.last_fitting(first, furthest)
     lowest = min(max(units.nearest(first, floor), first + 1), highest)
     cuts = sorted(range(lowest, highest + 1), key=lambda cut: (units.pieces[cut - 1].rank, cut), reverse=True)
-    shorter = range(lowest - 1, first, -1)
-    return next((cut for cut in (*cuts, *shorter) if units.fits(first, cut)), first + 1)
+    return next((cut for cut in cuts if units.fits(first, cut)), first + 1)

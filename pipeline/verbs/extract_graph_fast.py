@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import NamedTuple
 
 import pandas as pd
@@ -21,11 +20,14 @@ ALIAS_KEYWORD = "also known as"
 MAX_DESCRIPTION = 300
 MAX_KEYWORDS = 5
 MAX_PHRASES_PER_SENTENCE = 12
+MAX_LINKS_PER_SENTENCE = 1200
 
 
 class FastParams(Params):
     """``min_phrase_count``: how often a text unit must use a key phrase to make it an entity.
-    ``max_links_per_name``: with how many of the names after it in a sentence a name is linked."""
+    ``max_links_per_name``: with how many of the names after it in a sentence a name is linked; fewer where a
+    sentence has more than 100 of them, which makes it a list or a table.
+    """
 
     min_phrase_count: int = Field(default=2, ge=1)
     max_links_per_name: int = Field(default=12, ge=0)
@@ -160,10 +162,11 @@ def _links(mentions: list[list[_Mention]], title: OwnTitle, max_links_per_name: 
             first.setdefault(mention.referent.key, mention)
         first.pop(own or "", None)
         present = list(first.items())
+        window = min(max_links_per_name, max(1, MAX_LINKS_PER_SENTENCE // max(1, len(present))))
         for rank, (key, mention) in enumerate(present):
             if own is not None:
                 _link(links, own, key).shared.append(_Shared(place, 0, mention.start))
-            for other_key, other in islice(present, rank + 1, rank + 1 + max_links_per_name):
+            for other_key, other in present[rank + 1 : rank + 1 + window]:
                 _link(links, key, other_key).shared.append(_Shared(place, mention.end, other.start))
     return links
 

@@ -1,79 +1,88 @@
-"""load_documents: a folder of files -> documents."""
+"""load_documents: the input folder -> documents, and a reject for whatever could not be read."""
 
-import hashlib
+import codecs
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import PurePath
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipeline.documents.convert import CONVERTED, NoConverter, convert
-from pipeline.documents.encoding import decode
-from pipeline.documents.records import RECORD_FILES, Record, Unreadable
-from pipeline.errors import SettingsError
+from pipeline.documents.encoding import UndecodableError, decode
+from pipeline.documents.files import InputFile, files_digest, input_files
+from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.registry import Params, verb
 from pipeline.schemas import DOCUMENTS, REJECTS
 from pipeline.text import clean, digest, document_id
 
-TEXT_FILES = frozenset({".txt", ".md"})
-READABLE = TEXT_FILES | CONVERTED | set(RECORD_FILES)
-TITLE_LENGTH = 120
-BLOCK = 1 << 20
+WHOLE = frozenset({".txt", ".md"})
+RECORDS = frozenset({".csv", ".json", ".jsonl"})
+_HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$", re.MULTILINE)
+_LONGEST_TITLE = 120
+_SHORT_DIGEST = 12
 
 
 class LoadParams(Params):
-    """``path``: the folder; what of it is read is known by content, so that a project may move.
-    ``encoding``: of all text files; empty: recognised. The columns name a record's parts."""
+    """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out, trying ``encodings`` after UTF-8
+    and UTF-16."""
 
-    path: str = Field(default="data/input", exclude=True)
+    path: str = "data/input"
     file_pattern: str = "**/*"
     id_column: str = "id"
     title_column: str = "title"
     text_column: str = "text"
     encoding: str = ""
+    encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
+    max_file_mb: int = Field(default=1024, ge=1)
+
+    @field_validator("file_pattern")
+    @classmethod
+    def _below_the_folder(cls, pattern: str) -> str:
+        path = PurePath(pattern)
+        if not path.parts or path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"'{pattern}' is no pattern below the input folder; write one such as **/*.txt")
+        return pattern
+
+    @field_validator("encoding", "encodings")
+    @classmethod
+    def _known(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in filter(None, [value] if isinstance(value, str) else value):
+            try:
+                codecs.lookup(name)
+            except LookupError as error:
+                raise ValueError(f"no encoding '{name}'; write one such as gb18030") from error
+        return value
 
 
-@dataclass
-class Loaded:
-    """Rows so far. ``keys`` tells documents of one key apart."""
+@dataclass(frozen=True)
+class _Document:
+    """``key`` makes the id, ``line`` is the record's place in its file."""
 
-    documents: list[dict[str, str]] = field(default_factory=list)
-    rejects: list[dict[str, str]] = field(default_factory=list)
-    keys: set[str] = field(default_factory=set)
-
-    def add(self, key: str, source: str, title: str, text: str, metadata: Mapping[str, Any]) -> None:
-        if key in self.keys:
-            return self.reject(source, "duplicate_id", "another record of this file has the same id")
-        if not text.strip():
-            return self.reject(source, "empty", "no text")
-        self.keys.add(key)
-        encoded = clean(json.dumps(metadata, ensure_ascii=False, sort_keys=True, default=str))
-        self.documents.append(
-            {
-                "id": document_id(key),
-                "title": title,
-                "text": text,
-                "source": source,
-                "metadata": encoded,
-                "content_hash": digest(title, text, encoded),
-            }
-        )
-
-    def reject(self, row_id: str, reason: str, message: str) -> None:
-        """Reasons: unsupported, unreadable, outside, encoding, empty, parse, duplicate_id."""
-        self.rejects.append(
-            {"step": "", "row_id": clean(row_id), "kind": "row", "reason": reason, "message": clean(message)}
-        )
+    key: str
+    source: str
+    title: str
+    text: str
+    metadata: str
+    line: int | None = None
 
 
 def input_digest(params: LoadParams) -> str:
-    """Over the names and the bytes of all files that match."""
-    root = _root(params)
-    return digest(*(part for path in _files(root, params) for part in (_name(path, root), _file_digest(path))))
+    """Changes when a matching file is added, removed, renamed or edited, or its converter is another."""
+    files = input_files(params.path, params.file_pattern)
+    converter = _converter_version() if any(file.suffix in CONVERTED for file in files) else ""
+    return digest(files_digest(files), converter)
+
+
+def _converter_version() -> str:
+    try:
+        return version("markitdown")
+    except PackageNotFoundError:
+        return ""
 
 
 @verb(
@@ -84,99 +93,143 @@ def input_digest(params: LoadParams) -> str:
     stamp=input_digest,
 )
 def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """txt and md: one document a file. csv, json, jsonl: one a record; columns other than id, title and text are
-    its metadata. pdf, docx and html with the extra ``docs``. What cannot be read is a reject.
+    """Read every matching file below ``path``: txt, md (and PDF, DOCX, HTML with the extra ``docs``) as one
+    document each, csv, json and jsonl as one a record.
 
-    A document's id comes from its path, for a record with an id from path and id, else from path and content: an
-    edited file replaces itself. Raises SettingsError when the folder is missing.
+    Ids come from the path below the folder and, for records, the id column (without one, the record's
+    content), so an edited file keeps its id. Reasons of rejects: unsupported, empty, encoding, parse,
+    unreadable, outside, duplicate_id, too_large. Raises SettingsError when there is no such folder.
     """
-    root = _root(params)
-    loaded = Loaded()
-    for path in _files(root, params):
-        _load_file(path, _name(path, root), root, params, loaded)
-    return DOCUMENTS.frame(loaded.documents), REJECTS.frame(loaded.rejects)
+    documents: dict[str, dict[str, str]] = {}
+    rejects = []
+    for file in input_files(params.path, params.file_pattern):
+        for item in _read(file, params):
+            if isinstance(item, _Document) and (row := _row(item))["id"] not in documents:
+                documents[row["id"]] = row
+            else:
+                rejects.append(_reject(file, item))
+    return DOCUMENTS.frame(list(documents.values())), REJECTS.frame(rejects)
 
 
-def _load_file(path: Path, name: str, root: Path, params: LoadParams, loaded: Loaded) -> None:
-    suffix = path.suffix.lower()
-    if not path.resolve().is_relative_to(root.resolve()):
-        return loaded.reject(name, "outside", "a link that leads out of the input folder; copy the file instead")
-    if suffix not in READABLE:
-        return loaded.reject(name, "unsupported", f"files of type '{suffix}' are not read")
-    try:
-        text = clean(convert(path) if suffix in CONVERTED else decode(path.read_bytes(), params.encoding))
-    except NoConverter as error:
-        return loaded.reject(name, "unsupported", str(error))
-    except OSError as error:
-        return loaded.reject(name, "unreadable", error.strerror or str(error))
-    except ValueError as error:
-        return loaded.reject(name, "parse" if suffix in CONVERTED else "encoding", str(error))
-    if not text.strip():
-        return loaded.reject(name, "empty", "no text")
-    if suffix in RECORD_FILES:
-        return _load_records(text, name, suffix, params, loaded)
-    return loaded.add(name, name, _title(text, path), text, {})
+def _row(document: _Document) -> dict[str, str]:
+    return {
+        "id": document_id(document.key),
+        "title": document.title,
+        "text": document.text,
+        "source": document.source,
+        "metadata": document.metadata,
+        "content_hash": digest(document.title, document.text, document.metadata),
+    }
 
 
-def _load_records(text: str, name: str, suffix: str, params: LoadParams, loaded: Loaded) -> None:
-    unnamed: Counter[str] = Counter()
-    for entry in RECORD_FILES[suffix](text):
-        if isinstance(entry, Unreadable):
-            loaded.reject(f"{name}:{entry.place}" if entry.place else name, "parse", entry.message)
-        else:
-            _load_record(entry, name, params, loaded, unnamed)
-
-
-def _load_record(record: Record, name: str, params: LoadParams, loaded: Loaded, unnamed: Counter[str]) -> None:
-    columns = dict(record.columns)
-    text = columns.pop(params.text_column, None)
-    title = clean(str(columns.pop(params.title_column, "") or "")).strip()
-    id = clean(str(columns.pop(params.id_column, "") or "")).strip()
-    if not isinstance(text, str) or not text.strip():
-        what = "empty" if text is None or text == "" or isinstance(text, str) else "no string"
-        return loaded.reject(
-            f"{name}:{record.place}", "empty", f"column '{params.text_column}' is {what}; set input.text_column"
+def _reject(file: InputFile, item: Fault | _Document) -> dict[str, str]:
+    if isinstance(item, _Document):
+        item = Fault(
+            "duplicate_id", f"{item.source} is there already; give the record an id of its own", item.line
         )
-    if id:
-        key = f"{name}#{id}"
-    else:
-        content = digest(json.dumps(record.columns, sort_keys=True, default=str))[:12]
-        unnamed[content] += 1
-        key = f"{name}#{content}" + (f"-{unnamed[content]}" if unnamed[content] > 1 else "")
-    return loaded.add(key, key, title or id or Path(name).stem, clean(text), columns)
+    place = file.name if item.line is None else f"{file.name}:{item.line}"
+    return {
+        "step": "",
+        "row_id": place,
+        "kind": "row" if item.line is None else "record",
+        "reason": item.reason,
+        "message": clean(f"{place}: {item.message}"),
+    }
 
 
-def _root(params: LoadParams) -> Path:
-    root = Path(params.path)
-    if not root.is_dir():
-        raise SettingsError(f"{root}: no such folder; create it and put documents there, or set input.path")
-    return root
-
-
-def _files(root: Path, params: LoadParams) -> Iterator[Path]:
-    """Matching files in the order of their names; hidden ones are none of ours."""
+def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     try:
-        found = {path: path.relative_to(root).parts for path in root.glob(params.file_pattern) if path.is_file()}
-    except (ValueError, NotImplementedError) as error:
-        raise SettingsError(f"input.file_pattern: {error}; write it relative to input.path") from error
-    visible = [path for path, parts in found.items() if not any(part.startswith(".") for part in parts)]
-    yield from sorted(visible, key=lambda path: found[path])
-
-
-def _name(path: Path, root: Path) -> str:
-    """The relative POSIX path; a byte that is no UTF-8 as \\xNN."""
-    return clean(path.relative_to(root).as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
-
-
-def _file_digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        text = _text(file, params)
     except OSError as error:
-        return f"unreadable: {error.strerror}"
+        text = Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
+    except NoConverter as error:
+        text = Fault("unsupported", f"{file.suffix} {error}")
+    except UndecodableError as error:
+        text = Fault("encoding", str(error))
+    except ValueError as error:
+        text = Fault("parse", str(error))
+    if isinstance(text, Fault):
+        yield text
+    elif not text.strip():
+        yield Fault("empty", "no text in it; remove it")
+    elif file.suffix in RECORDS:
+        yield from _record_documents(file, text, params)
+    else:
+        yield _Document(file.name, file.name, _title(text, file), text, "{}")
 
 
-def _title(text: str, path: Path) -> str:
-    """The first line, without Markdown's marks, where it is short enough to be a title; else the file's name."""
-    line = text.lstrip().split("\n", 1)[0].strip().lstrip("#").strip()
-    return line if 0 < len(line) <= TITLE_LENGTH else path.stem
+def _text(file: InputFile, params: LoadParams) -> str | Fault:
+    if file.fault:
+        return Fault(*file.fault)
+    if file.suffix not in WHOLE | RECORDS | CONVERTED:
+        known = ", ".join(sorted(suffix[1:] for suffix in WHOLE | RECORDS | CONVERTED))
+        return Fault("unsupported", f"suffix '{file.suffix}' is not read; convert it to one of {known}")
+    if file.path.stat().st_size > params.max_file_mb * 2**20:
+        return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
+    if file.suffix in CONVERTED:
+        return clean(convert(file.path))
+    return clean(decode(file.path.read_bytes(), params.encoding, params.encodings))
+
+
+def _record_documents(file: InputFile, text: str, params: LoadParams) -> Iterator[_Document | Fault]:
+    seen: Counter[str] = Counter()
+    for item in _records(file, text, params):
+        yield item if isinstance(item, Fault) else _record_document(file, item, params, seen)
+
+
+def _records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
+    if file.suffix == ".csv":
+        return read_csv(text, params.text_column)
+    return read_json(text) if file.suffix == ".json" else read_jsonl(text)
+
+
+def _record_document(
+    file: InputFile, record: Record, params: LoadParams, seen: Counter[str]
+) -> _Document | Fault:
+    fields = {clean(name): _cleaned(value) for name, value in record.fields.items()}
+    text = fields.pop(params.text_column, None)
+    if isinstance(text, dict | list):
+        return Fault("parse", f"'{params.text_column}' is not a text; write a string", record.line)
+    if not (text := _as_text(text)).strip():
+        return Fault(
+            "empty", f"no text in '{params.text_column}'; fill it or set input.text_column", record.line
+        )
+    identity = _as_text(fields.pop(params.id_column, None)).strip()
+    title = " ".join(_as_text(fields.pop(params.title_column, None)).split())
+    metadata = json.dumps(fields, ensure_ascii=False, sort_keys=True)
+    if identity:
+        key = source = f"{file.name}#{identity}"
+    else:
+        content = digest(title, text, metadata)
+        again = f"-{seen[content]}" if seen[content] else ""
+        seen[content] += 1
+        key, source = f"{file.name}#{content}{again}", f"{file.name}#{content[:_SHORT_DIGEST]}{again}"
+    return _Document(key, source, title or _first_line(text) or source, text, metadata, record.line)
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(name): _cleaned(item) for name, item in value.items()}
+    return value
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _title(text: str, file: InputFile) -> str:
+    heading = None if file.suffix == ".txt" else _HEADING.search(text)
+    title = heading["title"] if heading and len(heading["title"]) <= _LONGEST_TITLE else _first_line(text)
+    return title or PurePath(file.name).stem
+
+
+def _first_line(text: str) -> str:
+    """The first line that is not blank, without heading marks, if it is short enough for a title; else ""."""
+    head = text.lstrip()[: _LONGEST_TITLE * 2].partition("\n")[0].lstrip("#").strip()
+    return head if len(head) <= _LONGEST_TITLE else ""

@@ -86,9 +86,7 @@ class NoEmbedding:
 class SmallProject:
     root: Path
     chat: ScriptedChat = field(default_factory=ScriptedChat)
-    prompts: dict[str, str] = field(
-        default_factory=lambda: {"ask": "Say $number", "ask_again": "Again $number"}
-    )
+    prompts: dict[str, str] = field(default_factory=lambda: {"ask": "Say $number", "ask_again": "Again $number"})
     workflow_text: str = WORKFLOW
 
     def numbers(self, *lines: str) -> None:

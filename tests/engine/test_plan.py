@@ -80,9 +80,7 @@ CASES: dict[str, tuple[Callable[[Built], None], list[str]]] = {
         ["reuse", "reuse", "run code", "run code"],
     ),
     "an arg": (
-        lambda built: built.edit_workflow(
-            "outputs: {kept: evens}", "args: {divisor: 4}\n    outputs: {kept: evens}"
-        ),
+        lambda built: built.edit_workflow("outputs: {kept: evens}", "args: {divisor: 4}\n    outputs: {kept: evens}"),
         ["reuse", "run params", "maybe input", "maybe input"],
     ),
     "a prompt": (
@@ -110,9 +108,7 @@ CASES: dict[str, tuple[Callable[[Built], None], list[str]]] = {
         ["reuse", "reuse", "reuse", "reuse"],
     ),
     "an arg written out that was the default": (
-        lambda built: built.edit_workflow(
-            "outputs: {kept: evens}", "args: {divisor: 2}\n    outputs: {kept: evens}"
-        ),
+        lambda built: built.edit_workflow("outputs: {kept: evens}", "args: {divisor: 2}\n    outputs: {kept: evens}"),
         ["reuse", "reuse", "reuse", "reuse"],
     ),
     "the first of several reasons": (

@@ -142,9 +142,7 @@ def test_a_verb_that_breaks_its_schema_is_a_data_error(project: SmallProject):
 
 def test_a_table_without_the_columns_a_verb_reads_is_a_data_error(project: SmallProject):
     project.workflow_text = WORKFLOW + "  - {verb: keep_even, id: odd, inputs: {numbers: texts}}\n"
-    with pytest.raises(
-        DataError, match=r"step 'odd': table 'texts' has no \['value'\].*connect 'numbers' to another"
-    ):
+    with pytest.raises(DataError, match=r"step 'odd': table 'texts' has no \['value'\].*connect 'numbers' to another"):
         run(project)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from pipeline.models.base import ChatReply, ChatRequest, Check, Listener
 from pipeline.prompts import Prompt
 from pipeline.query.answer import QueryStage
+from pipeline.query.request import QueryRequest
 from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Live, Writer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -100,18 +101,14 @@ class MemoryStores:
             "entities": self.entity_rows["name"],
             "relationships": self.relationship_rows["description"],
         }
-        ids = getattr(
-            self, {"chunks": "chunk_rows", "entities": "entity_rows"}.get(table, "relationship_rows")
-        )["id"]
+        ids = getattr(self, {"chunks": "chunk_rows", "entities": "entity_rows"}.get(table, "relationship_rows"))["id"]
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
         self.reads.append("chunks")
         found = _chosen(self.chunk_rows, ids)
-        return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[
-            CHUNK_COLUMNS
-        ]
+        return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[CHUNK_COLUMNS]
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         self.reads.append("entities")
@@ -158,8 +155,8 @@ def chunk(id: str, content: str, document: str = "doc-1") -> dict[str, Any]:
 
 def entity(name: str, units: Sequence[str], degree: int = 1) -> dict[str, Any]:
     return {
-        "id": f"ent-{name}", "name": name, "type": "PERSON", "description": f"{name}, a person", "degree": degree,
-        "text_unit_ids": list(units),
+        "id": f"ent-{name}", "name": name, "type": "PERSON", "description": f"{name}, a person",
+        "degree": degree, "text_unit_ids": list(units),
     }  # fmt: skip
 
 
@@ -167,8 +164,9 @@ def relationship(
     source: str, target: str, description: str, units: Sequence[str], rank: int = 2, weight: float = 1.0
 ) -> dict[str, Any]:
     return {
-        "id": f"rel-{source}-{target}", "source_entity_id": f"ent-{source}", "target_entity_id": f"ent-{target}",
-        "source": source, "target": target, "description": description, "keywords": ["knows", "since long"],
+        "id": f"rel-{source}-{target}", "source": source, "target": target,
+        "source_entity_id": f"ent-{source}", "target_entity_id": f"ent-{target}",
+        "description": description, "keywords": ["knows", "since long"],
         "weight": weight, "rank": rank, "text_unit_ids": list(units),
     }  # fmt: skip
 
@@ -208,6 +206,10 @@ def empty_village() -> MemoryStores:
         pd.DataFrame(columns=ENTITY_COLUMNS),
         pd.DataFrame(columns=RELATIONSHIP_COLUMNS),
     )
+
+
+def question(text: str = "Who taught Bea?", /, **wishes: object) -> QueryRequest:
+    return QueryRequest.model_validate({"query": text, **wishes})
 
 
 def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryStage:

@@ -6,9 +6,16 @@ from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatReply
 from pipeline.query.answer import Answer, answer
 from pipeline.query.evidence_text import NOTICE
-from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Done, Sources, Token, stream_answer
-from tests.query.memory_stores import PROMPTS, CharacterTokens, ScriptedChat, empty_village, stage, village
+from tests.query.memory_stores import (
+    PROMPTS,
+    CharacterTokens,
+    ScriptedChat,
+    empty_village,
+    question,
+    stage,
+    village,
+)
 
 KEYWORDS = '{"high_level_keywords": ["teaching"], "low_level_keywords": ["Ada", "Bea"]}'
 MODES = ["naive", "local", "global", "hybrid", "mix"]
@@ -16,8 +23,7 @@ MODES = ["naive", "local", "global", "hybrid", "mix"]
 
 def asked(*replies: ChatReply | str, **wishes: object) -> tuple[Answer, ScriptedChat]:
     chat = ScriptedChat(list(replies))
-    request = QueryRequest.model_validate({"query": "Who taught Bea?", **wishes})
-    return answer(request, stage(village(), chat)), chat
+    return answer(question(**wishes), stage(village(), chat)), chat
 
 
 def test_a_question_is_answered_from_the_context_it_found():
@@ -55,16 +61,14 @@ def test_bypass_goes_straight_to_the_model():
         ("A list[3] of [x], [].", "A list of [x], [].", 1),
     ],
 )
-def test_citations_of_references_that_were_not_shown_are_removed_and_counted(
-    said: str, text: str, removed: int
-):
+def test_citations_of_references_that_were_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
     given, _ = asked(KEYWORDS, said)
     assert [reference.id for reference in given.references] == [1, 2]
     assert (given.text, given.removed_citations) == (text, removed)
 
 
 def test_without_a_chat_model_the_evidence_is_the_answer():
-    given = answer(QueryRequest(query="Who taught Bea?"), stage(village()))
+    given = answer(question(), stage(village()))
     assert given.text.splitlines()[0] == NOTICE
     assert "Ada taught Bea." in given.text
     assert (given.abstained, given.removed_citations) == (False, 0)
@@ -72,14 +76,13 @@ def test_without_a_chat_model_the_evidence_is_the_answer():
 
 def test_bypass_without_a_chat_model_is_a_usage_error():
     with pytest.raises(UsageError, match="none is configured; set OPENAI_API_KEY"):
-        answer(QueryRequest(query="q", mode="bypass"), stage(village()))
+        answer(question(mode="bypass"), stage(village()))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_where_nothing_is_found_the_model_is_not_asked(mode: str):
     chat = ScriptedChat([KEYWORDS])
-    request = QueryRequest.model_validate({"query": "Who?", "mode": mode})
-    given = answer(request, stage(empty_village(), chat))
+    given = answer(question(mode=mode), stage(empty_village(), chat))
     assert (given.text, given.abstained) == (PROMPTS["no_context"].strip(), True)
     assert len(chat.asked) == (mode != "naive")
 
@@ -135,7 +138,7 @@ def test_tokens_are_those_of_what_was_sent():
 
 def test_a_stream_is_sources_then_tokens_then_the_whole():
     chat = ScriptedChat([KEYWORDS, "Ada taught Bea [1][9]."])
-    events = list(stream_answer(QueryRequest(query="Who taught Bea?"), stage(village(), chat)))
+    events = list(stream_answer(question(), stage(village(), chat)))
     sources, *tokens, done = events
     assert isinstance(sources, Sources)
     assert [reference.id for reference in sources.references] == [1, 2]
@@ -149,7 +152,7 @@ def test_a_stream_is_sources_then_tokens_then_the_whole():
 
 @pytest.mark.parametrize("wishes", [{"only_need_context": True}, {"only_need_prompt": True}, {}])
 def test_a_stream_ends_with_what_answer_gives(wishes: dict[str, bool]):
-    request = QueryRequest.model_validate({"query": "Who taught Bea?", **wishes})
+    request = question(**wishes)
     streamed = list(stream_answer(request, stage(village())))
     assert isinstance(streamed[-1], Done)
     assert streamed[-1].answer.text == answer(request, stage(village())).text

@@ -10,11 +10,10 @@ from pipeline.models.base import Tokenizer
 from pipeline.query.context import RESERVE, Context, Table, build_context, ranked_chunks
 from pipeline.query.evidence import Evidence
 from pipeline.query.evidence_text import NOTICE, evidence_text
-from pipeline.query.request import QueryRequest
 from pipeline.stores.base import CHUNK_COLUMNS
 from pipeline.text import clean
 from pipeline.tokens import tokenizer
-from tests.query.memory_stores import CharacterTokens, chunk, entity, relationship
+from tests.query.memory_stores import CharacterTokens, chunk, entity, question, relationship
 
 CHARACTERS, REAL = CharacterTokens(), tokenizer("o200k_base")
 AMPLE = {"max_entity_tokens": 10_000, "max_relation_tokens": 10_000, "max_total_tokens": 100_000}
@@ -24,9 +23,7 @@ texts = st.text(max_size=30).map(clean)
 def evidence(names: list[str], facts: list[str]) -> Evidence:
     return Evidence(
         pd.DataFrame([entity(name, ["c"]) for name in names], columns=Evidence().entities.columns),
-        pd.DataFrame(
-            [relationship("A", "B", fact, ["c"]) for fact in facts], columns=Evidence().relationships.columns
-        ),
+        pd.DataFrame([relationship("A", "B", fact, ["c"]) for fact in facts], columns=Evidence().relationships.columns),
     )
 
 
@@ -42,7 +39,7 @@ def build(
     overhead: int = 0,
     **budgets: int,
 ) -> Context:
-    return build_context(QueryRequest(query="q", **(AMPLE | budgets)), found, passages, counter, overhead)
+    return build_context(question(**(AMPLE | budgets)), found, passages, counter, overhead)
 
 
 def rows(table: Table) -> list[dict[str, str]]:
@@ -74,9 +71,7 @@ def test_no_budget_is_ever_exceeded(
 
 
 def test_sections_alone_are_within_their_own_budgets_too():
-    context = build(
-        evidence(["Ada"] * 50, ["fact"] * 50), chunks([]), max_entity_tokens=500, max_relation_tokens=600
-    )
+    context = build(evidence(["Ada"] * 50, ["fact"] * 50), chunks([]), max_entity_tokens=500, max_relation_tokens=600)
     for table, name in ((context.entities, "Entities"), (context.relationships, "Relationships")):
         section = next(part for part in context.text.split("\n-----") if f"{name}-----" in part)
         assert len(section) <= table.tokens <= {"Entities": 500, "Relationships": 600}[name]
@@ -110,9 +105,7 @@ def test_the_tables_are_csv_that_reads_back(names: list[str], passages: list[str
 
 def test_the_columns_are_those_of_the_contract():
     context = build(evidence(["Ada"], ["fact"]), chunks(["text"]))
-    assert [
-        table.csv.splitlines()[0] for table in (context.entities, context.relationships, context.chunks)
-    ] == [
+    assert [table.csv.splitlines()[0] for table in (context.entities, context.relationships, context.chunks)] == [
         "id,entity,type,description,rank",
         "id,source,target,description,keywords,weight,rank",
         "id,content",

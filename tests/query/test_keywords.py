@@ -5,14 +5,14 @@ from pipeline.models.base import ChatReply
 from pipeline.prompts import Prompt
 from pipeline.query.keywords import SHORT_QUESTION, Keywords, find_keywords
 from pipeline.query.request import QueryRequest
-from tests.query.memory_stores import ScriptedChat
+from tests.query.memory_stores import ScriptedChat, question
 
 PROMPT = Prompt("extract_keywords", "Keywords of: $query")
 LONG = "What, when all is said and done, is to be thought of it?"
 
 
-def find(reply: ChatReply | str, question: str = "Who taught Bea?", **given: tuple[str, ...]) -> Keywords:
-    return find_keywords(QueryRequest(query=question, **given), ScriptedChat([reply]), PROMPT)
+def find(reply: ChatReply | str, text: str = "Who taught Bea?", **given: tuple[str, ...]) -> Keywords:
+    return find_keywords(question(text, **given), ScriptedChat([reply]), PROMPT)
 
 
 def test_the_models_two_lists_are_taken():
@@ -22,7 +22,7 @@ def test_the_models_two_lists_are_taken():
 
 def test_the_question_is_put_into_the_prompt_as_it_is():
     chat = ScriptedChat(['{"high_level_keywords": [], "low_level_keywords": []}'])
-    find_keywords(QueryRequest(query="{a} $query %s?"), chat, PROMPT)
+    find_keywords(question("{a} $query %s?"), chat, PROMPT)
     (request,) = chat.asked
     assert request.messages == ({"role": "user", "content": "Keywords of: {a} $query %s?"},)
 
@@ -30,14 +30,14 @@ def test_the_question_is_put_into_the_prompt_as_it_is():
 @pytest.mark.parametrize("given", [{"hl_keywords": ("a",)}, {"ll_keywords": ("b",)}])
 def test_the_callers_keywords_spare_the_call(given: dict[str, tuple[str, ...]]):
     chat = ScriptedChat([])
-    keywords = find_keywords(QueryRequest(query="q", **given), chat, PROMPT)
+    keywords = find_keywords(question(**given), chat, PROMPT)
     assert (keywords.high, keywords.low) == (given.get("hl_keywords", ()), given.get("ll_keywords", ()))
     assert chat.asked == []
 
 
 def test_without_a_model_the_question_is_both():
-    question = "Who taught Bea?"
-    assert find_keywords(QueryRequest(query=question), None, PROMPT) == Keywords((question,), (question,))
+    keywords = find_keywords(question("Who taught Bea?"), None, PROMPT)
+    assert keywords == Keywords(("Who taught Bea?",), ("Who taught Bea?",))
 
 
 @pytest.mark.parametrize("reply", [ChatReply("", reason="timeout", message="no answer"), "I cannot say.", ""])

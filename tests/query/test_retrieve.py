@@ -5,16 +5,15 @@ from pipeline.query.evidence import Evidence
 from pipeline.query.global_search import global_search
 from pipeline.query.keywords import Keywords
 from pipeline.query.local_search import local_search
-from pipeline.query.request import QueryRequest
 from pipeline.query.retrieve import QuestionVectors, embed_question, retrieve
-from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, village
+from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
 
 LOCAL = ["nearest entities", "entities", "relationships_of", "shared_units"]
 GLOBAL = ["nearest relationships", "relationships", "entities"]
 
 
 def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidence:
-    request = QueryRequest.model_validate({"query": "zzz", **wishes})
+    request = question("zzz", **wishes)
     return retrieve(request, embed_question(request, keywords, LetterEmbedding()), stores, stores)
 
 
@@ -117,9 +116,10 @@ def test_all_that_is_searched_for_is_embedded_at_once():
             self.asked.append(list(texts))
             return super().embed(texts)
 
-    vectors = embed_question(QueryRequest(query="q"), Keywords(("a", "b"), ()), Counted())
+    vectors = embed_question(question("q"), Keywords(("a", "b"), ()), Counted())
     assert isinstance(vectors, QuestionVectors)
     assert len(Counted.asked) == 1
     assert vectors.low is None
+    assert vectors.high is not None
     np.testing.assert_allclose(vectors.high, letters("ab"))
     np.testing.assert_allclose(vectors.question, letters("q"))

@@ -1,34 +1,14 @@
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from secrets import token_hex
-from tempfile import TemporaryDirectory
 
 import pytest
 from neo4j import GraphDatabase
 
-from pipeline.stores.embedded import start_embedded, stop_embedded
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LoadableGraph
-
-
-@contextmanager
-def server_folder() -> Iterator[Path]:
-    """A place for an embedded PostgreSQL. Not below pytest's own: run by root, the server is another user, and
-    any other pytest that starts meanwhile shuts that folder to others."""
-    with TemporaryDirectory(prefix="graphmill-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "new" / "postgres"
-        yield path
-        stop_embedded(path)
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    with server_folder() as folder:
-        yield start_embedded(folder)
 
 
 @pytest.fixture

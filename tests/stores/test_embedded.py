@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
 from pipeline.stores.embedded import start_embedded, stop_embedded
-from tests.stores.conftest import server_folder
+from tests.servers.postgres_server import server_folder
 
 ROOT = Path(__file__).parents[2]
 USER = """

@@ -23,9 +23,7 @@ def entity(name: str, type: str = "PERSON", description: str = "", weight: float
     return {"kind": "entity", "name": name, "type": type, "description": description, "weight": weight}
 
 
-def link(
-    source: str, target: str, description: str = "", keywords: Sequence[str] = (), weight: float = 1.0
-) -> Record:
+def link(source: str, target: str, description: str = "", keywords: Sequence[str] = (), weight: float = 1.0) -> Record:
     return {
         "kind": "relationship", "source": source, "target": target, "description": description,
         "keywords": list(keywords), "weight": weight,
@@ -55,16 +53,17 @@ def described(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The graph's nodes and edges as described entities and relationships."""
     entities = [
         {
-            "id": entity_id(name), "name": name, "type": "PERSON", "types": [], "description": f"about {name}",
-            "text_unit_ids": [f"unit-of-{name}"], "frequency": 1,
+            "id": entity_id(name), "name": name, "type": "PERSON", "types": [],
+            "description": f"about {name}", "text_unit_ids": [f"unit-of-{name}"], "frequency": 1,
         }
         for name in graph.nodes
     ]  # fmt: skip
     relationships = [
         {
             "id": relationship_id(entity_id(source), entity_id(target)), "source": source, "target": target,
-            "source_entity_id": entity_id(source), "target_entity_id": entity_id(target), "description": "knows",
-            "keywords": ["knows", "friends"], "weight": float(weight), "text_unit_ids": [f"unit-of-{source}"],
+            "source_entity_id": entity_id(source), "target_entity_id": entity_id(target),
+            "description": "knows", "keywords": ["knows", "friends"], "weight": float(weight),
+            "text_unit_ids": [f"unit-of-{source}"],
         }
         for source, target, weight in graph.edges(data="weight", default=1)
     ]  # fmt: skip
@@ -82,3 +81,14 @@ def ranked(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
         ENTITIES.frame(entities.assign(degree=entities["id"].map(degree).astype("int64")).to_dict("records")),
         RELATIONSHIPS.frame(relationships.assign(**degrees).to_dict("records")),
     )
+
+
+def towns() -> nx.DiGraph:
+    """Three towns of twelve, two of them joined by a road, and a hermit."""
+    whole = nx.DiGraph()
+    for town in ("a", "b", "c"):
+        people = nx.connected_watts_strogatz_graph(12, 4, 0.3, seed=ord(town))
+        whole.add_edges_from((f"{town}{one}", f"{town}{other}", {"weight": 2}) for one, other in people.edges)
+    whole.add_edge("a0", "b0", weight=1)
+    whole.add_node("hermit")
+    return whole

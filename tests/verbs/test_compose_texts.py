@@ -1,4 +1,5 @@
 import networkx as nx
+import pandas as pd
 
 from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
 from pipeline.verbs.compose_texts import compose_texts
@@ -16,7 +17,7 @@ def test_what_is_embedded_of_entities_and_relationships():
 
 def test_a_relationship_without_keywords_keeps_its_place_for_them():
     entities, relationships = ranked(nx.DiGraph([("Ann", "Bob")]))
-    bare = relationships.assign(keywords=[[]])
+    bare = relationships.assign(keywords=pd.Series([[]]))
     assert compose_texts(entities, bare)[1]["text"].tolist() == ["\tAnn\tBob\tknows"]
 
 

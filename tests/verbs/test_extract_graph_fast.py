@@ -136,6 +136,7 @@ def test_links_of_a_crowded_sentence_are_bounded():
     extractions = extract(f"it was {', '.join(names)}.", max_links_per_name=3)
     assert len(entities(extractions)) == 300
     assert len(links(extractions)) == 3 * 300 - 6
+    assert len(links(extract(f"it was {', '.join(names)}."))) <= 1200
 
 
 def test_descriptions_are_cut_at_a_word_and_on_one_line():

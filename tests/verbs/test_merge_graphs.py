@@ -23,10 +23,7 @@ SCHEMAS = {
 
 def encoded(extracted: pd.DataFrame, units: pd.DataFrame) -> dict[str, pa.Table]:
     merged = merge_graphs(extracted, units)
-    return {
-        name: schema.encode(frame, name)
-        for (name, schema), frame in zip(SCHEMAS.items(), merged, strict=True)
-    }
+    return {name: schema.encode(frame, name) for (name, schema), frame in zip(SCHEMAS.items(), merged, strict=True)}
 
 
 def merged(units: Mapping[str, Sequence[Record]]) -> dict[str, list[dict]]:
@@ -82,9 +79,7 @@ def test_descriptions_are_distinct_and_in_reading_order():
 
 
 def test_directions_are_two_relationships_and_spellings_are_one():
-    graph = merged(
-        {"d/0": [link("A", "B", "acquired", weight=2), link("B", "A", "sued"), link("a.", "b", weight=3)]}
-    )
+    graph = merged({"d/0": [link("A", "B", "acquired", weight=2), link("B", "A", "sued"), link("a.", "b", weight=3)]})
     rows = {(row["source"], row["target"]): row for row in graph["relationships"]}
     assert set(rows) == {("A", "B"), ("B", "A")}
     assert (rows["A", "B"]["weight"], rows["B", "A"]["weight"]) == (5.0, 1.0)
@@ -135,8 +130,8 @@ records = st.one_of(
         st.sampled_from([1.0, 2.0, 0.5]),
     ),
     st.builds(
-        link, names, names, st.sampled_from(["", "a", "b"]), st.lists(st.sampled_from(["k", "l", "m"]), max_size=3),
-        st.sampled_from([1.0, 0.1, 7.3]),
+        link, names, names, st.sampled_from(["", "a", "b"]),
+        st.lists(st.sampled_from(["k", "l", "m"]), max_size=3), st.sampled_from([1.0, 0.1, 7.3]),
     ),
 )  # fmt: skip
 corpora = st.dictionaries(
@@ -162,9 +157,7 @@ def test_the_graph_holds_all_that_was_extracted_and_nothing_else(corpus: dict[st
     found = [record for records in corpus.values() for record in records]
     links = [record for record in found if record["kind"] == "relationship"]
     loops = [record for record in links if match_key(record["source"]) == match_key(record["target"])]
-    keys = {
-        match_key(record[role]) for record in found for role in ("name", "source", "target") if role in record
-    }
+    keys = {match_key(record[role]) for record in found for role in ("name", "source", "target") if role in record}
     assert {match_key(row["name"]) for row in graph["entities"]} == keys
     assert len(graph["entities"]) == len(keys)
     assert len(graph["rejects"]) <= len(loops)

@@ -1,0 +1,76 @@
+"""The files below the input folder that are to be read, and a digest over them."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import SettingsError
+from pipeline.text import digest
+
+_JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """``name``: its POSIX path below the folder. ``fault``: reason and message if it is not to be read."""
+
+    path: Path
+    name: str
+    fault: tuple[str, str] | None = None
+
+    @property
+    def suffix(self) -> str:
+        return self.path.suffix.lower()
+
+
+def input_files(folder: str, pattern: str) -> list[InputFile]:
+    """Files below ``folder`` that match the glob pattern, by name; hidden files and system junk are left out.
+
+    Raises SettingsError when there is no such folder.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        fact = "is not a folder" if root.exists() else "no such folder"
+        raise SettingsError(f"{folder}: {fact}; create it or set input.path")
+    return sorted(_matching(root, pattern), key=lambda file: file.name)
+
+
+def files_digest(files: list[InputFile]) -> str:
+    """Over names and contents; a file that cannot be read counts by its name and why."""
+    parts = [part for file in files for part in (file.name, _content(file))]
+    return digest(*parts)
+
+
+def _matching(root: Path, pattern: str) -> Iterator[InputFile]:
+    real_root = root.resolve()
+    for path in root.glob(pattern):
+        below = path.relative_to(root)
+        if _is_hidden(below):
+            continue
+        name = below.as_posix().encode("utf-8", "backslashreplace").decode()
+        if path.is_symlink() and not _real_path(path).is_relative_to(real_root):
+            yield InputFile(path, name, ("outside", "a link out of the input folder; copy the file"))
+        elif path.is_file():
+            yield InputFile(path, name)
+        elif not path.is_dir():
+            yield InputFile(path, name, ("unreadable", "not a regular file; remove it"))
+
+
+def _is_hidden(below: Path) -> bool:
+    return any(part.startswith(".") or part in _JUNK for part in below.parts)
+
+
+def _real_path(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _content(file: InputFile) -> str:
+    if file.fault:
+        return file.fault[0]
+    try:
+        with file.path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"
