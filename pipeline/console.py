@@ -46,7 +46,8 @@ def describe(report: StepReport) -> str:
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items())
     calls = f"; {report.calls} calls" if report.calls else ""
     known = f"; {report.cached_calls} known" if report.cached_calls else ""
-    rejects = f"; {report.rejects} rejects" if report.rejects else ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in report.reject_reasons.items())
+    rejects = f"; {report.rejects} left out ({reasons})" if reasons else ""
     why = f"reused{' ' * 7}" if report.action == "reused" else f"ran ({report.reason})".ljust(13)
     return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}  {report.seconds:.1f} s"
 

@@ -49,7 +49,7 @@ def fitting_end(text: str, start: int, end: int, size: int, count: Count) -> int
     limit = start + _largest(end - start, size, lambda length: count(text[start : start + length].strip()))
     if limit == end:
         return end
-    clusters = _cluster_ends(text, start, limit)
+    clusters = _cluster_ends(text, _word_start(text, start, limit), limit)
     return _shrunk(text, start, clusters[-1] if clusters else limit, size, count)
 
 
@@ -58,7 +58,8 @@ def fitting_start(text: str, start: int, end: int, size: int, count: Count) -> i
     if size == 0 or end - start < 2:
         return end
     earliest = end - _largest(end - start - 1, size, lambda length: count(text[end - length : end].strip()))
-    return next((stop for stop in _cluster_ends(text, start, end) if stop >= earliest), end)
+    clusters = _cluster_ends(text, _word_start(text, start, earliest), end)
+    return next((stop for stop in clusters if stop >= earliest), end)
 
 
 def _parts(text: str, start: int, end: int, size: int, count: Count) -> Iterator[tuple[int, int]]:
@@ -85,8 +86,13 @@ def _best_break(text: str, start: int, limit: int) -> int:
     return max(ends, key=lambda end: (_key(text[max(0, end - _CONTEXT) : end].encode()), end))
 
 
+def _word_start(text: str, start: int, limit: int) -> int:
+    """A place before ``limit`` where a cluster begins, to look for clusters from there on."""
+    return max(start, text.rfind(" ", start, limit))
+
+
 def _cluster_ends(text: str, start: int, limit: int) -> list[int]:
-    """The ends up to ``limit`` of the grapheme clusters (Unicode Annex 29) from ``start`` on."""
+    """The ends up to ``limit`` of the grapheme clusters (Unicode Standard Annex 29) from ``start`` on."""
     ends = [start + found.end() for found in _CLUSTER.finditer(text[start : limit + 1])]
     return [end for end in ends if end <= limit]
 

@@ -46,13 +46,14 @@ def types(sentence: str) -> dict[str, str]:
         ("It was Mira Vale's Harbour Guild.", ["Mira Vale", "Harbour Guild"]),
         ("They sang in St. Mary's Abbey.", ["St. Mary's Abbey"]),
         ("He wrote of Mira Vale of the Harbour Guild.", ["Mira Vale", "Harbour Guild"]),
-        ("She admired Lothair II of Lotharingia.", ["Lothair II of Lotharingia"]),
+        ("She admired Aldric II of Hallowfell.", ["Aldric II of Hallowfell"]),
         ("We read of Alexander the Great.", ["Alexander the Great"]),
         ("Some Paris-based firms closed.", ["Paris"]),
         ("They met on Monday, 12 May 1923 and in October 821.", []),
         ("Submitted by me on 3 March from Tessing 9 October.", ["Tessing"]),
         ("He and I met an American writer who spoke French.", []),
         ("See Table 4 and Figure II.", []),
+        ("In 931 it was J. R. and I who left.", []),
         ("The end came. ", []),
         ("", []),
     ],
@@ -68,7 +69,7 @@ def test_names_in_latin_script(sentence, expected):
         ("There stood Vice Admiral Mira Vale.", ["Mira Vale"]),
         ("I wrote to Dr. Vale and young Mr Ballard.", ["Vale", "Ballard"]),
         ("There stood Captain Vale.", ["Captain Vale"]),
-        ("He heard of the Bishop of Elmham.", ["Bishop of Elmham"]),
+        ("He heard of the Bishop of Hallow.", ["Bishop of Hallow"]),
         ("It was built by General Motors.", ["General Motors"]),
         ("The office of U.S. President Ann Moor closed.", ["U.S.", "Ann Moor"]),
     ],
@@ -125,10 +126,10 @@ def test_titles_are_found_by_their_exact_spelling():
 
 
 def test_a_title_within_a_longer_name_counts_where_a_connector_joins_the_parts():
-    titles = ["Lothair II", "England", "Mongkut"]
-    assert names("It was Lothair II of Lotharingia.", *titles) == ["Lothair II", "Lothair II of Lotharingia"]
+    titles = ["Aldric II", "England", "Osmund"]
+    assert names("It was Aldric II of Hallowfell.", *titles) == ["Aldric II", "Aldric II of Hallowfell"]
     assert names("It was New England.", *titles) == ["New England"]
-    assert names("It was King Mongkut.", *titles) == ["King Mongkut", "Mongkut"]
+    assert names("It was King Osmund.", *titles) == ["King Osmund", "Osmund"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_title_names_and_aliases(title, name, aliases):
 
 def test_short_forms():
     assert short_forms("Mira Ann Vale", "person") == ["Mira", "Vale"]
-    assert short_forms("Lambert, Margrave of Tuscany", "title") == ["Lambert"]
+    assert short_forms("Aldric, Margrave of Hallow", "title") == ["Aldric"]
     assert short_forms("Harbour Guild", "organization") == ["Guild"]
     assert short_forms("Lake Annoch", "location") == []
     assert short_forms("琳内娅·凯萨里", "person") == ["琳内娅", "凯萨里"]
@@ -177,6 +178,7 @@ def test_a_lone_word_is_before_all_short_for_the_documents_title():
     text = "We saw Mira Vale and Ida Vale. Vale lit it. They saw Mira Joan Vale."
     assert resolved(text, "Mira Vale")["Vale"] == "Mira Vale"
     assert resolved(text, "Mira Vale")["Mira Joan Vale"] == "Mira Vale"
+    assert resolved(text, "Mira Vale (keeper)")["Mira Joan Vale"] == "Mira Vale (keeper)"
 
 
 def test_a_lone_word_that_is_a_title_is_itself():

@@ -26,6 +26,7 @@ class StepReport:
     output_tokens: int = 0
     cost: float | None = 0.0
     rejects: int = 0
+    reject_reasons: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
 

@@ -80,7 +80,7 @@ class Runner:
             records[step.id] = record
             rejects = self._rejects(record)
             worst = max(worst, _reject_ratio(step, record, tables, rejects))
-            report = _report(planned, record, meter, len(rejects), seconds)
+            report = _report(planned, record, meter, rejects, seconds)
             self.reports.append(report)
             self.progress.step_finished(report)
         tables[REJECTS] = self._gather_rejects(records)
@@ -191,7 +191,7 @@ def _rows_decided(
 
 
 def _report(
-    planned: PlannedStep, record: StepRecord, meter: Meter, rejects: int, seconds: float
+    planned: PlannedStep, record: StepRecord, meter: Meter, rejects: pd.DataFrame, seconds: float
 ) -> StepReport:
     return StepReport(
         step=planned.step.id,
@@ -204,6 +204,7 @@ def _report(
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
         cost=meter.cost,
-        rejects=rejects,
+        rejects=len(rejects),
+        reject_reasons={str(reason): int(count) for reason, count in rejects["reason"].value_counts().items()},
         seconds=round(seconds, 3),
     )

@@ -68,7 +68,7 @@ _NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS
 
 def find_names(sentence: str, gazetteer: Gazetteer, language: str = "en") -> list[Name]:
     """The names in the sentence in order of place; two overlap only where a title stands within a name,
-    as in "Lothair II of Lotharingia"."""
+    as in "Aldric II of Hallowfell"."""
     works = list(_quoted_works(sentence))
     fixed = leftmost_longest([*gazetteer.find(sentence), *works])
     return overlay(list(_capitalised(sentence, language)), fixed, sentence)
@@ -143,7 +143,7 @@ def _is_byname(words: list[str]) -> bool:
 
 
 def _ends_before_of(words: list[str]) -> bool:
-    """Whether these words name something whole: "Mira Vale" does, "Hall" and "Lothair II" go on."""
+    """Whether these words name something whole: "Mira Vale" does, "Hall" and "Aldric II" go on."""
     last = words[-1]
     open_ended = last.lower() in OF_NOUNS or last.lower() in HONORIFICS or _ROMAN.match(last) is not None
     return not open_ended and last[0].isupper() and kind_of_words(words) == "name"
@@ -216,12 +216,12 @@ def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]],
 
 def _can_be_name(words: list[str]) -> bool:
     first = _POSSESSIVE.sub("", words[0])
+    if not any(word[0].isalpha() and not (len(word) == 2 and word[1] == ".") for word in words):
+        return False
     if len(words) == 1:
         letters = len(first) - first.count(".")
         ends = {first.lower().rstrip("."), first.lower().rpartition("-")[2]}
         return letters > 1 and ends.isdisjoint(_NEVER_ALONE) and not _ROMAN.match(first)
-    if not any(word[0].isalpha() and not (len(word) == 2 and word[1] == ".") for word in words):
-        return False
     numbered = len(words) == 2 and (words[1].isdigit() or _ROMAN.match(words[1]) is not None)
     return not (numbered and first.lower() in LABELS)
 

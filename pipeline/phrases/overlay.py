@@ -15,7 +15,7 @@ def overlay(names: list[Name], titles: list[Name], sentence: str) -> list[Name]:
     """Both lists, each of disjoint names, in one.
 
     Where two overlap the longer one stays; a title within a name stays too where a connector joins the parts
-    ("Lothair II" in "Lothair II of Lotharingia"; not "England" in "New England").
+    ("Aldric II" in "Aldric II of Hallowfell"; not "England" in "New England").
     """
     laid: set[Name] = set()
     covered: set[Name] = set()

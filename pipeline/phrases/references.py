@@ -28,6 +28,10 @@ class OwnTitle:
         aliases = [Referent(match_key(alias), alias, "name") for alias in title_aliases(title)]
         self.aliases = [alias for alias in aliases if self.referent and alias.key != self.referent.key]
 
+    def by_key(self) -> dict[str, Referent]:
+        """The title's referent by its match key and those of its aliases."""
+        return {known.key: self.referent for known in [*self.aliases, self.referent] if known and self.referent}
+
 
 def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> dict[str, Referent]:
     """The referent of each name by the text of the name; a doubtful one that nothing confirms has none.
@@ -62,10 +66,7 @@ def _known(names: list[Name], keys: dict[str, str], title: OwnTitle) -> dict[str
         first = known.setdefault(key, Referent(key, name.text, name.type))
         if first.type == "name" != name.type:
             known[key] = first._replace(type=name.type)
-    if title.referent:
-        known |= {alias.key: title.referent for alias in title.aliases}
-        known[title.referent.key] = title.referent
-    return known
+    return known | title.by_key()
 
 
 def _owners_of_short_forms(known: dict[str, Referent]) -> dict[str, list[Referent]]:
@@ -78,7 +79,8 @@ def _owners_of_short_forms(known: dict[str, Referent]) -> dict[str, list[Referen
 
 def _is_variant(name: str, title: OwnTitle) -> bool:
     ends = _ends_of_person(name)
-    return title.referent is not None and ends is not None and ends == _ends_of_person(title.referent.name)
+    forms = [form.name for form in [*title.aliases, title.referent] if form]
+    return ends is not None and any(ends == _ends_of_person(form) for form in forms)
 
 
 def _ends_of_person(name: str) -> tuple[str, str] | None:

@@ -4,14 +4,14 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise, takewhile
 from typing import Literal, Self
 
 import pandas as pd
 from pydantic import Field, model_validator
 
 from pipeline.models.base import Tokenizer
-from pipeline.pieces import Count, Piece, fitting_end, fitting_start, sentence_pieces
+from pipeline.pieces import Count, Piece, Rank, fitting_end, fitting_start, sentence_pieces
 from pipeline.registry import Params, verb
 from pipeline.schemas import DOCUMENTS, TEXT_UNITS
 from pipeline.text import text_unit_id
@@ -140,6 +140,9 @@ class _Pieces:
     def span(self, first: int, last: int) -> Span:
         return self.pieces[first].start, self.pieces[last - 1].end
 
+    def rank(self, end: int) -> Rank:
+        return self.pieces[end - 1].rank
+
     def furthest(self, first: int, tokens: int) -> int:
         """The last piece (exclusive) so that those from ``first`` have at most ``tokens``, as they add up."""
         return bisect_right(self.totals, self.totals[first] + tokens) - 1
@@ -160,28 +163,48 @@ def _whole_sentences(units: _Pieces, overlap: int) -> Iterator[Span]:
 
 
 def _stable(units: _Pieces) -> Iterator[Span]:
-    """Content-defined chunking over sentences: of the ends that leave a unit between a fifth of ``size`` and
-    ``size``, cut at the one whose content ranks highest.
+    """Content-defined chunking over sentences: cut at each end that ranks highest among those near it, then
+    cut what still exceeds ``size``, at its highest end.
 
-    The extremum decides as in AE (Zhang et al., INFOCOM 2015) and the local maximum method (Bjørner et al.,
-    Content-dependent chunking for differential compression, 2010); minimum and maximum are as in FastCDC (Xia
-    et al., USENIX ATC 2016). After an edit the cuts are the old ones again once one highest end is shared.
+    Local maxima: Bjørner, Blass, Gurevich, Content-dependent chunking for differential compression, the local
+    maximum approach (J. Computer and System Sciences 76, 2010). Bytes there are sentences here, so an edit
+    can move the cuts near it and no others, wherever in the document it is.
     """
-    first = 0
-    while first < len(units.pieces):
-        last = _stable_cut(units, first)
-        yield units.span(first, last)
-        first = last
-
-
-def _stable_cut(units: _Pieces, first: int) -> int:
     end = len(units.pieces)
-    remaining = units.totals[end] - units.totals[first]
-    if remaining <= units.size and units.fits(first, end):
-        return end
-    floor = units.size // 5
-    furthest = units.furthest(first, min(units.size, remaining - floor))
-    highest = units.last_fitting(first, furthest)
-    lowest = min(max(units.nearest(first, floor), first + 1), highest)
-    cuts = sorted(range(lowest, highest + 1), key=lambda cut: (units.pieces[cut - 1].rank, cut), reverse=True)
-    return next((cut for cut in cuts if units.fits(first, cut)), first + 1)
+    bounds = [0, *_local_maxima(units), end] if end > 1 and not units.fits(0, end) else [0, end]
+    waiting = list(pairwise(bounds))[::-1]
+    while waiting:
+        first, last = waiting.pop()
+        if last - first < 2 or units.fits(first, last):
+            yield units.span(first, last)
+        else:
+            cut = _highest_end(units, first, last)
+            waiting += [(cut, last), (first, cut)]
+
+
+def _local_maxima(units: _Pieces) -> Iterator[int]:
+    """Ends, well inside the text, with no higher one within three eighths of ``size`` to either side."""
+    reach, floor = units.size * 3 // 8, units.size // 5
+    inside = range(max(1, units.nearest(0, floor)), bisect_right(units.totals, units.totals[-1] - floor))
+    for cut in inside:
+        rank, here = units.rank(cut), units.totals[cut]
+        before = takewhile(lambda other: here - units.totals[other] <= reach, range(cut - 1, 0, -1))
+        after = takewhile(
+            lambda other: units.totals[other] - here <= reach, range(cut + 1, len(units.pieces))
+        )
+        if all(units.rank(other) < rank for other in before) and all(
+            units.rank(other) <= rank for other in after
+        ):
+            yield cut
+
+
+def _highest_end(units: _Pieces, first: int, last: int) -> int:
+    """The highest end that leaves both sides at least a fifth of ``size``, and within ``size`` if two can be."""
+    start, end = units.totals[first], units.totals[last]
+    margin = units.size // 5
+    if end - start <= 2 * units.size:
+        margin = max(margin, end - start - units.size)
+    lowest = max(first + 1, units.nearest(first, margin))
+    highest = min(last - 1, bisect_right(units.totals, end - margin) - 1)
+    cuts = range(lowest, highest + 1) or range(first + 1, last)
+    return max(cuts, key=lambda cut: (units.rank(cut), -abs(2 * units.totals[cut] - start - end)))

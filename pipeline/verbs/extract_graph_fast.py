@@ -100,7 +100,7 @@ def _records(
     """A text unit's extractions, entities first, without text_unit_id and order."""
     names = [name for sentence in sentences for name in sentence.names]
     referents = resolve_names(names, title, gazetteer)
-    mentions = _mentions(sentences, referents, params.min_phrase_count)
+    mentions = _mentions(sentences, referents, title, params.min_phrase_count)
     entities = _entities(mentions, title)
     links = _links(mentions, title, params.max_links_per_name)
     _mark_aliases(sentences, referents, title, links)
@@ -118,10 +118,12 @@ def _records(
         yield "relationship", "", "", *names_of_ends, description, keywords, weight
 
 
-def _mentions(sentences: list[Sentence], referents: dict[str, Referent], min_phrase_count: int) -> list[list[_Mention]]:
+def _mentions(
+    sentences: list[Sentence], referents: dict[str, Referent], title: OwnTitle, min_phrase_count: int
+) -> list[list[_Mention]]:
     """What each sentence mentions, in order of place: names, and key phrases used often enough."""
     counts = Counter(phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun)
-    named = {referent.key: referent for referent in referents.values()}
+    named = {referent.key: referent for referent in referents.values()} | title.by_key()
     concepts = {}
     for text, count in counts.items():
         key = match_key(text)

@@ -26,7 +26,8 @@ print(NODES.encode(nodes, "nodes").to_pylist())
 
 
 def tables(communities: pd.DataFrame, nodes: pd.DataFrame) -> tuple[list[dict], list[dict]]:
-    return COMMUNITIES.encode(communities, "communities").to_pylist(), NODES.encode(nodes, "nodes").to_pylist()
+    rows = COMMUNITIES.encode(communities, "communities").to_pylist()
+    return rows, NODES.encode(nodes, "nodes").to_pylist()
 
 
 def detect(graph: nx.DiGraph, params: CommunityParams = CommunityParams()) -> tuple[list[dict], list[dict]]:

@@ -110,7 +110,7 @@ def test_a_title_with_a_qualifier_is_linked_with_its_name():
     assert alias["keywords"][0] == ALIAS_KEYWORD
 
 
-def test_titles_of_other_documents_are_found_in_any_case_of_their_words():
+def test_titles_of_other_documents_are_found():
     extractions = extract_graph_fast(
         text_units("It was told in The Sea in the Lamp by Vale."),
         documents(d="Home", e="The Sea in the Lamp"),
@@ -151,6 +151,10 @@ def test_min_phrase_count():
     text = "the paraffin lamp burned."
     assert entities(extract(text)) == {}
     assert entities(extract(text, min_phrase_count=1)) == {"paraffin lamp": ("concept", 1.0)}
+
+
+def test_a_key_phrase_that_is_the_title_in_lower_case_mentions_it():
+    assert entities(extract("the paraffin lamp was lit.", "The Paraffin Lamp")) == {"Paraffin Lamp": ("title", 1.0)}
 
 
 def test_missing_values():
