@@ -1,12 +1,15 @@
 """graphmill: documents to a knowledge graph every night, and answers over it.
 
-    from pipeline import Project
-    with Project.open("my-project") as project:
-        project.run("fast")
-        print(project.query("Who built the lighthouse?").text)
+from pipeline import Project
+with Project.open("my-project") as project:
+    project.run("fast")
+    print(project.query("Who built the lighthouse?").text)
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.project import Project
 
 __all__ = ["Project"]
 

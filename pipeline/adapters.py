@@ -90,9 +90,7 @@ def open_stores(settings: Settings, root: Path) -> Stores:
         return Stores(vectors, PostgresGraph(vectors), (vectors,))
     from pipeline.stores.neo4j import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
 
-    graph = Neo4jStore(
-        neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace
-    )
+    graph = Neo4jStore(neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace)
     return Stores(vectors, graph, (vectors, graph))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.console import print_plan, print_report, run_progress
+from pipeline.engine.report import RunReport, StepReport
 from pipeline.errors import GraphmillError
 from pipeline.init import init_project
 from pipeline.query.answer import Answer
@@ -61,11 +62,8 @@ def plan(
         planned = project.plan(name)
     if not as_json:
         return print_plan(planned)
-    steps = [
-        {"step": entry.step.id, "verb": entry.step.verb.name, "action": entry.action, "reason": entry.reason}
-        for entry in planned
-    ]
-    _print_json({"workflow": workflow, "outcome": "completed", "exit_code": 0, "steps": steps})
+    steps = tuple(StepReport(entry.step.id, entry.step.verb.name, entry.action, entry.reason) for entry in planned)
+    _print_json(RunReport("", workflow, "completed", 0, steps).to_json())
 
 
 @app.command()

@@ -157,9 +157,7 @@ class Project:
         """Raises UsageError when nothing has been loaded."""
         stores = self.stores
         if stores.vectors.live() is None:
-            raise UsageError(
-                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
-            )
+            raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
         chat = self.settings.models.chat.get(DEFAULT)
         return QueryStage(
             stores.vectors,
@@ -209,6 +207,7 @@ class Project:
         workflow = self.workflow(name)
         state = RunState(workflow, Runner(self.resources, self.snapshots, progress or Silent()))
         with self.runs.alone():
+            self.snapshots.sweep()
             run_id = self.runs.new_id()
             try:
                 for stage in stages:

@@ -29,9 +29,7 @@ class Runs:
     def save(self, report: RunReport) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         temporary = self.folder / f".{os.getpid()}.partial"
-        temporary.write_text(
-            json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
+        temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         temporary.replace(self.folder / f"{report.run_id}.json")
 
     def last(self) -> dict[str, Any] | None:

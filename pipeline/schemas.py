@@ -49,9 +49,7 @@ class TableSchema:
         missing = [name for name in self.columns if name not in frame.columns]
         unknown = [str(name) for name in frame.columns if name not in self.columns]
         if missing or unknown:
-            raise DataError(
-                f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}"
-            )
+            raise DataError(f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}")
         if frame.empty:
             return self.arrow.empty_table()
         try:
@@ -70,9 +68,7 @@ def table(*key: str, **columns: pa.DataType) -> TableSchema:
     return TableSchema(pa.schema(list(columns.items())), key)
 
 
-DOCUMENTS = table(
-    "id", id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING
-)
+DOCUMENTS = table("id", id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING)
 TEXT_UNITS = table(
     "document_id", "order",
     id=STRING, text=STRING, n_tokens=INT, document_id=STRING, start=INT, end=INT, order=INT,

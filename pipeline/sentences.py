@@ -7,9 +7,7 @@ import regex
 _NARROW = ".!?؟"
 _WIDE = "。．｡！？；…।॥۔"
 _CLOSERS = "\"'”’»›)]}」』）】》〉〕］｝＂＇*_"
-_CANDIDATE = re.compile(
-    rf"[{_NARROW}{_WIDE}](?P<tail>[{_NARROW}{_WIDE}{re.escape(_CLOSERS)}]*+)(?P<space>\s*+)|\n\s*+"
-)
+_CANDIDATE = re.compile(rf"[{_NARROW}{_WIDE}](?P<tail>[{_NARROW}{_WIDE}{re.escape(_CLOSERS)}]*+)(?P<space>\s*+)|\n\s*+")
 _CLUSTER = regex.compile(r"\X")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LAST_WORD = re.compile(r"(?P<before>^|\W)(?P<word>\w+)$")
@@ -38,12 +36,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     start = 0
     for found in _CANDIDATE.finditer(text):
         end = found.end()
-        if (
-            end < len(text)
-            and _ends_sentence(text, found)
-            and is_cluster_end(text, end)
-            and text[start:end].strip()
-        ):
+        if end < len(text) and _ends_sentence(text, found) and is_cluster_end(text, end) and text[start:end].strip():
             spans.append((start, end))
             start = end
     if start < len(text):

@@ -32,6 +32,8 @@ class InputSettings(Section):
     title_column: str = "title"
     text_column: str = "text"
     encoding: str = ""
+    encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
+    max_file_mb: PositiveInt = 1024
 
 
 class Price(Section):
@@ -138,9 +140,7 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
     """
     path = root / FILE
     if not path.is_file():
-        raise SettingsError(
-            f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR"
-        )
+        raise SettingsError(f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -190,7 +190,8 @@ def _override(content: dict[str, Any], override: str) -> None:
         raise SettingsError(f"--set {path}: expected key.path=value")
     section = content
     for key in keys[:-1]:
-        section = section.setdefault(key, {})
+        section[key] = {} if section.get(key) is None else section[key]
+        section = section[key]
         if not isinstance(section, dict):
             raise SettingsError(f"--set {path}: '{key}' is a value, not a section")
     try:

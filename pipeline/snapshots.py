@@ -93,7 +93,10 @@ class SnapshotStore:
     def lookup(self, fingerprint: str) -> StepRecord | None:
         """The record of this fingerprint if every snapshot it names is there."""
         content = self._read_json(f"steps/{fingerprint}.json")
-        record = _step_record(content) if content else None
+        try:
+            record = _step_record(content) if content else None
+        except (KeyError, TypeError):  # written by another version: as if it were not there
+            return None
         return record if record and all(map(self.exists, record.outputs.values())) else None
 
     def publish(self, manifest: Manifest) -> None:
@@ -102,13 +105,16 @@ class SnapshotStore:
     def manifest(self, workflow: str) -> Manifest:
         """The workflow's manifest; empty if it has never completed."""
         content = self._read_json(f"manifest-{workflow}.json")
-        if not content:
-            return Manifest(workflow)
-        return Manifest(
-            workflow,
-            {name: Snapshot(**snapshot) for name, snapshot in content["tables"].items()},
-            {name: _step_record(record) for name, record in content["steps"].items()},
-        )
+        try:
+            return _manifest(content) if content else Manifest(workflow)
+        except (KeyError, TypeError) as error:
+            path = self.root / f"manifest-{workflow}.json"
+            raise DataError(f"{path}: of another version ({error}); run the workflow again to replace it") from error
+
+    def sweep(self) -> None:
+        """Remove what killed processes have left half written. Only for a caller who is alone here."""
+        for partial in self.root.glob("*/.*.partial"):
+            partial.unlink(missing_ok=True)
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         path = self.root / name
@@ -125,9 +131,15 @@ class SnapshotStore:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise DataError(
-                f"{path}: not readable ({error}); delete it and run the workflow again"
-            ) from error
+            raise DataError(f"{path}: not readable ({error}); delete it and run the workflow again") from error
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    return Manifest(
+        content["workflow"],
+        {name: Snapshot(**snapshot) for name, snapshot in content["tables"].items()},
+        {name: _step_record(record) for name, record in content["steps"].items()},
+    )
 
 
 def _step_record(content: dict[str, Any]) -> StepRecord:

@@ -8,6 +8,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _QUOTES = "\"'`´‘’‚‛“”„‟«»‹›「」『』〝〞＂＇"
 _DASHES = "-‐‑‒–—―−﹘﹣－~〜"
 _STOPS = ".．。｡"
+_RELATIONSHIP_ID = re.compile("rel-([0-9a-f]{32})-([0-9a-f]{32})")
 _AS_SPACE = str.maketrans(dict.fromkeys(_QUOTES + _DASHES + _STOPS, " "))
 
 
@@ -56,5 +57,13 @@ def entity_id(name: str) -> str:
 
 
 def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
-    """Directed: the two ends in their order."""
-    return f"rel-{digest(source_entity_id, target_entity_id)}"
+    """Directed: the two ends in their order, so that the id alone says where the relationship is."""
+    return f"rel-{source_entity_id.removeprefix('ent-')}-{target_entity_id.removeprefix('ent-')}"
+
+
+def relationship_ends(id: str) -> tuple[str, str]:
+    """The entity ids of source and target. Raises ValueError on what is no relationship id."""
+    digests = _RELATIONSHIP_ID.fullmatch(id)
+    if not digests:
+        raise ValueError(f"'{id}' is no relationship id: rel-, and 32 hex digits of each end")
+    return f"ent-{digests[1]}", f"ent-{digests[2]}"

@@ -10,8 +10,9 @@ from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Progress as RunProgress
 
 RAN = StepReport(
-    "embed", "embed_text", "ran", "input", {"vectors": 1200}, calls=3, cached_calls=2, rejects=1, seconds=2
-)
+    "embed", "embed_text", "ran", "input", {"vectors": 1200}, calls=3, cached_calls=2, rejects=1,
+    reject_reasons={"timeout": 1}, seconds=2,
+)  # fmt: skip
 REUSED = StepReport("load", "load_documents", "reused", rows={"documents": 25})
 
 
@@ -25,7 +26,7 @@ def go_through(progress: RunProgress) -> None:
 def test_a_step_in_one_line():
     assert describe(RAN).split("  ")[-1] == "2.0 s"
     assert "ran (input)" in describe(RAN)
-    assert "1,200 vectors; 3 calls; 2 known; 1 rejects" in describe(RAN)
+    assert "1,200 vectors; 3 calls; 2 known; 1 left out (1 timeout)" in describe(RAN)
     assert "calls" not in describe(REUSED)
     assert describe(REUSED).index("25 documents") == describe(RAN).index("1,200 vectors")
 

@@ -98,11 +98,7 @@ CASES = {
     ),
     "an address and a key": (
         lambda project: project.edit_settings(
-            models={
-                "chat": {
-                    "default": {"base_url": "http://localhost:1/v1", "api_key": "other", "concurrency": 2}
-                }
-            }
+            models={"chat": {"default": {"base_url": "http://localhost:1/v1", "api_key": "other", "concurrency": 2}}}
         ),
         {},
     ),

@@ -24,9 +24,7 @@ def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, 
     assert (first["outcome"], first["exit_code"]) == ("completed", 0)
     assert first["totals"]["calls"] == openai.count("chat") == len(DOCUMENTS)
     with project.open(*project.endpoint_overrides) as opened:
-        tables = {
-            name: len(opened.table(name)) for name in ("documents", "text_units", "entities", "relationships")
-        }
+        tables = {name: len(opened.table(name)) for name in ("documents", "text_units", "entities", "relationships")}
     stored = first["load"]["postgres"]
     assert _stored(stored["documents"]) == tables["documents"]
     assert _stored(stored["chunks"]) == tables["text_units"]
@@ -131,9 +129,7 @@ def test_edit_rename_and_delete_reach_the_stores(tmp_path: Path, postgres_url: s
     assert "Mira Vale" not in str(found)
 
 
-def test_communities_reuse_what_index_has_done(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer
-) -> None:
+def test_communities_reuse_what_index_has_done(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
     project.report("index", "index")
     calls = openai.count("chat")

@@ -12,6 +12,7 @@ from pipeline.text import (
     document_id,
     entity_id,
     match_key,
+    relationship_ends,
     relationship_id,
     text_unit_id,
 )
@@ -96,13 +97,39 @@ def test_ids_are_these_in_every_version():
     assert document_id("a.txt") == "doc-584b107cf255831700bca25f8eebb1fa"
     assert text_unit_id("doc-1", "text", 0) == "chunk-afa0dbd4f9187a3b62001f1eff2fdb8e"
     assert entity_id("Alan Turing") == "ent-0ab62f96182329895dc50d641e498cad"
-    assert relationship_id("ent-1", "ent-2") == "rel-3ceeeee016fcfd495c5b62a6dd90db89"
+    assert (
+        relationship_id(entity_id("Alan Turing"), entity_id("London"))
+        == "rel-0ab62f96182329895dc50d641e498cad-2b04f1707c303caf676d622affb9f102"
+    )
 
 
 def test_ids_tell_apart_what_is_apart():
     assert relationship_id("ent-1", "ent-2") != relationship_id("ent-2", "ent-1")
     assert len({text_unit_id("doc-1", "same", ordinal) for ordinal in range(100)}) == 100
     assert text_unit_id("doc-1", "same", 0) != text_unit_id("doc-2", "same", 0)
+
+
+@given(st.text(), st.text())
+def test_a_relationship_id_gives_its_ends_back(source: str, target: str):
+    ends = entity_id(source), entity_id(target)
+    assert relationship_ends(relationship_id(*ends)) == ends
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "",
+        "rel-unknown",
+        f"rel-{'0' * 32}",
+        f"rel-{'0' * 32}-{'0' * 31}",
+        f"rel-{'0' * 32}-{'g' * 32}",
+        f"rel-{'0' * 32}-{'0' * 32}\n",
+        f"ent-{'0' * 32}-{'0' * 32}",
+    ],
+)
+def test_another_id_has_no_ends(id: str):
+    with pytest.raises(ValueError, match="no relationship id"):
+        relationship_ends(id)
 
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))

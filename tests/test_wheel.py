@@ -32,9 +32,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _graphmill(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))
-    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
     return subprocess.run(
         [str(python), "-m", "pipeline", *arguments], capture_output=True, text=True, env=environment,
         cwd=python.parent, timeout=180, check=False,

@@ -8,12 +8,12 @@ CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
 NEEDS_EXTRA = "needs the extra 'docs': pip install 'graphmill[docs]'"
 
 
-class NoConverter(Exception):
+class NoConverterError(Exception):
     """The extra is not installed."""
 
 
 def convert(path: Path) -> str:
-    """The file as Markdown. Raises NoConverter without the extra, ValueError when the file cannot be read."""
+    """The file as Markdown. Raises NoConverterError without the extra, ValueError when the file cannot be read."""
     converter = _converter()
     try:
         return converter.convert_local(str(path)).text_content
@@ -26,5 +26,5 @@ def _converter() -> Any:
     try:
         from markitdown import MarkItDown
     except ImportError as error:
-        raise NoConverter(NEEDS_EXTRA) from error
+        raise NoConverterError(NEEDS_EXTRA) from error
     return MarkItDown(enable_plugins=False)

@@ -4,7 +4,7 @@ import codecs
 import re
 from collections.abc import Sequence
 
-from charset_normalizer import from_bytes
+from pipeline.documents.plausibility import plausibility
 
 _MARKS = [
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -80,16 +80,9 @@ def _possible(data: bytes, encodings: Sequence[str]) -> list[str]:
 
 
 def _likeliest(data: bytes, fallbacks: Sequence[str]) -> str | None:
-    """Of the encodings that can be: the one whose text charset-normalizer finds the most coherent."""
+    """Of the encodings that can be, the one that reads most like writing; of equals the first."""
     possible = _possible(data, fallbacks)
-    if len(possible) < 2:
-        return next(iter(possible), None)
-    best = from_bytes(data[:_SAMPLE], cp_isolation=possible).best()
-    return next((name for name in possible if best and _same(name, best.encoding)), possible[0])
-
-
-def _same(one: str, other: str) -> bool:
-    return codecs.lookup(one).name == codecs.lookup(other).name
+    return max(possible, key=lambda encoding: plausibility(data.decode(encoding)), default=None)
 
 
 def _is_binary(text: str) -> bool:

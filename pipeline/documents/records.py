@@ -32,7 +32,7 @@ def read_csv(text: str, text_column: str) -> Iterator[Record | Fault]:
     try:
         header = [name.strip() for name in next(reader, [])]
         if text_column not in header or len(set(header)) < len(header):
-            yield Fault("parse", f"columns {header} are not distinct names with '{text_column}' among them")
+            yield Fault("parse", f"columns {header} lack '{text_column}' or name one twice; set input.text_column")
             return
         yield from (_csv_record(reader.line_num, header, row) for row in reader if row)
     except csv.Error as error:
@@ -80,7 +80,7 @@ def _parsed(text: str, line: int | None) -> object:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        return Fault("parse", f"not JSON: {error}", line)
+        return Fault("parse", f"not JSON: {error}; mend it or take it out", line)
 
 
 def _refuse(constant: str) -> None:

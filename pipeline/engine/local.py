@@ -15,17 +15,13 @@ class LocalEngine:
 
     batch_rows: int | None = None
 
-    def run(
-        self, verb: Verb, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]
-    ) -> dict[str, pd.DataFrame]:
+    def run(self, verb: Verb, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
         results = [_call(verb, batch, roles) for batch in self._batches(verb, tables)]
         if len(results) == 1:
             return results[0]
         return {name: pd.concat([result[name] for result in results], ignore_index=True) for name in verb.outputs}
 
-    def _batches(
-        self, verb: Verb, tables: Mapping[str, pd.DataFrame]
-    ) -> Iterator[Mapping[str, pd.DataFrame]]:
+    def _batches(self, verb: Verb, tables: Mapping[str, pd.DataFrame]) -> Iterator[Mapping[str, pd.DataFrame]]:
         rows = len(tables[verb.rowwise]) if verb.rowwise else 0
         if not verb.rowwise or not self.batch_rows or rows <= self.batch_rows:
             yield tables

@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Outcome = Literal["completed", "completed_with_rejects", "failed", "stopped", "waiting"]
+Action = Literal["reused", "ran", "failed", "reuse", "run", "maybe"]
+"""What became of a step; the last three are a plan's."""
+
 LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
 
@@ -17,7 +20,7 @@ class StepReport:
 
     step: str
     verb: str
-    action: str
+    action: Action
     reason: str = ""
     rows: Mapping[str, int] = field(default_factory=dict)
     calls: int = 0

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.plan import PlannedStep, components, plan, plan_step, tables_of
-from pipeline.engine.report import StepReport
+from pipeline.engine.report import Action, StepReport
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError
@@ -80,7 +80,8 @@ class Runner:
             records[step.id] = record
             rejects = self._rejects(record)
             worst = max(worst, _reject_ratio(step, record, tables, rejects))
-            report = _report(planned, record, meter, rejects, seconds)
+            action = "reused" if planned.record else "ran"
+            report = _with_result(_report(planned, action, meter, seconds), step, record, rejects)
             self.reports.append(report)
             self.progress.step_finished(report)
         tables[REJECTS] = self._gather_rejects(records)
@@ -97,13 +98,15 @@ class Runner:
         for model in models.values():
             model.preflight()
 
-    def _finish(
-        self, planned: PlannedStep, tables: Mapping[str, Snapshot]
-    ) -> tuple[StepRecord, Meter, float]:
+    def _finish(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> tuple[StepRecord, Meter, float]:
         started = time.perf_counter()
         step = planned.step
         meter = Meter(lambda done, expected: self.progress.step_advanced(step.id, done, expected))
-        record = planned.record or self._run_step(step, tables, meter)
+        try:
+            record = planned.record or self._run_step(step, tables, meter)
+        except BaseException:
+            self.reports.append(_report(planned, "failed", meter, time.perf_counter() - started))
+            raise
         return record, meter, time.perf_counter() - started
 
     def _run_step(self, step: Step, tables: Mapping[str, Snapshot], meter: Meter) -> StepRecord:
@@ -174,37 +177,37 @@ def _metered(model: Model, meter: Meter) -> Model:
     return MeteredChat(model, meter) if isinstance(model, ChatModel) else MeteredEmbedding(model, meter)
 
 
-def _reject_ratio(
-    step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejects: pd.DataFrame
-) -> float:
+def _reject_ratio(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejects: pd.DataFrame) -> float:
     """Share of rejected rows among the rows the step had to decide."""
     rejected = rejects.loc[rejects["kind"] == "row", "row_id"].nunique()
     return rejected / max(_rows_decided(step.verb, step, record, tables, rejected), 1)
 
 
-def _rows_decided(
-    verb: Verb, step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int
-) -> int:
+def _rows_decided(verb: Verb, step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
     if verb.rowwise:
         return tables[step.inputs[verb.rowwise]].rows
     return rejected + sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
 
 
-def _report(
-    planned: PlannedStep, record: StepRecord, meter: Meter, rejects: pd.DataFrame, seconds: float
-) -> StepReport:
+def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) -> StepReport:
     return StepReport(
         step=planned.step.id,
         verb=planned.step.verb.name,
-        action="reused" if planned.record else "ran",
+        action=action,
         reason=planned.reason,
-        rows={name: snapshot.rows for name, snapshot in tables_of(planned.step, record).items()},
         calls=meter.calls,
         cached_calls=meter.cached_calls,
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
         cost=meter.cost,
+        seconds=round(seconds, 3),
+    )
+
+
+def _with_result(report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
+    return replace(
+        report,
+        rows={name: snapshot.rows for name, snapshot in tables_of(step, record).items()},
         rejects=len(rejects),
         reject_reasons={str(reason): int(count) for reason, count in rejects["reason"].value_counts().items()},
-        seconds=round(seconds, 3),
     )

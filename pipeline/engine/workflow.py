@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -38,20 +38,25 @@ class Workflow:
     steps: tuple[Step, ...]
 
 
+NAME = r"^[a-z][a-z0-9_-]*$"
+TableName = Annotated[str, Field(pattern=NAME)]
+"""Names of tables and workflows name files as well."""
+
+
 class _StepFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     verb: str
-    id: str = ""
+    id: Annotated[str, Field(pattern=NAME)] | Literal[""] = ""
     args: dict[str, Any] = {}
     inputs: dict[str, str] = {}
-    outputs: dict[str, str] = {}
+    outputs: dict[str, TableName] = {}
     prompts: dict[str, str] = {}
     models: dict[str, str] = {}
 
 
 class _WorkflowFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    name: str
+    name: TableName
     steps: list[_StepFile]
 
 
@@ -70,9 +75,7 @@ def read_workflow(path: Path, settings: Mapping[str, Mapping[str, Any]]) -> Work
         raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
         raise SettingsError(explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))) from error
-    steps = tuple(
-        _step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps
-    )
+    steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
     _check_wiring(str(path), steps)
     return Workflow(content.name, steps)
 

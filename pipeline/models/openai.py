@@ -126,9 +126,7 @@ class OpenAIChat:
             raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
         return Completion("".join(pieces), finish_reason, *_tokens(usage))
 
-    def _send(
-        self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None
-    ) -> Any:
+    def _send(self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None) -> Any:
         body = {name: value for name, value in self.options.items() if name != "extra_body"}
         body |= self.options.get("extra_body", {})
         if request.response_format:

@@ -103,9 +103,7 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
     clock = Clock()
     with clock.measure("keywords"):
         needs_keywords = request.mode not in ("naive", "bypass")
-        keywords = (
-            find_keywords(request, stage.chat, stage.prompt("extract_keywords")) if needs_keywords else EMPTY
-        )
+        keywords = find_keywords(request, stage.chat, stage.prompt("extract_keywords")) if needs_keywords else EMPTY
     with clock.measure("retrieval"):
         evidence, chunks = _find(request, keywords, stage)
     with clock.measure("context"):
@@ -141,9 +139,7 @@ def fixed_answer(prepared: Prepared, stage: QueryStage) -> str | None:
     if prepared.abstained:
         return stage.prompt("no_context").render().strip()
     if stage.chat is None and request.mode == "bypass":
-        raise UsageError(
-            "query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY"
-        )
+        raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
     return evidence_text(prepared.context) if stage.chat is None else None
 
 
@@ -182,8 +178,7 @@ def evidence_json(context: Context) -> dict[str, Any]:
         "relationships": _records(context.relationships.records),
         "chunks": _records(chunks),
         "references": [
-            {"id": entry.id, "document_id": entry.document_id, "source": entry.source}
-            for entry in context.references
+            {"id": entry.id, "document_id": entry.document_id, "source": entry.source} for entry in context.references
         ],
     }
 
@@ -211,9 +206,7 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
 
 
 def _render(template: Prompt, request: QueryRequest, context: str) -> str:
-    return template.render(
-        context=context, response_type=request.response_type, user_prompt=request.user_prompt
-    )
+    return template.render(context=context, response_type=request.response_type, user_prompt=request.user_prompt)
 
 
 def _ask(prepared: Prepared, chat: ChatModel | None) -> str:

@@ -92,9 +92,7 @@ def build_context(
     rows = pd.DataFrame({"id": chunks["document_id"].map(numbers), "content": chunks["content"]})
     shown = _cut(chunks, rows, SOURCE_HEADER, max(left - reference_tokens, 0), tokenizer)
     kept = set(shown.records["document_id"])
-    return Context(
-        entities, relationships, shown, tuple(entry for entry in references if entry.document_id in kept)
-    )
+    return Context(entities, relationships, shown, tuple(entry for entry in references if entry.document_id in kept))
 
 
 def _entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
@@ -116,9 +114,7 @@ def _relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _cut(
-    records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int, tokenizer: Tokenizer
-) -> Table:
+def _cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int, tokenizer: Tokenizer) -> Table:
     """The longest head of the rows whose CSV, header and section frame included, is within the budget."""
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []

@@ -35,9 +35,7 @@ def embed_question(request: QueryRequest, keywords: Keywords, embedding: Embeddi
     return QuestionVectors(question, low if keywords.low else None, high if keywords.high else None)
 
 
-def retrieve(
-    request: QueryRequest, question: QuestionVectors, vectors: VectorStore, graph: GraphStore
-) -> Evidence:
+def retrieve(request: QueryRequest, question: QuestionVectors, vectors: VectorStore, graph: GraphStore) -> Evidence:
     """Both lists of keywords empty, or the one the mode needs: as naive."""
     found = []
     if request.mode in VECTOR_MODES or _nothing_to_follow(request, question):

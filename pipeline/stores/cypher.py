@@ -7,8 +7,6 @@ from typing import LiteralString
 
 CONSTRAINTS: tuple[LiteralString, ...] = (
     "CREATE CONSTRAINT graphmill_entity IF NOT EXISTS FOR (n:Entity) REQUIRE (n.workspace, n.id) IS UNIQUE",
-    "CREATE CONSTRAINT graphmill_relationship IF NOT EXISTS "
-    "FOR (n:GraphmillRelationship) REQUIRE (n.workspace, n.id) IS UNIQUE",
     "CREATE CONSTRAINT graphmill_live IF NOT EXISTS FOR (n:GraphmillLive) REQUIRE n.workspace IS UNIQUE",
 )
 
@@ -45,17 +43,18 @@ WRITE_EDGES = """
     MATCH (target:Entity {workspace: $workspace, id: row.target})
     CREATE (source)-[r:$(row.type)]->(target)
     SET r = row.properties, r.workspace = $workspace
-    CREATE (:GraphmillRelationship {
-        workspace: $workspace, id: row.id, source_entity_id: row.source, target_entity_id: row.target
-    })
     """
 DELETE_EDGES = """
-    UNWIND $ids AS id
-    MATCH (place:GraphmillRelationship {workspace: $workspace, id: id})
-    OPTIONAL MATCH (source:Entity {workspace: $workspace, id: place.source_entity_id})
-    OPTIONAL MATCH (target:Entity {workspace: $workspace, id: place.target_entity_id})
-    OPTIONAL MATCH (source)-[r {id: id}]->(target)
-    DELETE r, place
+    UNWIND $rows AS row
+    MATCH (source:Entity {workspace: $workspace, id: row.source})
+    MATCH (target:Entity {workspace: $workspace, id: row.target})
+    WITH DISTINCT row.id AS id, source, target
+    MATCH (source)-[r {id: id}]->(target)
+    DELETE r
+    """
+DELETE_STRAYS = """
+    MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $ids
+    DELETE r
     """
 
 ENTITIES = """
@@ -63,11 +62,10 @@ ENTITIES = """
     RETURN n.id, n.displayName, n.entity_type, n.description, n.degree, n.source_id
     """
 RELATIONSHIPS = """
-    UNWIND $ids AS id
-    MATCH (place:GraphmillRelationship {workspace: $workspace, id: id})
-    MATCH (source:Entity {workspace: $workspace, id: place.source_entity_id})
-    MATCH (target:Entity {workspace: $workspace, id: place.target_entity_id})
-    WITH DISTINCT id, source, target
+    UNWIND $rows AS row
+    MATCH (source:Entity {workspace: $workspace, id: row.source})
+    MATCH (target:Entity {workspace: $workspace, id: row.target})
+    WITH DISTINCT row.id AS id, source, target
     MATCH (source)-[r {id: id}]->(target)
     RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
            r.weight, r.rank, r.source_id

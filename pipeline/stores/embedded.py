@@ -75,7 +75,5 @@ def _forget_stopped(folder: Path) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        return (
-            f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
-        )
+        return f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
     return f"{type(error).__name__}: {error}"

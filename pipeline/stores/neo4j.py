@@ -1,14 +1,15 @@
 """The graph in Neo4j 5.26 or later.
 
 (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
-(:GraphmillRelationship {workspace, id, ...ends})   where a relationship is: types are many, and Neo4j
-                                                    indexes relationships by type only
-(:GraphmillLive {workspace, ...})                   what the workspace shows
+(:GraphmillLive {workspace, ...})   what the workspace shows
+
+A relationship is found by its ends, which its id names: types are many, and Neo4j indexes relationships by
+type only.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, LiteralString
@@ -21,6 +22,7 @@ from neo4j.exceptions import AuthError, DriverError, Neo4jError
 from pipeline.errors import StoreError
 from pipeline.stores import cypher
 from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Delta, Live, in_order
+from pipeline.text import relationship_ends
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
@@ -91,7 +93,7 @@ class Neo4jStore:
         return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
 
     def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
-        return in_order(self._frame(cypher.RELATIONSHIPS, RELATIONSHIP_COLUMNS, ids=list(ids)), ids)
+        return in_order(self._frame(cypher.RELATIONSHIPS, RELATIONSHIP_COLUMNS, rows=_places(ids)), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
         return self._frame(cypher.RELATIONSHIPS_OF, RELATIONSHIP_COLUMNS, ids=list(entity_ids), limit=limit)
@@ -155,7 +157,7 @@ class Neo4jWriter:
     def hashes(self, table: str) -> Mapping[str, str]:
         def read(transaction: ManagedTransaction) -> dict[str, str]:
             found = transaction.run(cypher.HASHES[table], workspace=self.store.workspace)
-            return {id: row_hash for id, row_hash in (record.values() for record in found)}
+            return dict(record.values() for record in found)
 
         with self.store.driver.session(database=self.store.database, fetch_size=FETCH_ROWS) as session:
             return session.execute_read(read)
@@ -167,11 +169,14 @@ class Neo4jWriter:
             for rows in self._batches(_node_rows(changed)):
                 self._write((cypher.WRITE_NODES, {"rows": rows}))
             return
-        for ids in self._batches(delta.deleted):
-            self._write((cypher.DELETE_EDGES, {"ids": ids}))
+        gone = _places(delta.deleted)
+        for rows in self._batches(gone):
+            self._write((cypher.DELETE_EDGES, {"rows": rows}))
+        placed = {row["id"] for row in gone}
+        for ids in self._batches([id for id in delta.deleted if id not in placed]):
+            self._write((cypher.DELETE_STRAYS, {"ids": ids}))
         for rows in self._batches(_edge_rows(changed)):
-            ids = [row["id"] for row in rows]
-            self._write((cypher.DELETE_EDGES, {"ids": ids}), (cypher.WRITE_EDGES, {"rows": rows}))
+            self._write((cypher.DELETE_EDGES, {"rows": rows}), (cypher.WRITE_EDGES, {"rows": rows}))
 
     def publish(self, live: Live) -> None:
         properties = {
@@ -227,8 +232,7 @@ def _node_rows(nodes: pd.DataFrame) -> list[dict[str, Any]]:
     properties = nodes[["id", "description", "entity_type", "source_id", "degree", "row_hash"]]
     properties = properties.assign(displayName=nodes["display_name"])
     return [
-        {"id": node["id"], "label": node["entity_type"], "properties": node}
-        for node in properties.to_dict("records")
+        {"id": node["id"], "label": node["entity_type"], "properties": node} for node in properties.to_dict("records")
     ]
 
 
@@ -239,6 +243,16 @@ def _edge_rows(edges: pd.DataFrame) -> list[dict[str, Any]]:
         {"id": edge["id"], "source": source, "target": target, "type": type, "properties": edge}
         for edge, (source, target, type) in zip(properties.to_dict("records"), ends, strict=True)
     ]
+
+
+def _places(ids: Sequence[str]) -> list[dict[str, str]]:
+    """Where the relationships are; an id that names no ends is left out."""
+    places = []
+    for id in ids:
+        with suppress(ValueError):
+            source, target = relationship_ends(id)
+            places.append({"id": id, "source": source, "target": target})
+    return places
 
 
 def _first_line(error: Exception) -> str:

@@ -70,9 +70,7 @@ class PostgresStore:
 
     @cached_property
     def engine(self) -> Engine:
-        engine = create_engine(
-            _driver_url(self.url), pool_pre_ping=True, connect_args={"connect_timeout": 10}
-        )
+        engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args={"connect_timeout": 10})
         event.listen(engine, "connect", _on_connect)
         return engine
 
@@ -95,18 +93,14 @@ class PostgresStore:
         with self.connection() as connection:
             _create_tables(connection, self.workspace)
         with self.connection() as connection:
-            connection.execute(
-                select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}")))
-            )
+            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}"))))
             yield PostgresWriter(connection, self.workspace, self.exact_below)
 
     def live(self) -> Live | None:
         with self.connection() as connection:
             if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
                 return None
-            row = (
-                connection.execute(select(LIVE).where(LIVE.c.workspace == self.workspace)).mappings().first()
-            )
+            row = connection.execute(select(LIVE).where(LIVE.c.workspace == self.workspace)).mappings().first()
         if row is None:
             return None
         return Live(row["workflow"], row["version"], row["embedding"], row["dimensions"])
@@ -177,9 +171,7 @@ class PostgresWriter:
         rows = TABLES[table]
         gone = [*delta.deleted, *delta.updated["id"]]
         if gone:
-            self.connection.execute(
-                delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(gone))
-            )
+            self.connection.execute(delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(gone)))
         for frame in (delta.inserted, delta.updated):
             if len(frame):
                 self._copy(rows, frame)
@@ -214,10 +206,7 @@ class PostgresWriter:
         """An HNSW index for a partition that has grown large enough and has none for these dimensions."""
         partition = _partition(table, self.workspace)
         name = f"{partition}_hnsw{dimensions}"
-        if (
-            not 0 < dimensions <= HALFVEC_LIMIT
-            or self.connection.execute(select(func.to_regclass(name))).scalar()
-        ):
+        if not 0 < dimensions <= HALFVEC_LIMIT or self.connection.execute(select(func.to_regclass(name))).scalar():
             return
         rows = select(func.count()).select_from(table).where(table.c.workspace == self.workspace)
         if self.connection.execute(rows).scalar_one() < self.exact_below:

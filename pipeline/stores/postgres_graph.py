@@ -49,9 +49,7 @@ class PostgresGraph:
             select(source.label("entity"), target.label("neighbour")).where(
                 EDGES.c.workspace == workspace, source == func.any(ids), source != target
             ),
-            select(target, source).where(
-                EDGES.c.workspace == workspace, target == func.any(ids), source != target
-            ),
+            select(target, source).where(EDGES.c.workspace == workspace, target == func.any(ids), source != target),
         ).subquery()
         found = (
             select(NODES.c.id, func.unnest(NODES.c.source_id).label("unit"))

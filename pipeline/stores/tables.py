@@ -23,9 +23,7 @@ def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
     )
 
 
-DOCUMENTS = _table(
-    "graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB)
-)
+DOCUMENTS = _table("graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB))
 CHUNKS = _table(
     "lightrag_chunks",
     Column("full_doc_id", Text),

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, pairwise
 from typing import Literal, Self
 
 import pandas as pd
@@ -84,17 +84,15 @@ def chunk_documents(
 
 
 def _unit_spans(text: str, params: ChunkParams, count: Count) -> Iterator[Span]:
+    if not text:
+        return
     if params.strategy == "tokens":
         spans = _windows(text, params.size, params.overlap_tokens, count)
     else:
         pieces = sentence_pieces(text, params.size, count)
         totals = [0, *accumulate(piece.n_tokens for piece in pieces)]
         units = _Pieces(text, pieces, totals, params.size, count)
-        spans = (
-            _whole_sentences(units, params.overlap_tokens)
-            if params.strategy == "sentence"
-            else _stable(units)
-        )
+        spans = _whole_sentences(units, params.overlap_tokens) if params.strategy == "sentence" else _stable(units)
     for start, end in spans:
         unit = text[start:end]
         if not unit.isspace():
@@ -128,7 +126,8 @@ class _Pieces:
         return self.count(self.text[start:end].strip())
 
     def fits(self, first: int, last: int) -> bool:
-        return self.tokens(first, last) <= self.size
+        sum_of_counts = self.totals[last] - self.totals[first]
+        return sum_of_counts <= 2 * self.size and self.tokens(first, last) <= self.size
 
     def last_fitting(self, first: int, last: int) -> int:
         """Nearly the last piece (exclusive), up to ``last``, with which those from ``first`` fit."""
@@ -185,21 +184,27 @@ def _stable(units: _Pieces) -> Iterator[Span]:
 def _local_maxima(units: _Pieces) -> Iterator[int]:
     """Ends, well inside the text, with no higher one within three eighths of ``size`` to either side."""
     reach, floor = units.size * 3 // 8, units.size // 5
-    inside = range(max(1, units.nearest(0, floor)), bisect_right(units.totals, units.totals[-1] - floor))
-    for cut in inside:
-        rank, here = units.rank(cut), units.totals[cut]
-        before = takewhile(lambda other: here - units.totals[other] <= reach, range(cut - 1, 0, -1))
-        after = takewhile(
-            lambda other: units.totals[other] - here <= reach, range(cut + 1, len(units.pieces))
-        )
-        if all(units.rank(other) < rank for other in before) and all(
-            units.rank(other) <= rank for other in after
+    stop = min(bisect_right(units.totals, units.totals[-1] - floor), len(units.pieces))
+    for end in range(max(1, units.nearest(0, floor)), stop):
+        if _outranks(units, end, range(end - 1, 0, -1), reach, equals=False) and _outranks(
+            units, end, range(end + 1, len(units.pieces)), reach, equals=True
         ):
-            yield cut
+            yield end
+
+
+def _outranks(units: _Pieces, end: int, others: range, reach: int, equals: bool) -> bool:
+    """Whether no other end within ``reach`` tokens ranks higher, or as high unless ``equals`` are allowed."""
+    rank, here = units.rank(end), units.totals[end]
+    for other in others:
+        if abs(units.totals[other] - here) > reach:
+            return True
+        if units.rank(other) > rank or (units.rank(other) == rank and not equals):
+            return False
+    return True
 
 
 def _highest_end(units: _Pieces, first: int, last: int) -> int:
-    """The highest end that leaves both sides at least a fifth of ``size``, and within ``size`` if two can be."""
+    """The highest end with at least a fifth of ``size`` on both sides, and at most ``size`` if two can be."""
     start, end = units.totals[first], units.totals[last]
     margin = units.size // 5
     if end - start <= 2 * units.size:

@@ -10,9 +10,7 @@ from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
     inputs={"entities": ENTITIES, "relationships": RELATIONSHIPS},
     outputs={"entity_texts": TEXTS, "relationship_texts": TEXTS},
 )
-def compose_texts(
-    entities: pd.DataFrame, relationships: pd.DataFrame
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def compose_texts(entities: pd.DataFrame, relationships: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Entity: ``name\\ndescription``. Relationship: ``keywords\\tsource\\ttarget\\tdescription``."""
     keywords = pd.Series([", ".join(words) for words in relationships["keywords"]], index=relationships.index)
     parts = [keywords, relationships["source"], relationships["target"], relationships["description"]]

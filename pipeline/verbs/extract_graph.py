@@ -73,9 +73,7 @@ def extract_graph(
     """
     units = text_units.sort_values(list(TEXT_UNITS.key)).groupby("text", sort=False)["id"].agg(list)
     ids = list(units)
-    readings = [
-        Reading(own[0], _opening(text, params, extract)) for text, own in zip(units.index, ids, strict=True)
-    ]
+    readings = [Reading(own[0], _opening(text, params, extract)) for text, own in zip(units.index, ids, strict=True)]
     readings = _ask(readings, params.format, chat)
     for _ in range(params.gleanings):
         readings = _glean(readings, params.format, glean, chat)

@@ -12,7 +12,7 @@ from pathlib import PurePath
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.documents.convert import CONVERTED, NoConverter, convert
+from pipeline.documents.convert import CONVERTED, NoConverterError, convert
 from pipeline.documents.encoding import UndecodableError, decode
 from pipeline.documents.files import InputFile, files_digest, input_files
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
@@ -31,7 +31,7 @@ class LoadParams(Params):
     """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out, trying ``encodings`` after UTF-8
     and UTF-16."""
 
-    path: str = "data/input"
+    path: str = Field(default="data/input", exclude=True)  # its content is stamped: a project may move
     file_pattern: str = "**/*"
     id_column: str = "id"
     title_column: str = "title"
@@ -88,7 +88,6 @@ def _converter_version() -> str:
 @verb(
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
-    libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,
 )
@@ -124,9 +123,7 @@ def _row(document: _Document) -> dict[str, str]:
 
 def _reject(file: InputFile, item: Fault | _Document) -> dict[str, str]:
     if isinstance(item, _Document):
-        item = Fault(
-            "duplicate_id", f"{item.source} is there already; give the record an id of its own", item.line
-        )
+        item = Fault("duplicate_id", f"{item.source} is there already; give the record an id of its own", item.line)
     place = file.name if item.line is None else f"{file.name}:{item.line}"
     return {
         "step": "",
@@ -142,7 +139,7 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
         text = _text(file, params)
     except OSError as error:
         text = Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
-    except NoConverter as error:
+    except NoConverterError as error:
         text = Fault("unsupported", f"{file.suffix} {error}")
     except UndecodableError as error:
         text = Fault("encoding", str(error))
@@ -183,17 +180,13 @@ def _records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record 
     return read_json(text) if file.suffix == ".json" else read_jsonl(text)
 
 
-def _record_document(
-    file: InputFile, record: Record, params: LoadParams, seen: Counter[str]
-) -> _Document | Fault:
+def _record_document(file: InputFile, record: Record, params: LoadParams, seen: Counter[str]) -> _Document | Fault:
     fields = {clean(name): _cleaned(value) for name, value in record.fields.items()}
     text = fields.pop(params.text_column, None)
     if isinstance(text, dict | list):
         return Fault("parse", f"'{params.text_column}' is not a text; write a string", record.line)
     if not (text := _as_text(text)).strip():
-        return Fault(
-            "empty", f"no text in '{params.text_column}'; fill it or set input.text_column", record.line
-        )
+        return Fault("empty", f"no text in '{params.text_column}'; fill it or set input.text_column", record.line)
     identity = _as_text(fields.pop(params.id_column, None)).strip()
     title = " ".join(_as_text(fields.pop(params.title_column, None)).split())
     metadata = json.dumps(fields, ensure_ascii=False, sort_keys=True)

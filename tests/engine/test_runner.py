@@ -85,6 +85,7 @@ def test_rejects_are_gathered_under_the_name_of_their_step(project: SmallProject
         ("read_numbers", "two", "malformed"),
     ]
     assert [report.rejects for report in result.steps] == [1, 0, 1, 1]
+    assert [dict(report.reject_reasons) for report in result.steps][:2] == [{"malformed": 1}, {}]
     assert result.reject_ratio == 0.5
     assert actions(run(project)) == ["reused"] * 4
     assert run(project).manifest == result.manifest
@@ -125,7 +126,11 @@ def test_what_was_done_before_a_failure_is_kept(project: SmallProject, monkeypat
     failing = runner(project)
     with pytest.raises(RuntimeError):
         failing.run(project.workflow)
-    assert [report.step for report in failing.reports] == ["read_numbers", "keep_even"]
+    assert [(report.step, report.action) for report in failing.reports] == [
+        ("read_numbers", "ran"),
+        ("keep_even", "ran"),
+        ("describe_numbers", "failed"),
+    ]
     monkeypatch.undo()
     small_verbs.register_small_verbs()
     assert actions(run(project))[:2] == ["reused", "reused"]

@@ -32,10 +32,7 @@ def corpus(
         (document_id(path), f"Title of {path}", text, path, '{"path": "' + path + '"}', "hash")
         for path, text in texts.items()
     ]
-    units = [
-        (text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0)
-        for id, _, text, *_ in documents
-    ]
+    units = [(text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0) for id, _, text, *_ in documents]
     mentions = [units[0][0]] if units else []
     entities = [
         (entity_id(name), name, type, [{"type": type, "count": 1}], f"{name} is", mentions, 1, 1)
@@ -65,9 +62,7 @@ def corpus(
 
 
 def save(tables: Mapping[str, pd.DataFrame], snapshots: SnapshotStore, model: str = "m") -> Manifest:
-    written = {
-        name: snapshots.write(name, SCHEMAS[name].encode(table, name)) for name, table in tables.items()
-    }
+    written = {name: snapshots.write(name, SCHEMAS[name].encode(table, name)) for name, table in tables.items()}
     record = StepRecord(
         "embed_text_units",
         "0",

@@ -111,9 +111,7 @@ def test_a_database_that_is_down_is_a_store_error(snapshots: SnapshotStore):
         load(save(BEFORE, snapshots), snapshots, [store], 100)
 
 
-def test_both_graphs_come_out_equal(
-    postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore
-):
+def test_both_graphs_come_out_equal(postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore):
     relational, native = postgres(), neo4j()
     for tables in (BEFORE, AFTER):
         counts = load(save(tables, snapshots), snapshots, [relational, native], 100)

@@ -101,4 +101,4 @@ def test_a_type_name_is_a_word(label: str):
     assert name.replace("_", "").isalnum()
     assert len(name) <= TYPE_LENGTH
     assert type_name(name, "OTHER") == name
-    assert name not in {"Entity", "GraphmillLive", "GraphmillRelationship"}
+    assert name not in {"Entity", "GraphmillLive"}

@@ -78,8 +78,7 @@ for i in range(10):
     cache.store_completion(f"{{sys.argv[1]}}-{{i}}", "m", Completion("text", "stop", 1, 1))
 """
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(n)], stdin=subprocess.PIPE, text=True)
-        for n in range(3)
+        subprocess.Popen([sys.executable, "-c", code, str(n)], stdin=subprocess.PIPE, text=True) for n in range(3)
     ]
     for process in processes:
         assert process.stdin
@@ -178,11 +177,7 @@ def test_the_key_is_made_of_the_whole_request_and_the_model_but_not_of_the_row()
     assert len({key, *others}) == 6
 
 
-@given(
-    st.lists(
-        st.text(alphabet=st.characters(categories=["Cs", "L", "P"])), min_size=2, max_size=2, unique=True
-    )
-)
+@given(st.lists(st.text(alphabet=st.characters(categories=["Cs", "L", "P"])), min_size=2, max_size=2, unique=True))
 def test_different_texts_have_different_keys(texts: list[str]):
     first, second = (embedding_key({"model": "m"}, text) for text in texts)
     assert first != second

@@ -58,9 +58,7 @@ def test_replies_keep_the_order_of_the_requests_and_run_side_by_side(chat: OpenA
 def test_one_slow_call_holds_up_no_other(chat: OpenAIChat, openai: OpenAIServer):
     openai.reply = lambda messages, body: Reply("x", delay=1.0 if messages[-1]["content"] == "0" else 0)
     done: list[str] = []
-    replace(chat, concurrency=2).complete(
-        ask(*map(str, range(20))), listener=lambda usage: done.append(usage.row_id)
-    )
+    replace(chat, concurrency=2).complete(ask(*map(str, range(20))), listener=lambda usage: done.append(usage.row_id))
     assert done[-1] == "row-0"
 
 
@@ -129,9 +127,7 @@ def test_identity_has_what_changes_a_reply_and_nothing_else(chat: OpenAIChat, op
     assert (body["temperature"], body["seed"], body["top_k"]) == (0, 7, 5)
     assert body["response_format"] == {"type": "json_object"}
     assert "extra_body" not in body
-    with pytest.raises(
-        SettingsError, match=r"models\.chat\.default: unknown options temprature; known: .*temper"
-    ):
+    with pytest.raises(SettingsError, match=r"models\.chat\.default: unknown options temprature; known: .*temper"):
         replace(chat, options={"temprature": 0})
 
 
@@ -222,9 +218,7 @@ def test_cost(chat: OpenAIChat, openai: OpenAIServer):
 def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIServer):
     openai.key = "another"
     started = time.monotonic()
-    with pytest.raises(
-        AuthError, match=r"models\.chat\.default: the endpoint refused the key \(401\); set OPENAI"
-    ):
+    with pytest.raises(AuthError, match=r"models\.chat\.default: the endpoint refused the key \(401\); set OPENAI"):
         chat.complete(ask(*map(str, range(500))))
     with pytest.raises(AuthError, match="the endpoint refused the key"):
         chat.preflight()
@@ -245,9 +239,7 @@ def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIS
         (Reply("Region is closed", status=403), r"refused the key \(403\)"),
     ],
 )
-def test_what_no_row_can_survive_is_raised(
-    chat: OpenAIChat, openai: OpenAIServer, failure: Reply, message: str
-):
+def test_what_no_row_can_survive_is_raised(chat: OpenAIChat, openai: OpenAIServer, failure: Reply, message: str):
     openai.script("chat", [failure])
     with pytest.raises((ModelError, AuthError), match=message):
         chat.complete(ask("a"))

@@ -16,9 +16,7 @@ FULL = Reply("This model's maximum context length is 8192 tokens.", status=400)
 @pytest.fixture
 def model(openai: OpenAIServer, tmp_path: Path):
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
-    made = OpenAIEmbedding(
-        "text-embedding-3-small", openai.base_url, "test-key", cache, batch_size=8, max_retries=0
-    )
+    made = OpenAIEmbedding("text-embedding-3-small", openai.base_url, "test-key", cache, batch_size=8, max_retries=0)
     yield made
     made.endpoint.client.close()
     cache.close()
@@ -37,9 +35,7 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: OpenAIEmbedding,
     assert isinstance(model, EmbeddingModel)
 
 
-def test_equal_texts_are_sent_once_blank_ones_and_known_ones_never(
-    model: OpenAIEmbedding, openai: OpenAIServer
-):
+def test_equal_texts_are_sent_once_blank_ones_and_known_ones_never(model: OpenAIEmbedding, openai: OpenAIServer):
     vectors = model.embed(["a", " \n", "a", "", "b"])
     assert [list(request.inputs) for request in openai.requests] == [["a", "b"]]
     assert np.array_equal(vectors[0], vectors[2])

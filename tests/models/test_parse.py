@@ -375,9 +375,7 @@ def assert_sane(parsed: Parsed):
         assert len(problem.message) < 400
 
 
-def assert_nothing_raises(
-    replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)
-):
+def assert_nothing_raises(replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)):
     for reply in mutations(replies, count, seed):
         for parse in parsers:
             parsed = parse(reply)

@@ -221,9 +221,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 # Both.
 
 
-def wait_until_it_answers(
-    address: Neo4jAddress, is_running: Callable[[], bool], log: Callable[[], str]
-) -> None:
+def wait_until_it_answers(address: Neo4jAddress, is_running: Callable[[], bool], log: Callable[[], str]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not answers(address):
         if not is_running():
@@ -250,9 +248,7 @@ def run(*command: str, environment: dict[str, str] | None = None) -> subprocess.
 
 @contextmanager
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(
-        prefix="graphmill-neo4j-", dir=parent, ignore_cleanup_errors=True
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix="graphmill-neo4j-", dir=parent, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 

@@ -94,9 +94,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json(200, models_json(), reply.headers)
         else:
             size = self.endpoint.dimensions
-            made = (
-                chat_json(request, reply) if request.kind == "chat" else embeddings_json(request, reply, size)
-            )
+            made = chat_json(request, reply) if request.kind == "chat" else embeddings_json(request, reply, size)
             usage = {"usage": usage_json(request)} if reply.usage else {}
             self.send_json(200, {**made, **usage}, reply.headers)
 

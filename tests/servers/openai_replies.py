@@ -51,9 +51,15 @@ def content_of(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
-TEXT_MARK = re.compile(r"^[#\-*<\s]*(?:real data|input text|text|document)\b[^\n]{0,20}?[:>]\s*", re.I | re.M)
-QUERY_MARK = re.compile(r"^[#\-*<\s]*(?:current query|query|question)\b[^\n]{0,20}?[:>]\s*", re.I | re.M)
-LIST_MARK = re.compile(r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,20}?[:>]\s*", re.I | re.M)
+TEXT_MARK = re.compile(
+    r"^[#\-*<\s]*(?:real data|input text|text|document)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
+)
+QUERY_MARK = re.compile(
+    r"^[#\-*<\s]*(?:current query|query|question)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
+)
+LIST_MARK = re.compile(
+    r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
+)
 
 
 def after_last(mark: re.Pattern[str], prompt: str) -> str:

@@ -30,9 +30,7 @@ class OpenAIServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(
-        self, port: int = 0, key: str = "test-key", reply: Reader = default_reply, delay: float = 0.0
-    ):
+    def __init__(self, port: int = 0, key: str = "test-key", reply: Reader = default_reply, delay: float = 0.0):
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.reply, self.delay = key, reply, delay
         self.dimensions = 64
@@ -138,9 +136,7 @@ def openai_server(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="An endpoint that speaks the OpenAI protocol, for trying things."
-    )
+    parser = argparse.ArgumentParser(description="An endpoint that speaks the OpenAI protocol, for trying things.")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--key", default="test-key")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that every answer takes")

@@ -27,7 +27,7 @@ class Request:
 
 
 def read_request(path: str, body: Mapping[str, Any]) -> Request | None:
-    kind = KINDS.get(path.split("?")[0])
+    kind = KINDS.get(path.split("?", maxsplit=1)[0])
     if kind is None:
         return None
     messages, inputs = body.get("messages", []), inputs_of(body)
@@ -90,10 +90,7 @@ def embeddings_json(request: Request, reply: Reply, dimensions: int) -> dict[str
     size = request.body.get("dimensions") or dimensions
     texts = request.inputs[: len(request.inputs) - reply.missing_vectors]
     pack = base64_floats if request.body.get("encoding_format") == "base64" else list
-    data = [
-        {"object": "embedding", "index": i, "embedding": pack(embed(text, size))}
-        for i, text in enumerate(texts)
-    ]
+    data = [{"object": "embedding", "index": i, "embedding": pack(embed(text, size))} for i, text in enumerate(texts)]
     return {"object": "list", "data": data, "model": request.model}
 
 

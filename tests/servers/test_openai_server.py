@@ -141,9 +141,7 @@ def test_a_stream_can_break_in_its_middle(openai: OpenAIServer, client: OpenAI):
 
 def test_a_reply_can_be_cut_off_or_no_json_or_too_few(openai: OpenAIServer, client: OpenAI):
     whole = ask(client, EXTRACT)
-    openai.script(
-        "chat", [Reply(finish_reason="length"), Reply(raw=b"<html>"), Reply("as told", usage=False)]
-    )
+    openai.script("chat", [Reply(finish_reason="length"), Reply(raw=b"<html>"), Reply("as told", usage=False)])
     answer = client.chat.completions.create(model="m", messages=user(EXTRACT))
     assert answer.choices[0].finish_reason == "length"
     assert whole.startswith(answer.choices[0].message.content or "?")
@@ -197,9 +195,7 @@ def test_the_prompts_of_the_project_are_known(client: OpenAI):
     assert told.startswith('("entity"<|>Ada Lovelace<|>')
     assert "<|>Mary Somerville<|>" in told
     assert '("entity"<|>Quorin Vale' not in told
-    keywords = json.loads(
-        ask(client, prompt("extract_keywords", query="What linked Ada Lovelace with engines?"))
-    )
+    keywords = json.loads(ask(client, prompt("extract_keywords", query="What linked Ada Lovelace with engines?")))
     assert keywords == {"high_level_keywords": ["linked", "engines"], "low_level_keywords": ["Ada Lovelace"]}
     descriptions = "Ada wrote notes.\nAda knew Babbage.\nAda died young."
     said = ask(client, prompt("summarize_descriptions", name="Ada", descriptions=descriptions))

@@ -69,9 +69,7 @@ def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0, ran
 
 
 def graph(nodes: Sequence[tuple], edges: Sequence[tuple] = ()) -> Graph:
-    return Graph(
-        pd.DataFrame(list(nodes), columns=NODE_COLUMNS), pd.DataFrame(list(edges), columns=EDGE_COLUMNS)
-    )
+    return Graph(pd.DataFrame(list(nodes), columns=NODE_COLUMNS), pd.DataFrame(list(edges), columns=EDGE_COLUMNS))
 
 
 def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int = 0) -> Graph:

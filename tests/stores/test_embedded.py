@@ -136,8 +136,6 @@ def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path, place: st
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("somebody's")
     for _ in range(2):
-        with pytest.raises(
-            StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"
-        ):
+        with pytest.raises(StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"):
             start_embedded(tmp_path / place)
     assert (tmp_path / "full" / "thesis.txt").read_text() == "somebody's"

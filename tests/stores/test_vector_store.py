@@ -89,9 +89,7 @@ def test_nearest_is_what_brute_force_finds(postgres: OpenStore, dimensions: int)
         expected = nearest_by_hand(stored, query, 10)
         assert [id for id, _ in found] == [id for id, _ in expected]
         tolerance = 1e-3 if 2000 < dimensions <= 4000 else 1e-5
-        np.testing.assert_allclose(
-            [score for _, score in found], [score for _, score in expected], atol=tolerance
-        )
+        np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=tolerance)
 
 
 def test_ties_go_by_id(postgres: OpenStore):

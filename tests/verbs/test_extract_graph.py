@@ -128,9 +128,7 @@ def test_check_tells_readable_replies_from_others():
 
 def test_bad_records_and_self_loops_are_rejected_alone():
     loop = '("relationship"<|>Ivo Brand<|>IVO-BRAND<|>The same.<|>identity<|>9)'
-    extractions, rejects, _ = run(
-        {"a": [f'{IVO}##("entity"<|>""<|>x<|>y)##{loop}##("claim"<|>z)']}, text_units("a")
-    )
+    extractions, rejects, _ = run({"a": [f'{IVO}##("entity"<|>""<|>x<|>y)##{loop}##("claim"<|>z)']}, text_units("a"))
     assert names(extractions) == ["Ivo Brand"]
     assert set(rejects["kind"]) == {"record"}
     assert sorted(rejects["reason"]) == ["record", "record", "self_loop"]

@@ -151,9 +151,7 @@ def test_too_many_for_one_request_are_folded_group_by_group():
 )
 def test_a_summary_that_fails_leaves_what_fits_and_a_reject(reply, reason):
     cell = [words("a", 30), words("b", 30)]
-    ents, _, rejects = summarise(
-        entities(cell, cell), relationships(), EchoChat({"E0": reply}), max_tokens=50
-    )
+    ents, _, rejects = summarise(entities(cell, cell), relationships(), EchoChat({"E0": reply}), max_tokens=50)
     assert list(ents["description"]) == [words("a", 30), "a0 b0"]
     assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
         {"row_id": "ent-0", "kind": "row", "reason": reason}
