@@ -14,6 +14,7 @@ from pipeline.engine.report import RunReport, StepReport
 from pipeline.errors import GraphmillError
 from pipeline.init import init_project
 from pipeline.query.answer import Answer
+from pipeline.runs import Runs
 
 if TYPE_CHECKING:
     from pipeline.project import Project
@@ -44,11 +45,12 @@ def options(context: typer.Context, folder: Folder = None) -> None:
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR")] = Path()) -> None:
+def init(context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None) -> None:
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
-    written, kept = init_project(folder)
-    print(f"{folder}: {len(written)} files written, {len(kept)} kept")
-    print(f"Next: put documents into {folder / 'data/input'}, then run: graphmill -C {folder} run fast")
+    root = folder or context.obj or Path()
+    written, kept = init_project(root)
+    print(f"{root}: {len(written)} files written, {len(kept)} kept")
+    print(f"Next: put documents into {root / 'data/input'}, then run: graphmill -C {root} run fast")
 
 
 @app.command()
@@ -57,7 +59,7 @@ def plan(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Say per step whether it would be reused or run, and why. No model is called."""
-    with _project(context, folder, overrides) as project:
+    with _project(context, folder, overrides, as_json) as project:
         workflow = project.workflow(name).name
         planned = project.plan(name)
     if not as_json:
@@ -96,7 +98,7 @@ def run(
 @app.command()
 def status(context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """The report of the last run."""
-    with _project(context, folder, overrides) as project:
+    with _project(context, folder, overrides, as_json) as project:
         report = project.status()
     if as_json:
         _print_json(report or {"outcome": None, "message": "no run yet"})
@@ -125,7 +127,7 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Answer a question over the loaded stores, with sources."""
-    with _project(context, folder, overrides) as project:
+    with _project(context, folder, overrides, as_json) as project:
         found = project.query(
             question,
             mode=mode,
@@ -164,13 +166,8 @@ def _run(
 ) -> None:  # fmt: skip
     if log not in ("auto", "json"):
         raise typer.BadParameter("auto or json", param_hint="--log")
-    with _project(context, folder, overrides) as project, run_progress(log) as progress:
-        try:
-            report = getattr(project, stage)(name, progress).to_json()
-        except (GraphmillError, KeyboardInterrupt):
-            if as_json:
-                _print_json(project.status() or {})
-            raise
+    with _project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
+        report = getattr(project, stage)(name, progress).to_json()
     if as_json:
         _print_json(report)
     else:
@@ -179,21 +176,30 @@ def _run(
 
 
 @contextmanager
-def _project(context: typer.Context, folder: Path | None, overrides: list[str] | None) -> Iterator["Project"]:
-    """The project; what goes wrong with it is one line on stderr and an exit code."""
+def _project(
+    context: typer.Context, folder: Path | None, overrides: list[str] | None, as_json: bool = False
+) -> Iterator["Project"]:
+    """The project; what goes wrong with it is one line on stderr, an exit code, and with --json a report."""
     from pipeline.project import Project
 
+    runs = Runs.of(folder or context.obj or Path())
+    last = runs.last()
     try:
         with Project.open(folder or context.obj or Path(), overrides or ()) as project:
             yield project
+        return
     except GraphmillError as error:
-        raise _failed(str(error), error.exit_code) from None
+        message, code = str(error), error.exit_code
     except KeyboardInterrupt:
-        message = "stopped; everything computed is kept: run the same command again to go on"
-        raise _failed(message, INTERRUPTED) from None
+        message, code = "stopped; everything computed is kept: run the same command again to go on", INTERRUPTED
     except OSError as error:
-        where = error.filename or "system"
-        raise _failed(f"{where}: {error.strerror or error}; nothing computed is lost", FAILED) from None
+        message, code = f"{error.filename or 'system'}: {error.strerror or error}; nothing computed is lost", FAILED
+    print(f"graphmill: {message}", file=sys.stderr)
+    if as_json:
+        report = runs.last()
+        broken_off = RunReport("", "", "stopped" if code == INTERRUPTED else "failed", code, message=message)
+        _print_json(report if report and report != last else broken_off.to_json())
+    raise typer.Exit(code)
 
 
 def _listed(value: str | None) -> tuple[str, ...] | None:
@@ -212,8 +218,3 @@ def _print_answer(found: Answer) -> None:
 
 def _print_json(content: Any) -> None:
     print(json.dumps(content, ensure_ascii=False, indent=1))
-
-
-def _failed(message: str, code: int) -> typer.Exit:
-    print(f"graphmill: {message}", file=sys.stderr)
-    return typer.Exit(code)

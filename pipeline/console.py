@@ -6,7 +6,7 @@ Everything here goes to stderr; stdout is for results.
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pipeline.engine.plan import PlannedStep
-from pipeline.engine.report import StepReport
+from pipeline.engine.report import LoadCounts, StepReport
 from pipeline.engine.runner import Progress as RunProgress
 
 HEARTBEAT_SECONDS = 20
@@ -52,6 +52,19 @@ def describe(report: StepReport) -> str:
     return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}  {report.seconds:.1f} s"
 
 
+def describe_load(load: LoadCounts, seconds: float) -> str:
+    """One line a store."""
+    lines = [f"load {store:<17} {_counts(tables)}" for store, tables in load.items()]
+    return "\n".join(lines) + f"  {seconds:.1f} s"
+
+
+def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
+    return "; ".join(
+        f"{table} " + (", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "empty")
+        for table, counts in tables.items()
+    )
+
+
 @dataclass
 class Bars:
     bars: Progress
@@ -64,8 +77,17 @@ class Bars:
         self.bars.update(self.task, completed=done, total=max(expected, done))
 
     def step_finished(self, report: StepReport) -> None:
+        self._end(describe(report))
+
+    def load_started(self) -> None:
+        self.task = self.bars.add_task("load", total=None)
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self._end(describe_load(counts, seconds))
+
+    def _end(self, line: str) -> None:
         self.bars.remove_task(self.task)
-        self.bars.console.print(describe(report), highlight=False, markup=False)
+        self.bars.console.print(line, highlight=False, markup=False)
 
 
 @dataclass
@@ -83,6 +105,12 @@ class Lines:
 
     def step_finished(self, report: StepReport) -> None:
         self._say(describe(report))
+
+    def load_started(self) -> None:
+        self.last = time.monotonic()
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self._say(describe_load(counts, seconds))
 
     def _say(self, line: str) -> None:
         self.last = time.monotonic()
@@ -105,6 +133,12 @@ class JsonLines:
     def step_finished(self, report: StepReport) -> None:
         self._say({"event": "step_finished", **asdict(report)})
 
+    def load_started(self) -> None:
+        self._say({"event": "load_started"})
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self._say({"event": "load_finished", "load": counts, "seconds": seconds})
+
     def _say(self, content: dict[str, Any]) -> None:
         self.last = time.monotonic()
         print(json.dumps(content, ensure_ascii=False), file=sys.stderr, flush=True)
@@ -119,17 +153,8 @@ def print_plan(planned: list[PlannedStep]) -> None:
 def print_report(report: dict[str, Any]) -> None:
     """The end of a run, for people; ``report`` is RunReport's JSON."""
     totals = report["totals"]
-    for store, tables in report["load"].items():
-        print(f"{store}: {_load_line(tables)}")
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
     print(f"{calls}, {tokens}, {totals['rejects']} rejects, {totals['seconds']:.1f} s")
     print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())
-
-
-def _load_line(tables: dict[str, dict[str, int]]) -> str:
-    return "; ".join(
-        f"{table} " + (", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "empty")
-        for table, counts in tables.items()
-    )

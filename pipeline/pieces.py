@@ -83,7 +83,7 @@ def _best_break(text: str, start: int, limit: int) -> int:
             break
     else:
         ends = [end for end in _cluster_ends(text, start, limit) if end > lowest] or [limit]
-    return max(ends, key=lambda end: (_key(text[max(0, end - _CONTEXT) : end].encode()), end))
+    return max(ends, key=lambda end: (_key(text[max(0, end - _CONTEXT) : end].encode("utf-8", "surrogatepass")), end))
 
 
 def _word_start(text: str, start: int, limit: int) -> int:

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from pipeline.validation import explain
 if TYPE_CHECKING:
     import networkx as nx
 
-ABOVE_MAX_REJECTS, INTERRUPTED = 3, 130
+FAILED, ABOVE_MAX_REJECTS, INTERRUPTED = 1, 3, 130
 DEFAULT = "default"
 
 
@@ -148,21 +148,22 @@ class Project:
         except ValidationError as error:
             raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
 
-    @cached_property
+    @property
     def resources(self) -> Resources:
-        return Resources(self._prompt, self._chat, self._embedding, self._tokenizer)
+        """Prompts are read anew each time: they may have been edited."""
+        return Resources(cache(self._prompt), self._chat, self._embedding, self._tokenizer)
 
-    @cached_property
+    @property
     def query_stage(self) -> QueryStage:
-        """Raises UsageError when nothing has been loaded."""
-        stores = self.stores
-        if stores.vectors.live() is None:
+        """Raises UsageError when nothing has been loaded, or with vectors that no model of the settings makes."""
+        live = self.stores.vectors.live()
+        if live is None:
             raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
         chat = self.settings.models.chat.get(DEFAULT)
         return QueryStage(
-            stores.vectors,
-            stores.graph,
-            self._embedding(DEFAULT),
+            self.stores.vectors,
+            self.stores.graph,
+            self._embedding_like(live.embedding),
             self._chat(DEFAULT) if chat and chat.configured else None,
             self._tokenizer,
             self._prompt,
@@ -178,7 +179,7 @@ class Project:
 
     @cached_property
     def runs(self) -> Runs:
-        return Runs(self.root / "data" / "runs")
+        return Runs.of(self.root)
 
     @cached_property
     def _cache(self) -> Any:
@@ -192,11 +193,24 @@ class Project:
     def _prompt(self, name: str) -> Prompt:
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
-    def _chat(self, name: str) -> ChatModel:
-        return chat_model(self.settings, name, self._cache)
+    @cached_property
+    def _chat(self) -> Callable[[str], ChatModel]:
+        """By name; each model is made once, so that its connections serve all who use it."""
+        return cache(lambda name: chat_model(self.settings, name, self._cache))
 
-    def _embedding(self, name: str) -> EmbeddingModel:
-        return embedding_model(self.settings, name, self._cache)
+    @cached_property
+    def _embedding(self) -> Callable[[str], EmbeddingModel]:
+        return cache(lambda name: embedding_model(self.settings, name, self._cache))
+
+    def _embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
+        """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
+        for name in self.settings.models.embedding:
+            if dict(self._embedding(name).identity) == dict(identity):
+                return self._embedding(name)
+        raise UsageError(
+            f"workspace '{self.settings.workspace}': its vectors were made by {dict(identity)}, which is none of "
+            "models.embedding; set that model again, or run 'graphmill run' to embed with the present one"
+        )
 
     def _manifest(self, workflow: str | None) -> Manifest:
         last = self.runs.last()
@@ -212,11 +226,8 @@ class Project:
             try:
                 for stage in stages:
                     stage(state)
-            except GraphmillError as error:
-                self.runs.save(state.report(run_id, "failed", error.exit_code, str(error)))
-                raise
-            except KeyboardInterrupt:
-                self.runs.save(state.report(run_id, "stopped", INTERRUPTED, "interrupted"))
+            except BaseException as error:
+                self.runs.save(state.broken_off(run_id, error))
                 raise
             report = state.completed(run_id, self.settings.max_reject_ratio)
             self.runs.save(report)
@@ -233,9 +244,10 @@ class Project:
                 f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"
             )
         started = time.perf_counter()
-        state.runner.progress.step_started("load", 1, 1)
+        state.runner.progress.load_started()
         state.load = load(manifest, self.snapshots, self.stores.all, self.settings.stores.neo4j.max_types)
         state.load_seconds = round(time.perf_counter() - started, 3)
+        state.runner.progress.load_finished(state.load, state.load_seconds)
 
 
 @dataclass
@@ -253,6 +265,12 @@ class RunState:
         return RunReport(
             run_id, self.workflow.name, outcome, exit_code, steps, self.load or {}, message, self.load_seconds
         )
+
+    def broken_off(self, run_id: str, error: BaseException) -> RunReport:
+        if isinstance(error, KeyboardInterrupt):
+            return self.report(run_id, "stopped", INTERRUPTED, "interrupted")
+        code = error.exit_code if isinstance(error, GraphmillError) else FAILED
+        return self.report(run_id, "failed", code, str(error) or type(error).__name__)
 
     def completed(self, run_id: str, max_reject_ratio: float) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):

@@ -9,6 +9,14 @@ from pipeline.errors import SettingsError
 
 
 @dataclass(frozen=True)
+class Placeholders:
+    """What a prompt must name, and what else it may, for the role it is bound to."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Prompt:
     """A template, and values already given to it (such as ``language``)."""
 
@@ -32,6 +40,18 @@ class Prompt:
                 f"prompt '{self.name}': placeholder {error} has no value; "
                 f"known here: {', '.join(sorted({*self.values, *values}))} (write $$ for a dollar sign)"
             ) from error
+
+    def check(self, placeholders: Placeholders) -> None:
+        """Raises SettingsError when the prompt lacks a placeholder, or has one that nobody will fill."""
+        filled = {*placeholders.required, *placeholders.optional, *self.values}
+        missing = sorted(set(placeholders.required) - self.fields)
+        unknown = sorted(self.fields - filled)
+        if missing or unknown:
+            known = ", ".join(f"${name}" for name in sorted(filled))
+            raise SettingsError(
+                f"prompt '{self.name}': lacks {missing or 'nothing'}, has unknown {unknown or 'nothing'}; "
+                f"placeholders here: {known} (write $$ for a dollar sign)"
+            )
 
     def fingerprint(self) -> str:
         """The text as it will be sent, but for the placeholders filled per row."""

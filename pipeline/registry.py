@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
-from pipeline.prompts import Prompt
+from pipeline.prompts import Placeholders, Prompt
 from pipeline.schemas import TableSchema
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -30,9 +30,9 @@ class Verb:
     """What the engine knows of a verb.
 
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
-    ``libraries`` are distributions whose version can change the result. ``settings`` names the section of
-    settings.yaml that gives its args their defaults. ``stamp`` (sources only) digests, from the params,
-    what the verb reads from outside.
+    ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
+    change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
+    ``stamp`` (sources only) digests, from the params, what the verb reads from outside.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Verb:
     outputs: Mapping[str, TableSchema]
     params: type[Params]
     roles: Mapping[str, type]
+    placeholders: Mapping[str, Placeholders] = field(default_factory=dict)
     takes_params: bool = False
     rowwise: str | None = None
     libraries: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ def verb(
     outputs: Mapping[str, TableSchema],
     rowwise: str | None = None,
     libraries: tuple[str, ...] = (),
+    placeholders: Mapping[str, Placeholders] | None = None,
     settings: str | None = None,
     stamp: Callable[[Any], str] | None = None,
 ) -> Callable[[Function], Function]:
@@ -90,6 +92,7 @@ def verb(
             outputs=outputs,
             params=hints.get("params", Params),
             roles=roles,
+            placeholders=placeholders or {},
             takes_params="params" in names,
             rowwise=rowwise,
             libraries=libraries,

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from pipeline.engine.report import RunReport
 from pipeline.errors import LockedError
+from pipeline.snapshots import publish_file, temporary_file
 
 
 @dataclass(frozen=True)
@@ -22,15 +23,19 @@ class Runs:
 
     folder: Path
 
+    @classmethod
+    def of(cls, project: Path) -> "Runs":
+        return cls(project / "data" / "runs")
+
     def new_id(self) -> str:
         """Sorts by time."""
         return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f".{os.getpid()}.partial"
-        temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(self.folder / f"{report.run_id}.json")
+        with temporary_file(self.folder) as temporary:
+            temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            publish_file(temporary, self.folder / f"{report.run_id}.json")
 
     def last(self) -> dict[str, Any] | None:
         """The report of the last run as JSON; None before the first."""

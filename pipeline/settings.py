@@ -151,7 +151,7 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         _override(content, override)
     environment = {**dotenv_values(root / ".env", interpolate=False), **os.environ}
     try:
-        return Settings.model_validate(_expanded(content, environment, FILE))
+        return Settings.model_validate(_without_empty(_expanded(content, environment, FILE)))
     except ValidationError as error:
         raise SettingsError(explain(FILE, error, _known(error))) from None
 
@@ -165,6 +165,13 @@ def _expanded(value: Any, environment: Mapping[str, str | None], where: str) -> 
     if isinstance(value, list):
         return [_expanded(entry, environment, where) for entry in value]
     return _substituted(value, environment, where) if isinstance(value, str) else value
+
+
+def _without_empty(value: Any) -> Any:
+    """A key with nothing after it counts as left out."""
+    if isinstance(value, dict):
+        return {key: _without_empty(entry) for key, entry in value.items() if entry is not None}
+    return value
 
 
 def _substituted(value: str, environment: Mapping[str, str | None], where: str) -> str:

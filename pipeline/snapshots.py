@@ -11,6 +11,7 @@ instant leaves whole files only.
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import DataError
 
 ROW_GROUP = 100_000
+PARTIAL = ".partial"
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class SnapshotStore:
         """Write the table unless its content is there already."""
         folder = self.root / name
         folder.mkdir(parents=True, exist_ok=True)
-        with _temporary(folder) as temporary:
+        with temporary_file(folder) as temporary:
             pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP, store_schema=False)
             sha256 = _sha256(temporary)
             path = folder / f"{sha256}.parquet"
             if not path.exists():
-                _publish(temporary, path)
+                publish_file(temporary, path)
         return Snapshot(path.relative_to(self.root).as_posix(), table.num_rows, sha256)
 
     def read(self, snapshot: Snapshot) -> pd.DataFrame:
@@ -113,16 +115,16 @@ class SnapshotStore:
 
     def sweep(self) -> None:
         """Remove what killed processes have left half written. Only for a caller who is alone here."""
-        for partial in self.root.glob("*/.*.partial"):
+        for partial in self.root.rglob(f".*{PARTIAL}"):
             partial.unlink(missing_ok=True)
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path.parent) as temporary:
+        with temporary_file(path.parent) as temporary:
             text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
             temporary.write_text(text + "\n", encoding="utf-8")
-            _publish(temporary, path)
+            publish_file(temporary, path)
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         path = self.root / name
@@ -148,15 +150,15 @@ def _step_record(content: dict[str, Any]) -> StepRecord:
 
 
 @contextmanager
-def _temporary(folder: Path) -> Iterator[Path]:
-    path = folder / f".{os.getpid()}.partial"
+def temporary_file(folder: Path) -> Iterator[Path]:
+    path = folder / f".{secrets.token_hex(8)}{PARTIAL}"
     try:
         yield path
     finally:
         path.unlink(missing_ok=True)
 
 
-def _publish(temporary: Path, path: Path) -> None:
+def publish_file(temporary: Path, path: Path) -> None:
     with temporary.open("rb") as file:
         os.fsync(file.fileno())
     temporary.replace(path)

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from pipeline.console import Bars, JsonLines, Lines, describe, print_report, run_progress
+from pipeline.console import Bars, JsonLines, Lines, describe, describe_load, print_report, run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Progress as RunProgress
 
@@ -71,9 +71,9 @@ def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]):
     counts = {"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 0}
     load = {"postgres": {"chunks": counts, "entities": dict.fromkeys(counts, 0)}}
     report = RunReport("r", "index", "completed_with_rejects", 0, (RAN, REUSED), load)
+    assert describe_load(load, 1.0) == "load postgres          chunks 2 inserted, 1 deleted; entities empty  1.0 s"
     print_report(report.to_json())
     assert capsys.readouterr().out.splitlines() == [
-        "postgres: chunks 2 inserted, 1 deleted; entities empty",
         "3 model calls (2 known), 0 + 0 tokens, cost 0.0000, 1 rejects, 2.0 s",
         "index: completed with rejects",
     ]

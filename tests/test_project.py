@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.query.stream import Done, Sources, Token
+from pipeline.stores.base import Store
 from tests.projects import DOCUMENTS, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer
@@ -14,8 +15,10 @@ from tests.servers.openai_server import OpenAIServer
 MODES = ["naive", "local", "global", "hybrid", "mix"]
 
 
-def _stored(counts: dict[str, int]) -> int:
-    return counts["inserted"] + counts["unchanged"] + counts["updated"]
+def _rows(store: Store) -> dict[str, int]:
+    """How many rows the workspace has in each table of the database."""
+    with store.writing() as writer:
+        return {table: len(writer.hashes(table)) for table in store.tables}
 
 
 def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
@@ -24,12 +27,16 @@ def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, 
     assert (first["outcome"], first["exit_code"]) == ("completed", 0)
     assert first["totals"]["calls"] == openai.count("chat") == len(DOCUMENTS)
     with project.open(*project.endpoint_overrides) as opened:
-        tables = {name: len(opened.table(name)) for name in ("documents", "text_units", "entities", "relationships")}
-    stored = first["load"]["postgres"]
-    assert _stored(stored["documents"]) == tables["documents"]
-    assert _stored(stored["chunks"]) == tables["text_units"]
-    assert _stored(stored["entities"]) == _stored(stored["nodes"]) == tables["entities"]
-    assert _stored(stored["relationships"]) == _stored(stored["edges"]) == tables["relationships"]
+        rows = _rows(opened.stores.vectors)
+        assert rows == {
+            "documents": len(opened.table("documents")),
+            "chunks": len(opened.table("text_units")),
+            "entities": len(opened.table("entities")),
+            "relationships": len(opened.table("relationships")),
+            "nodes": len(opened.table("entities")),
+            "edges": len(opened.table("relationships")),
+        }
+    assert rows == {table: counts["inserted"] for table, counts in first["load"]["postgres"].items()}
 
     second = project.report("run", "index")
     assert {step["action"] for step in second["steps"]} == {"reused"}
@@ -58,8 +65,10 @@ def test_graph_in_neo4j_gives_the_same_records(
     first = other.report("run", "index")
     assert first["outcome"] == "completed"
     with plain.open(*plain.endpoint_overrides) as a, other.open(*other.endpoint_overrides) as b:
-        assert _stored(first["load"]["neo4j"]["nodes"]) == len(b.table("entities"))
-        assert _stored(first["load"]["neo4j"]["relationships"]) == len(b.table("relationships"))
+        rows = _rows(b.stores.all[1])
+        assert rows == {"nodes": len(b.table("entities")), "edges": len(b.table("relationships"))}
+        assert first["load"]["neo4j"]["nodes"]["inserted"] == rows["nodes"]
+        assert first["load"]["neo4j"]["relationships"]["inserted"] == rows["edges"]
         for mode in MODES:
             options = {"mode": mode, "hl_keywords": ("founding",), "ll_keywords": ("Brack Institute",)}
             assert a.query_data("Who founded it?", **options) | {"timings_ms": 0} == b.query_data(

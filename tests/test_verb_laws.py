@@ -128,7 +128,7 @@ def run(
 
 
 def test_every_verb_is_here():
-    assert set(CHAIN) == set(REGISTRY.verbs) == set(pipeline.verbs.__all__)
+    assert set(CHAIN) == set(pipeline.verbs.__all__) <= set(REGISTRY.verbs)
 
 
 def test_the_chain_makes_tables_with_rows(tables: dict[str, pa.Table]):

@@ -18,13 +18,18 @@ def convert(path: Path) -> str:
     try:
         return converter.convert_local(str(path)).text_content
     except Exception as error:
-        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+        cause = " ".join(str(error).split())[:200]
+        raise ValueError(f"{type(error).__name__}: {cause}; mend it or remove it") from error
 
 
 @cache
 def _converter() -> Any:
     try:
         from markitdown import MarkItDown
+        from markitdown.converters import DocxConverter, HtmlConverter, PdfConverter
     except ImportError as error:
         raise NoConverterError(NEEDS_EXTRA) from error
-    return MarkItDown(enable_plugins=False)
+    converter = MarkItDown(enable_builtins=False)  # a built-in one reads a damaged file as plain text
+    for kind in (DocxConverter, HtmlConverter, PdfConverter):
+        converter.register_converter(kind())
+    return converter

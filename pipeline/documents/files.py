@@ -45,6 +45,7 @@ def files_digest(files: list[InputFile]) -> str:
 
 def _matching(root: Path, pattern: str) -> Iterator[InputFile]:
     real_root = root.resolve()
+    yield from _closed_folders(root)
     for path in root.glob(pattern):
         below = path.relative_to(root)
         if _is_hidden(below):
@@ -56,6 +57,17 @@ def _matching(root: Path, pattern: str) -> Iterator[InputFile]:
             yield InputFile(path, name)
         elif not path.is_dir():
             yield InputFile(path, name, ("unreadable", "not a regular file; remove it"))
+
+
+def _closed_folders(root: Path) -> Iterator[InputFile]:
+    """Folders that may not be listed: a glob would pass over them without a word, as if they were empty."""
+    closed: list[OSError] = []
+    for _ in os.walk(root, onerror=closed.append):
+        pass
+    for error in closed:
+        path = Path(error.filename)
+        reason = f"{error.strerror}; allow reading the folder or remove it"
+        yield InputFile(path, path.relative_to(root).as_posix(), ("unreadable", reason))
 
 
 def _is_hidden(below: Path) -> bool:

@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,15 @@ def _json_record(line: int, value: object) -> Record | Fault:
 
 def _parsed(text: str, line: int | None) -> object:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         return Fault("parse", f"not JSON: {error}; mend it or take it out", line)
 
 
-def _refuse(constant: str) -> None:
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refuse(number)
+
+
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")

@@ -19,7 +19,11 @@ class Resources:
     tokenizer: Tokenizer
 
     def prompts_of(self, step: Step) -> dict[str, Prompt]:
-        return {role: self.prompt(name) for role, name in step.prompts.items()}
+        """Raises SettingsError when a prompt has not the placeholders its role needs."""
+        prompts = {role: self.prompt(name) for role, name in step.prompts.items()}
+        for role, placeholders in step.verb.placeholders.items():
+            prompts[role].check(placeholders)
+        return prompts
 
     def models_of(self, step: Step) -> dict[str, Model]:
         lookup: Mapping[type, Callable[[str], Any]] = {ChatModel: self.chat, EmbeddingModel: self.embedding}

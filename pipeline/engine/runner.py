@@ -10,7 +10,7 @@ import pandas as pd
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.plan import PlannedStep, components, plan, plan_step, tables_of
-from pipeline.engine.report import Action, StepReport
+from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError
@@ -33,6 +33,10 @@ class Progress(Protocol):
 
     def step_finished(self, report: StepReport) -> None: ...
 
+    def load_started(self) -> None: ...
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None: ...
+
 
 class Silent:
     """Progress that nobody sees."""
@@ -42,6 +46,10 @@ class Silent:
     def step_advanced(self, step: str, done: int, expected: int) -> None: ...
 
     def step_finished(self, report: StepReport) -> None: ...
+
+    def load_started(self) -> None: ...
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,6 @@ class Runner:
         for name, schema in step.verb.outputs.items():
             frame = frames[name]
             if name == REJECTS:
-                frame = frame.assign(step=step.id)
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             outputs[name] = self.snapshots.write(step.outputs[name], table)
@@ -155,7 +162,7 @@ class Runner:
         return self.snapshots.read(record.outputs[REJECTS])
 
     def _gather_rejects(self, records: Mapping[str, StepRecord]) -> Snapshot:
-        frames = [self._rejects(record) for record in records.values()]
+        frames = [self._rejects(record).assign(step=id) for id, record in records.items()]
         frames = [frame for frame in frames if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))

@@ -75,6 +75,8 @@ def read_workflow(path: Path, settings: Mapping[str, Mapping[str, Any]]) -> Work
         raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
         raise SettingsError(explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))) from error
+    if content.name != path.stem:
+        raise SettingsError(f"{path}: its name is '{content.name}'; name the file and the workflow alike")
     steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
     _check_wiring(str(path), steps)
     return Workflow(content.name, steps)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from pipeline.errors import UsageError
+from pipeline.errors import DataError, UsageError
 
 SOURCES = (
     "documents",
@@ -64,16 +64,25 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
 
 def _entities(entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
-    return _with_vectors(rows.merge(texts.rename(columns={"text": "content"}), on="id"), embeddings)
+    return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _relationships(links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = links[["id", "source", "target"]].rename(columns={"source": "src_id", "target": "tgt_id"})
-    return _with_vectors(rows.merge(texts.rename(columns={"text": "content"}), on="id"), embeddings)
+    return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _with_vectors(rows: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
-    return rows.merge(embeddings.rename(columns={"vector": "embedding"}), on="id")
+    return _joined(rows, embeddings.rename(columns={"vector": "embedding"}))
+
+
+def _joined(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
+    """Both by id. Raises DataError where a row has no counterpart: it would silently not be loaded."""
+    joined = rows.merge(more, on="id", validate="1:1")
+    if len(joined) != len(rows):
+        missing = sorted(set(rows["id"]) - set(more["id"]))
+        raise DataError(f"load: {len(missing)} rows lack their text or vector ({missing[0]}, ...); run index again")
+    return joined
 
 
 def _nodes(entities: pd.DataFrame) -> pd.DataFrame:

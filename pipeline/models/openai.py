@@ -108,7 +108,7 @@ class OpenAIChat:
 
     def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
         pieces: list[str] = []
-        finish_reason, usage, caught = "stop", None, None
+        finish_reason, usage, caught = None, None, None
         options = {"stream": True, "stream_options": {"include_usage": True}}
         try:
             with self._send(self.endpoint.client, request, options) as events:
@@ -124,6 +124,8 @@ class OpenAIChat:
         if caught:
             failure = self.endpoint.failure(caught)
             raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
+        if finish_reason is None:
+            raise ModelError(f"{self.where}: the answer broke off; ask again")
         return Completion("".join(pieces), finish_reason, *_tokens(usage))
 
     def _send(self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None) -> Any:

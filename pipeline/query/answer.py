@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Tokenizer
-from pipeline.prompts import Prompt
+from pipeline.prompts import Placeholders, Prompt
 from pipeline.query.context import Context, Reference, build_context, ranked_chunks
 from pipeline.query.evidence import Evidence
 from pipeline.query.evidence_text import evidence_text
@@ -20,6 +20,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.retrieve import embed_question, retrieve
 from pipeline.stores.base import CHUNK_COLUMNS, GraphStore, VectorStore
 
+PLACEHOLDERS = Placeholders(("context",), ("response_type", "user_prompt"))
 EMPTY = Keywords((), ())
 
 
@@ -165,6 +166,8 @@ def finished(prepared: Prepared, stage: QueryStage, text: str, started: float, r
 def check_citations(text: str, context: Context) -> tuple[str, int]:
     """The text without citations of references it was not shown, and how many those were."""
     shown = {str(reference.id) for reference in context.references}
+    if not shown:
+        return text, 0
     cited = [number for citation in _CITATION.findall(text) for number in _NUMBER.findall(citation)]
     checked = _CITATION.sub(lambda match: _with_shown(match[0], shown), text)
     return checked, sum(number not in shown for number in cited)
@@ -183,7 +186,7 @@ def evidence_json(context: Context) -> dict[str, Any]:
     }
 
 
-_CITATION = re.compile(r" ?\[\d+(?:, ?\d+)*\]")
+_CITATION = re.compile(r"(?: |(?<!\w))\[\d+(?:, ?\d+)*\]")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -206,6 +209,7 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
 
 
 def _render(template: Prompt, request: QueryRequest, context: str) -> str:
+    template.check(PLACEHOLDERS)
     return template.render(context=context, response_type=request.response_type, user_prompt=request.user_prompt)
 
 

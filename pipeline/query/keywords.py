@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from pipeline.models.base import ChatModel, ChatRequest
 from pipeline.models.parse import parse_keywords
-from pipeline.prompts import Prompt
+from pipeline.prompts import Placeholders, Prompt
 from pipeline.query.request import QueryRequest
 
+PLACEHOLDERS = Placeholders(("query",))
 SHORT_QUESTION = 50
 """Characters below which a question without keywords is a keyword itself."""
 
@@ -27,6 +28,7 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
     itself = Keywords((request.query,), (request.query,))
     if chat is None:
         return itself
+    prompt.check(PLACEHOLDERS)
     message = {"role": "user", "content": prompt.render(query=request.query)}
     reply = chat.complete([ChatRequest("keywords", (message,))], _unreadable)[0]
     parsed = None if reply.reason else parse_keywords(reply.text)

@@ -14,16 +14,14 @@ from pipeline.models.parse import (
     Entity,
     Parsed,
     Record,
-    Relationship,
     failed,
     parse_graph_json,
     parse_records,
     unreadable,
 )
-from pipeline.prompts import Prompt
+from pipeline.prompts import Placeholders, Prompt
 from pipeline.registry import Params, verb
 from pipeline.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
-from pipeline.text import match_key
 
 Format = Literal["records", "json"]
 
@@ -61,6 +59,7 @@ class Reading:
     inputs={"text_units": TEXT_UNITS},
     outputs={"extractions": EXTRACTIONS, "rejects": REJECTS},
     rowwise="text_units",
+    placeholders={"extract": Placeholders(("text",), ("entity_types",)), "glean": Placeholders()},
     libraries=("json-repair",),
 )
 def extract_graph(
@@ -119,8 +118,7 @@ def _read(reading: Reading, reply: ChatReply, format: Format) -> Reading:
         lost = Reject("record" if reading.records else "row", problem.reason, problem.message)
         return replace(reading, rejects=(*reading.rejects, lost), open=False)
     known = set(reading.records)
-    said = [record for record in dict.fromkeys(parsed.records) if record not in known]
-    new = [record for record in said if not _is_loop(record)]
+    new = [record for record in dict.fromkeys(parsed.records) if record not in known]
     return Reading(
         unit=reading.unit,
         messages=(*reading.messages, {"role": "assistant", "content": reply.text}),
@@ -128,18 +126,9 @@ def _read(reading: Reading, reply: ChatReply, format: Format) -> Reading:
         rejects=(
             *reading.rejects,
             *(Reject("record", "record", problem.message) for problem in parsed.problems),
-            *(Reject("record", "self_loop", _told(record)) for record in said if _is_loop(record)),
         ),
         open=bool(new),
     )
-
-
-def _is_loop(record: Record) -> bool:
-    return isinstance(record, Relationship) and match_key(record.source) == match_key(record.target)
-
-
-def _told(loop: Record) -> str:
-    return f"related to itself: {', '.join(map(str, vars(loop).values()))}"[:300]
 
 
 def _extractions(readings: Iterable[tuple[str, Reading]]) -> Iterator[dict[str, object]]:

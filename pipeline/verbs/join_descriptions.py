@@ -25,6 +25,7 @@ class JoinParams(Params):
 @verb(
     inputs={"merged_entities": MERGED_ENTITIES, "merged_relationships": MERGED_RELATIONSHIPS},
     outputs={"described_entities": DESCRIBED_ENTITIES, "described_relationships": DESCRIBED_RELATIONSHIPS},
+    libraries=("rs-bpe",),
 )
 def join_descriptions(
     merged_entities: pd.DataFrame,

@@ -128,7 +128,7 @@ def _reject(file: InputFile, item: Fault | _Document) -> dict[str, str]:
     return {
         "step": "",
         "row_id": place,
-        "kind": "row" if item.line is None else "record",
+        "kind": "row",
         "reason": item.reason,
         "message": clean(f"{place}: {item.message}"),
     }
@@ -189,7 +189,7 @@ def _record_document(file: InputFile, record: Record, params: LoadParams, seen: 
         return Fault("empty", f"no text in '{params.text_column}'; fill it or set input.text_column", record.line)
     identity = _as_text(fields.pop(params.id_column, None)).strip()
     title = " ".join(_as_text(fields.pop(params.title_column, None)).split())
-    metadata = json.dumps(fields, ensure_ascii=False, sort_keys=True)
+    metadata = json.dumps(fields, ensure_ascii=False, sort_keys=True, allow_nan=False)
     if identity:
         key = source = f"{file.name}#{identity}"
     else:

@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Tokenizer
 from pipeline.models.parse import failed, unusable
 from pipeline.models.reply_text import one_line, plain
-from pipeline.prompts import Prompt
+from pipeline.prompts import Placeholders, Prompt
 from pipeline.registry import Params, verb
 from pipeline.schemas import (
     DESCRIBED_ENTITIES,
@@ -51,6 +51,8 @@ class Subject:
         "described_relationships": DESCRIBED_RELATIONSHIPS,
         "rejects": REJECTS,
     },
+    placeholders={"summarize": Placeholders(("descriptions",), ("name", "max_length"))},
+    libraries=("rs-bpe",),
 )
 def summarize_descriptions(
     merged_entities: pd.DataFrame,

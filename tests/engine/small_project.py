@@ -1,5 +1,6 @@
 """A workflow of the small verbs, and a chat model that says what it is told to say."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,8 @@ class SmallProject:
 
     @property
     def workflow(self) -> Workflow:
-        path = self.root / "small.yaml"
+        named = re.search(r"^name: (\w+)", self.workflow_text, re.MULTILINE)
+        path = self.root / f"{named[1] if named else 'small'}.yaml"
         path.write_text(self.workflow_text)
         return read_workflow(path, {"input": {"root": str(self.root)}})
 

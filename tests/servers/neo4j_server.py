@@ -243,7 +243,9 @@ def answers(address: Neo4jAddress) -> bool:
 
 def run(*command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     everything = {**os.environ, **(environment or {})}
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=everything)
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=everything, check=False
+    )
 
 
 @contextmanager

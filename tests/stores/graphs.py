@@ -132,8 +132,8 @@ def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> pd.DataFra
     rows = []
     for id in sorted(set(entity_ids) & set(units)):
         neighbours = ({b for a, b in pairs if a == id} | {a for a, b in pairs if b == id}) - {id}
-        for unit in sorted(set(units[id])):
-            rows.append((id, unit, sum(unit in units[neighbour] for neighbour in neighbours)))
+        shared = {unit: sum(unit in units[neighbour] for neighbour in neighbours) for unit in sorted(set(units[id]))}
+        rows.extend((id, unit, count) for unit, count in shared.items())
     return pd.DataFrame(rows, columns=["entity_id", "text_unit_id", "neighbours"])
 
 

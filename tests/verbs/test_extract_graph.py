@@ -126,13 +126,11 @@ def test_check_tells_readable_replies_from_others():
     assert list(rejects["row_id"]) == ["chunk-2", "chunk-3"]
 
 
-def test_bad_records_and_self_loops_are_rejected_alone():
-    loop = '("relationship"<|>Ivo Brand<|>IVO-BRAND<|>The same.<|>identity<|>9)'
-    extractions, rejects, _ = run({"a": [f'{IVO}##("entity"<|>""<|>x<|>y)##{loop}##("claim"<|>z)']}, text_units("a"))
+def test_bad_records_are_rejected_alone():
+    extractions, rejects, _ = run({"a": [f'{IVO}##("entity"<|>""<|>x<|>y)##("claim"<|>z)']}, text_units("a"))
     assert names(extractions) == ["Ivo Brand"]
     assert set(rejects["kind"]) == {"record"}
-    assert sorted(rejects["reason"]) == ["record", "record", "self_loop"]
-    assert rejects["message"].str.contains("IVO-BRAND").sum() == 1
+    assert rejects["reason"].tolist() == ["record", "record"]
 
 
 def test_gleaning_adds_what_is_new_and_stops_when_nothing_is():

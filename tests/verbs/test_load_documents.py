@@ -159,7 +159,7 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
         "lines.jsonl:6": "empty",
         "twice.jsonl:2": "duplicate_id",
     }
-    assert set(rejects["kind"]) == {"row", "record"}
+    assert set(rejects["kind"]) == {"row"}
     assert all(message.startswith(place) for place, message in zip(rejects["row_id"], rejects["message"], strict=True))
     assert all(";" in message for message in rejects["message"])
 
@@ -174,12 +174,13 @@ def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str) ->
 
 
 @pytest.mark.skipif(find_spec("markitdown") is None, reason="the extra 'docs' is not installed")
-def test_html_is_read_with_the_extra(tmp_path: Path) -> None:
+def test_the_extra_reads_more_and_damaged_files_are_rejects(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<html><body><h1>The mill</h1><p>It stands.</p></body></html>")
-    (tmp_path / "b.docx").write_bytes(b"not a docx")
+    (tmp_path / "b.docx").write_bytes(b"PK damaged")
+    (tmp_path / "c.pdf").write_bytes(b"%PDF-1.4 damaged")
     documents, rejects = load(tmp_path)
     assert documents["title"].tolist() == ["The mill"]
-    assert reasons(rejects) == {"b.docx": "parse"}
+    assert reasons(rejects) == {"b.docx": "parse", "c.pdf": "parse"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
