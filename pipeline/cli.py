@@ -48,7 +48,11 @@ def options(context: typer.Context, folder: Folder = None) -> None:
 def init(context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None) -> None:
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = folder or context.obj or Path()
-    written, kept = init_project(root)
+    try:
+        written, kept = init_project(root)
+    except OSError as error:
+        print(f"graphmill: {error.filename}: {error.strerror}; choose a folder you may write to", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
     print(f"{root}: {len(written)} files written, {len(kept)} kept")
     print(f"Next: put documents into {root / 'data/input'}, then run: graphmill -C {root} run fast")
 
@@ -168,10 +172,11 @@ def _run(
         raise typer.BadParameter("auto or json", param_hint="--log")
     with _project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
         report = getattr(project, stage)(name, progress).to_json()
+        rejects = project.table("rejects", report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:
         _print_json(report)
     else:
-        print_report(report)
+        print_report(report, rejects)
     raise typer.Exit(report["exit_code"])
 
 

@@ -5,12 +5,14 @@ Everything here goes to stderr; stdout is for results.
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -19,6 +21,8 @@ from pipeline.engine.report import LoadCounts, StepReport
 from pipeline.engine.runner import Progress as RunProgress
 
 HEARTBEAT_SECONDS = 20
+MOST_REJECTS = 5
+SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
 
 @contextmanager
@@ -38,7 +42,8 @@ def run_progress(log: str) -> Iterator[RunProgress]:
         with Progress(*columns, console=console, transient=True) as bars:
             yield Bars(bars)
     else:
-        yield Lines()
+        with _beating(Lines()) as lines:
+            yield lines
 
 
 def describe(report: StepReport) -> str:
@@ -95,26 +100,53 @@ class Lines:
     """One line a finished step, and one now and then inside a long one."""
 
     last: float = field(default_factory=time.monotonic)
+    doing: str = ""
+    started: float = field(default_factory=time.monotonic)
 
     def step_started(self, step: str, position: int, steps: int) -> None:
-        self.last = time.monotonic()
+        self._begin(step)
 
     def step_advanced(self, step: str, done: int, expected: int) -> None:
-        if time.monotonic() - self.last >= HEARTBEAT_SECONDS:
-            self._say(f"{step:<22} {done:,} of {expected:,}")
+        self.doing = f"{step:<22} {done:,} of {expected:,}"
 
     def step_finished(self, report: StepReport) -> None:
         self._say(describe(report))
 
     def load_started(self) -> None:
-        self.last = time.monotonic()
+        self._begin("load")
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self._say(describe_load(counts, seconds))
 
+    def beat(self) -> None:
+        """Called every second: a line where nothing has been said for long."""
+        if self.doing and time.monotonic() - self.last >= HEARTBEAT_SECONDS:
+            self._say(f"{self.doing:<22} ... {time.monotonic() - self.started:.0f} s")
+
+    def _begin(self, what: str) -> None:
+        self.doing, self.last = what, time.monotonic()
+        self.started = self.last
+
     def _say(self, line: str) -> None:
         self.last = time.monotonic()
         print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _beating(lines: Lines) -> Iterator[Lines]:
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(1):
+            lines.beat()
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        over.set()
+        thread.join()
 
 
 @dataclass
@@ -150,9 +182,14 @@ def print_plan(planned: list[PlannedStep]) -> None:
         print(f"{entry.step.id:<22} {entry.action}{reason}")
 
 
-def print_report(report: dict[str, Any]) -> None:
+def print_report(report: dict[str, Any], rejects: pd.DataFrame | None = None) -> None:
     """The end of a run, for people; ``report`` is RunReport's JSON."""
     totals = report["totals"]
+    if rejects is not None:
+        for step, row, reason, message in rejects[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
+            print(f"left out by {step}: {row}: {reason}: {message}")
+        if len(rejects) > MOST_REJECTS:
+            print(f"... and {len(rejects) - MOST_REJECTS} more, in the table 'rejects'")
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"

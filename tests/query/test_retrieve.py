@@ -87,8 +87,8 @@ def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
     evidence = global_search(letters("lawsuit teaching"), 2, stores, stores)
     assert evidence.relationships["id"].tolist() == ["rel-Cid-Dov", "rel-Ada-Bea"]
-    assert evidence.entities["name"].tolist() == ["Cid", "Dov", "Ada", "Bea"]
-    assert evidence.chunk_lanes == {"relationship": ["c3", "c1"]}
+    assert evidence.entities["name"].tolist() == ["Ada", "Bea", "Cid", "Dov"]
+    assert evidence.chunk_lanes == {"relationship": ["c1", "c3"]}
 
 
 def test_hybrid_takes_turns_and_names_each_entity_once():

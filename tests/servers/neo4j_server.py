@@ -6,6 +6,7 @@ By hand: ``python tests/servers/neo4j_server.py`` runs the last kind until Ctrl-
 import argparse
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -273,10 +274,26 @@ def free_port(wanted: int) -> int:
         return listener.getsockname()[1]
 
 
+def run_beside(command: str) -> int:
+    """The command's exit code; it finds the server by NEO4J_URI, NEO4J_USER and NEO4J_PASSWORD."""
+    print("Starting Neo4j (the first time its jars are fetched, 116 MB) ...", flush=True)
+    try:
+        with neo4j_server() as address:
+            where = {"NEO4J_URI": address.uri, "NEO4J_USER": address.user, "NEO4J_PASSWORD": address.password}
+            return subprocess.run(shlex.split(command), env={**os.environ, **where}, check=False).returncode
+    except Neo4jUnavailable as error:
+        print(f"neo4j: {error}", file=sys.stderr)
+        return 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="A local Neo4j Community to try things on, without Docker.")
     parser.add_argument("--home", type=Path, default=Path(".neo4j"), help="its folder, kept [.neo4j]")
-    home = parser.parse_args().home.resolve()
+    parser.add_argument("--run", metavar="COMMAND", help="run this while a fresh one is there, then end it")
+    arguments = parser.parse_args()
+    if arguments.run:
+        sys.exit(run_beside(arguments.run))
+    home = arguments.home.resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     if reason := why_no_maven():
         sys.exit(f"neo4j: {reason}; install Maven and a JDK 17 or later, or use compose.yaml")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
@@ -139,3 +140,12 @@ def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path, place: st
         with pytest.raises(StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"):
             start_embedded(tmp_path / place)
     assert (tmp_path / "full" / "thesis.txt").read_text() == "somebody's"
+
+
+def test_a_path_with_spaces_in_it():
+    with TemporaryDirectory(prefix="graphmill spaced ", ignore_cleanup_errors=True) as parent:
+        folder = Path(parent) / "my data" / "postgres"
+        store = PostgresStore(start_embedded(folder))
+        assert store.live() is None
+        store.close()
+        assert stop_embedded(folder)
