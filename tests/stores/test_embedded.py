@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
 from pipeline.stores.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres import PostgresStore
 from tests.servers.postgres_server import server_folder
 
 ROOT = Path(__file__).parents[2]
