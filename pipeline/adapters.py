@@ -9,7 +9,8 @@ from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.models.builtin import BuiltinEmbedding
 from pipeline.models.cache import ReplyCache
 from pipeline.models.local import SentenceTransformerEmbedding
-from pipeline.models.openai import OpenAIChat, OpenAIEmbedding
+from pipeline.models.openai import OpenAIChat
+from pipeline.models.openai_embedding import OpenAIEmbedding
 from pipeline.settings import Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "pipeline"
-MACHINERY = frozenset({"errors", "registry", "schemas", "prompts", "models.base"})
+MACHINERY = frozenset({"errors", "registry", "schemas", "models.base"})
 """Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
 fingerprinted as such."""
 

@@ -249,3 +249,7 @@ def _address(url: sa.URL) -> str:
 def _slices(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(keys), KEYS_PER_SELECT):
         yield keys[start : start + KEYS_PER_SELECT]
+
+
+NO_CACHE = ReplyCache("")
+"""Remembers nothing."""

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
@@ -18,6 +18,7 @@ OPENAI = "https://api.openai.com/v1"
 PREFLIGHT_SECONDS = 4.0
 CONNECT_SECONDS = 10.0
 LONGEST_DETAIL = 300
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 REFUSED_BY_POLICY = re.compile(
     r"content.?filter|content.?(management|usage)?.?polic|responsible.?ai|moderation|safety system"
@@ -223,3 +224,13 @@ def _said(error: Exception) -> str:
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return body["message"]
     return str(body or getattr(error, "message", error))
+
+
+def token_counts(usage: Any) -> tuple[int, int]:
+    """In and out; 0 where the server does not say."""
+    return getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0
+
+
+def sendable(text: str) -> str:
+    """A lone surrogate cannot be sent."""
+    return SURROGATES.sub("\ufffd", text)

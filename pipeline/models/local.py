@@ -17,12 +17,11 @@ import numpy as np
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import Listener
-from pipeline.models.cache import ReplyCache
+from pipeline.models.cache import NO_CACHE, ReplyCache
 from pipeline.models.remembered import recall_vectors, unit
 
 MINILM = "minilm"
 TEXTS_AT_ONCE = 256
-NO_CACHE = ReplyCache("")
 _WORKING = threading.Lock()
 
 

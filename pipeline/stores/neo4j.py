@@ -163,20 +163,17 @@ class Neo4jWriter:
             return session.execute_read(read)
 
     def apply(self, table: str, delta: Delta) -> None:
-        changed = pd.concat([delta.inserted, delta.updated]).sort_values("id")
         if table == "nodes":
             self.gone.extend(delta.deleted)
+            changed = pd.concat([delta.inserted, delta.updated]).sort_values("id")
             for rows in self._batches(_node_rows(changed)):
                 self._write((cypher.WRITE_NODES, {"rows": rows}))
             return
-        gone = _places(delta.deleted)
-        for rows in self._batches(gone):
-            self._write((cypher.DELETE_EDGES, {"rows": rows}))
-        placed = {row["id"] for row in gone}
-        for ids in self._batches([id for id in delta.deleted if id not in placed]):
-            self._write((cypher.DELETE_STRAYS, {"ids": ids}))
-        for rows in self._batches(_edge_rows(changed)):
+        self._delete_edges(delta.deleted)
+        for rows in self._batches(_edge_rows(delta.updated)):
             self._write((cypher.DELETE_EDGES, {"rows": rows}), (cypher.WRITE_EDGES, {"rows": rows}))
+        for rows in self._batches(_edge_rows(delta.inserted)):
+            self._write((cypher.WRITE_EDGES, {"rows": rows}))
 
     def publish(self, live: Live) -> None:
         properties = {
@@ -193,8 +190,17 @@ class Neo4jWriter:
         for ids in self._batches(self.gone):
             self._write((cypher.DELETE_NODES, {"ids": ids}))
 
+    def _delete_edges(self, ids: Sequence[str]) -> None:
+        places = _places(ids)
+        for rows in self._batches(places):
+            self._write((cypher.DELETE_EDGES, {"rows": rows}))
+        placed = {place["id"] for place in places}
+        for strays in self._batches([id for id in ids if id not in placed]):
+            self._write((cypher.DELETE_STRAYS, {"ids": strays}))
+
     def _write(self, *statements: tuple[LiteralString, dict[str, Any]]) -> None:
-        """The statements in one transaction, tried again after a passing error."""
+        """The statements in one transaction, tried again after a passing error; the driver does not try again
+        where a commit may have been done, so that nothing is created twice."""
 
         def run(transaction: ManagedTransaction) -> None:
             for query, parameters in statements:

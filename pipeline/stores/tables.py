@@ -86,3 +86,6 @@ LIVE = Table(
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS}
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES}
 TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, **GRAPH_TABLES}
+
+VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
+"""Dimensions up to which pgvector can index a ``vector`` and a ``halfvec``."""

@@ -70,7 +70,7 @@ class _Link:
     inputs={"text_units": TEXT_UNITS, "documents": DOCUMENTS},
     outputs={"extractions": EXTRACTIONS},
     rowwise="text_units",
-    libraries=("rjieba", "stopwordsiso"),
+    libraries=("regex", "rjieba", "stopwordsiso"),
 )
 def extract_graph_fast(
     text_units: pd.DataFrame, documents: pd.DataFrame, params: FastParams = FastParams()

@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import AuthError, ModelError
 from pipeline.models.base import EmbeddingModel, Usage
 from pipeline.models.cache import ReplyCache
-from pipeline.models.openai import OpenAIEmbedding
+from pipeline.models.openai_embedding import OpenAIEmbedding
 from tests.servers.openai_server import OpenAIServer, Reply
 
 FULL = Reply("This model's maximum context length is 8192 tokens.", status=400)
