@@ -38,14 +38,14 @@ demo: install  ## the main job on data/input, and three questions: no server, no
 	$(GRAPHMILL) run fast
 	$(GRAPHMILL) query "Who designed the Skarrow Light?" --mode naive --chunk-top-k 3
 	$(GRAPHMILL) query "Which river did the Asken Valley Railway follow?" --mode local --top-k 10 --chunk-top-k 3
-	$(GRAPHMILL) query "What happened at the Corrimoor mine in 1891?" --mode mix --top-k 10 --chunk-top-k 3
+	$(GRAPHMILL) query "Where did Idra Vasterling study, and who taught there?" --mode hybrid --top-k 10 --chunk-top-k 3
 
 demo-neo4j: dev  ## the demo with the graph in a real Neo4j
 	$(BIN)/python tests/servers/neo4j_server.py --run '$(MAKE) --no-print-directory demo-on-neo4j'
 
 demo-on-neo4j:
 	$(GRAPHMILL) run fast --set stores.graph=neo4j --set workspace=demo-neo4j
-	$(GRAPHMILL) query "What happened at the Corrimoor mine in 1891?" --mode mix --top-k 10 --chunk-top-k 3 \
+	$(GRAPHMILL) query "Where did Idra Vasterling study, and who taught there?" --mode hybrid --top-k 10 --chunk-top-k 3 \
 		--set stores.graph=neo4j --set workspace=demo-neo4j
 
 neo4j: dev  ## a local Neo4j to try things on, without Docker

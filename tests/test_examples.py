@@ -1,0 +1,39 @@
+"""The examples run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from pipeline.verbs.load_documents import LoadParams, load_documents
+from tests.projects import new_project
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_ask(tmp_path: Path, postgres_url: str) -> None:
+    project = new_project(tmp_path / "p", postgres_url)
+    with project.open() as opened:
+        opened.run("fast")
+    asked = subprocess.run(
+        [sys.executable, ROOT / "examples" / "ask.py", "Who founded the Brack Institute?", project.root],
+        capture_output=True,
+        text=True,
+        env={**project.environment, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert "Idra Senn" in asked.stdout
+    assert "[1]" in asked.stdout
+
+
+def test_the_sample_corpus_and_its_questions_fit_together() -> None:
+    """Every gold document of data/questions.jsonl is a document that load_documents reads."""
+    documents, rejects = load_documents(LoadParams(path=str(ROOT / "data" / "input")))
+    questions = [
+        json.loads(line) for line in (ROOT / "data" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    gold = {source for question in questions for source in question["documents"]}
+    assert gold <= set(documents["source"])
+    assert rejects.empty
+    assert len(questions) == 50
+    assert sum(len(question["documents"]) > 1 for question in questions) >= 25
