@@ -80,6 +80,11 @@ class Answer:
             **evidence_json(self.context),
             "tokens": self.tokens,
             "timings_ms": self.timings_ms,
+            "dropped": {
+                "entities": self.context.entities.dropped,
+                "relationships": self.context.relationships.dropped,
+                "chunks": self.context.chunks.dropped,
+            },
             "removed_citations": self.removed_citations,
         }
 
