@@ -120,7 +120,8 @@ def test_an_answer_is_json(mode: str):
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
         "mode", "question", "keywords", "answer", "abstained", "entities", "relationships", "chunks",
-        "references", "tokens", "timings_ms", "dropped", "removed_citations",
+        "references", "tokens", "timings_ms", "dropped",
+        "removed_citations",
     ]  # fmt: skip
     assert content["mode"] == mode
     assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}
