@@ -20,7 +20,8 @@ HASHES: Mapping[str, LiteralString] = {
         RETURN n.id AS id, n.row_hash AS row_hash
         """,
     "edges": """
-        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE n.id IS NOT NULL AND r.id IS NOT NULL
+        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->()
+        WHERE n.id IS NOT NULL AND r.id IS NOT NULL
         RETURN r.id AS id, r.row_hash AS row_hash
         """,
 }
