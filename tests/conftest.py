@@ -3,11 +3,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from pipeline.stores.embedded import start_embedded
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder
+
+# No deadlines: how long an example takes says more of the machine than of the code.
+settings.register_profile("graphmill", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.load_profile("graphmill")
 
 
 @pytest.fixture
