@@ -27,11 +27,13 @@ COMPONENTS: Mapping[str, Reason] = {
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """``maybe``: an input of the step will be made anew and may come out equal."""
+    """``maybe``: an input of the step will be made anew and may come out equal. ``components`` are those of
+    the step's fingerprint, as far as they are known."""
 
     step: Step
     action: Action
     reason: Reason
+    components: Mapping[str, Any]
     record: StepRecord | None = None
 
 
@@ -59,9 +61,10 @@ def plan_step(
     if all(parts["inputs"].values()):
         record = snapshots.lookup(fingerprint(parts))
         if record and not record.retry:
-            return PlannedStep(step, "reuse", "", record)
+            return PlannedStep(step, "reuse", "", parts, record)
     reason = _reason(parts, previous)
-    return PlannedStep(step, "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run", reason)
+    action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
+    return PlannedStep(step, action, reason, parts)
 
 
 def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) -> dict[str, Any]:

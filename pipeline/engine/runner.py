@@ -9,7 +9,7 @@ import pandas as pd
 
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
-from pipeline.engine.plan import PlannedStep, components, plan, plan_step, tables_of
+from pipeline.engine.plan import PlannedStep, plan, plan_step, tables_of
 from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -111,14 +111,14 @@ class Runner:
         step = planned.step
         meter = Meter(lambda done, expected: self.progress.step_advanced(step.id, done, expected))
         try:
-            record = planned.record or self._run_step(step, tables, meter)
+            record = planned.record or self._run_step(planned, tables, meter)
         except BaseException:
             self.reports.append(_report(planned, "failed", meter, time.perf_counter() - started))
             raise
         return record, meter, time.perf_counter() - started
 
-    def _run_step(self, step: Step, tables: Mapping[str, Snapshot], meter: Meter) -> StepRecord:
-        parts = components(step, self.resources, tables)
+    def _run_step(self, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter) -> StepRecord:
+        step = planned.step
         inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
         frames = self.engine.run(step.verb, inputs, self._roles(step, meter))
         retry = False
@@ -131,7 +131,7 @@ class Runner:
             outputs[name] = self.snapshots.write(step.outputs[name], table)
         if step.verb.stamp:
             _refuse_nothing(step, frames)
-        record = StepRecord(step.id, fingerprint(parts), parts, outputs, retry)
+        record = StepRecord(step.id, fingerprint(planned.components), planned.components, outputs, retry)
         self.snapshots.record(record)
         return record
 
