@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
+from pipeline.models.buckets import Rate
 from pipeline.models.builtin import BuiltinEmbedding
 from pipeline.models.cache import ReplyCache
 from pipeline.models.local import SentenceTransformerEmbedding
@@ -39,7 +40,8 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     """The cache of replies; a relative SQLite path is below the project."""
     prefix = "sqlite:///"
     path = settings.cache.removeprefix(prefix)
-    return ReplyCache(f"{prefix}{root / path}" if settings.cache.startswith(prefix) else settings.cache)
+    url = f"{prefix}{root / path}" if settings.cache.startswith(prefix) else settings.cache
+    return ReplyCache(url, settings.workspace)
 
 
 def chat_model(settings: Settings, name: str, cache: ReplyCache) -> ChatModel:
@@ -53,6 +55,7 @@ def chat_model(settings: Settings, name: str, cache: ReplyCache) -> ChatModel:
         concurrency=chat.concurrency,
         timeout=chat.timeout,
         max_retries=chat.max_retries,
+        rate=Rate(chat.requests_per_minute, chat.tokens_per_minute),
         options=chat.options,
         input_price=price.input if chat.price else None,
         output_price=price.output if chat.price else None,
@@ -76,6 +79,7 @@ def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> Embeddi
         concurrency=embedding.concurrency,
         timeout=embedding.timeout,
         max_retries=embedding.max_retries,
+        rate=Rate(embedding.requests_per_minute, embedding.tokens_per_minute),
         input_price=embedding.price.input if embedding.price else None,
         where=f"models.embedding.{name}",
     )

@@ -7,7 +7,9 @@
     ├── DataError             1   a table does not have the shape its schema declares
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     ├── StoreError            1   a database cannot be reached or refuses to work
-    └── LockedError           1   another run holds the project
+    ├── LockedError           1   another run holds the project
+    ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
+    └── BudgetError           5   what the run may spend is used up: the next run goes on
 
 Messages read "where: fact; next action".
 """
@@ -45,3 +47,11 @@ class StoreError(GraphmillError):
 
 class LockedError(GraphmillError):
     pass
+
+
+class WaitingError(GraphmillError):
+    exit_code = 4
+
+
+class BudgetError(GraphmillError):
+    exit_code = 5

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.errors import DataError
 
-STRING, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
+STRING, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
 
 def list_of(value: pa.DataType) -> pa.DataType:
@@ -76,7 +76,7 @@ TEXT_UNITS = table(
 EXTRACTIONS = table(
     "text_unit_id", "order",
     text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING, target=STRING,
-    description=STRING, keywords=STRINGS, weight=FLOAT,
+    description=STRING, keywords=STRINGS, weight=FLOAT, grounded=BOOL,
 )  # fmt: skip
 MENTIONS = table("entity_id", "text_unit_id", entity_id=STRING, text_unit_id=STRING, frequency=INT)
 MERGED_ENTITIES = table(

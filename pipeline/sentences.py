@@ -44,6 +44,16 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def halves(text: str) -> list[str]:
+    """The text in two at the sentence end next to its middle, else at a space there; one that has neither is one."""
+    middle = len(text) // 2
+    ends = [end for _, end in sentence_spans(text)[:-1]] or [space.end() for space in re.finditer(r"\s+", text.strip())]
+    if not ends:
+        return [text]
+    cut = min(ends, key=lambda end: (abs(end - middle), end))
+    return [text[:cut], text[cut:]]
+
+
 def ends_paragraph(text: str, end: int) -> bool:
     """Whether a blank line, or the text's end, comes right before offset ``end`` (a span's end)."""
     if end == len(text):

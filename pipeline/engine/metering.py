@@ -1,70 +1,100 @@
-"""Models that report what a step asks of them: how many calls are to come, and each as it is done."""
+"""Models that report what a step asks of them: how many rows are to come, and each call as it is done."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Check, EmbeddingModel, Listener, Usage
+from pipeline.engine.budget import Budget
+from pipeline.engine.usage import Journal
+from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Usage
+from pipeline.models.exchange import one_question
+
+THROTTLED = "throttled"
 
 
 @dataclass
 class Meter:
-    """Sums of one step. ``tick`` is called with (done, expected) rows of model work."""
+    """Sums of one step; the Listener of its models. ``tick`` is called with (done, expected) rows of model work;
+    ``documents`` says which document a row is of, where it is of one."""
 
+    step: str
     tick: Callable[[int, int], None]
+    budget: Budget = field(default_factory=Budget)
+    journal: Journal | None = None
+    documents: Mapping[str, str] = field(default_factory=dict)
     done: int = 0
     expected: int = 0
-    usages: list[Usage] = field(default_factory=list)
+    calls: int = 0
+    throttled_calls: int = 0
+    cached_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, rows: int) -> None:
         self.expected += rows
         self.tick(self.done, self.expected)
 
-    def count(self, usage: Usage) -> None:
-        self.usages.append(usage)
-        self.done += 1
+    def finished(self, rows: int) -> None:
+        self.done += rows
         self.tick(self.done, self.expected)
 
-    @property
-    def calls(self) -> int:
-        return sum(usage.calls for usage in self.usages)
+    def begun(self, row_id: str, model: str, characters: int) -> str:
+        """Raises BudgetError, so that the call is not sent, when the budget is used up."""
+        self.budget.check()
+        if self.journal is None:
+            return ""
+        return self.journal.begun(self.step, row_id, self.documents.get(row_id, ""), model, characters, None)
 
-    @property
-    def cached_calls(self) -> int:
-        return sum(usage.cached for usage in self.usages)
+    def ended(self, usage: Usage, call: str | None = None) -> None:
+        with self.lock:
+            self.cached_calls += usage.cached
+            if usage.cached:
+                return
+            throttled = usage.outcome == THROTTLED
+            self.throttled_calls += throttled
+            self.calls += 0 if throttled else usage.calls
+            self.input_tokens += usage.input_tokens
+            self.output_tokens += usage.output_tokens
+            self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
+        self.budget.spend(usage.input_tokens + usage.output_tokens, usage.cost)
+        if self.journal:
+            self.journal.ended(self.step, self.documents.get(usage.row_id, ""), usage, call)
 
-    @property
-    def input_tokens(self) -> int:
-        return sum(usage.input_tokens for usage in self.usages if not usage.cached)
-
-    @property
-    def output_tokens(self) -> int:
-        return sum(usage.output_tokens for usage in self.usages if not usage.cached)
-
-    @property
-    def cost(self) -> float | None:
-        """In the currency of the price table; None when a model that was called has no price."""
-        costs = [usage.cost for usage in self.usages if not usage.cached]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if len(known) == len(costs) else None
+    def reserve(self, tokens: int, cost: float | None) -> None:
+        self.budget.reserve(tokens, cost)
 
 
 @dataclass(frozen=True)
 class MeteredChat:
+    """``anew``: rows whose bad replies are asked for again, mended though they are."""
+
     model: ChatModel
     meter: Meter
+    anew: Anew | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
         return self.model.identity
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
-    ) -> list[ChatReply]:
-        self.meter.expect(len(requests))
-        return self.model.complete(requests, check, _both(self.meter.count, listener))
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: object = None, anew: Anew | None = None
+    ) -> list[Result]:
+        counted = [self._counted(talk) for talk in talks]
+        self.meter.expect(len(counted))
+        return self.model.converse(counted, self.meter, self.anew)
+
+    def complete(self, requests: Sequence[ChatRequest], listener: object = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests))
+
+    def _counted(self, talk: Talk[Result]) -> Talk[Result]:
+        result = yield from talk
+        self.meter.finished(1)
+        return result
 
     def stream(self, request: ChatRequest) -> Iterator[str]:
         return self.model.stream(request)
@@ -82,17 +112,14 @@ class MeteredEmbedding:
     def identity(self) -> Mapping[str, Any]:
         return self.model.identity
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        return self.model.embed(texts, _both(self.meter.count, listener))
+    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
+        self.meter.expect(len(texts))
+        vectors = self.model.embed(texts, self.meter)
+        self.meter.finished(len(texts))
+        return vectors
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return self.model.unknown(texts)
 
     def preflight(self) -> None:
         self.model.preflight()
-
-
-def _both(first: Listener, second: Listener | None) -> Listener:
-    def listen(usage: Usage) -> None:
-        first(usage)
-        if second:
-            second(usage)
-
-    return listen

@@ -1,10 +1,12 @@
 """What a verb or a query may ask of a model. Adapters live beside this file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+
+Result = TypeVar("Result")
 
 Message = Mapping[str, str]
 """``{"role": "system" | "user" | "assistant", "content": ...}``"""
@@ -15,17 +17,18 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call. ``row_id`` says which row it is for: it is reported, not sent, and not in the cache key."""
+    """One call. ``row_id`` says which row it is for, ``check`` reads its reply; neither is sent, nor in the cache key."""
 
     row_id: str
     messages: tuple[Message, ...]
     response_format: Mapping[str, Any] | None = None
+    check: Check | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class ChatReply:
     """A reply, or why there is none: ``reason`` is then a reject's reason code, ``text`` what came, if anything.
-    Without a reason ``message`` is what the check objected to, if it did."""
+    Without a reason ``message`` is what the request's check objected to, if it did."""
 
     text: str
     finish_reason: str = "stop"
@@ -35,11 +38,30 @@ class ChatReply:
     output_tokens: int = 0
     cached: bool = False
 
+    @property
+    def good(self) -> bool:
+        """Something was said, and the check, if there is one, had nothing against it."""
+        return self.reason is None and not self.message
+
+
+Talk = Generator[Sequence[ChatRequest], Sequence[ChatReply], Result]
+"""What one row has to ask: yields requests (those of one yield at the same time), is sent their replies in that
+order, and returns what came of them. A bad reply after which it goes on asking is kept for good if all of the next
+replies are good: they have mended it."""
+
+
+Anew = Callable[[str], bool]
+"""Whether the bad replies of a row are to be asked for again, mended though they are."""
+
 
 @dataclass(frozen=True)
 class Usage:
-    """One call, as it is counted. ``outcome`` is "ok" or a reject's reason code; ``calls`` is 0 where the
-    cache answered; ``cost`` is None where the model has no price."""
+    """One call, as it is counted.
+
+    ``outcome``: "ok", "throttled" (429), or a reject's reason code; ``calls`` is 0 where the cache answered; ``cost``
+    is None where the model has no price; ``cached_tokens``: those of the input for which the endpoint's own cache
+    served; ``attempt``: 1, 2, ... of the same request; ``texts``: how many an embedding call had.
+    """
 
     row_id: str
     model: str
@@ -50,9 +72,25 @@ class Usage:
     outcome: str = "ok"
     calls: int = 1
     cost: float | None = None
+    cached_tokens: int = 0
+    attempt: int = 1
+    texts: int = 0
 
 
-Listener = Callable[[Usage], None]
+class Listener(Protocol):
+    """Hears of every call, from any thread. What it raises ends the work: calls under way are waited for."""
+
+    def begun(self, row_id: str, model: str, characters: int) -> str:
+        """A call is about to be sent, ``characters`` long; returns a name for it."""
+        ...
+
+    def ended(self, usage: Usage, call: str | None = None) -> None:
+        """``call``: what ``begun`` returned; None where nothing was sent."""
+        ...
+
+    def reserve(self, tokens: int, cost: float | None) -> None:
+        """So much is about to be bound at once. Raises what ends the work when that is too much."""
+        ...
 
 
 @runtime_checkable
@@ -73,11 +111,16 @@ class ChatModel(Protocol):
         """What of the model can change a reply: enters fingerprints and cache keys; never a key or an address."""
         ...
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
-    ) -> list[ChatReply]:
-        """Replies in the order of the requests. A call that fails is a reply with a reason, not an exception;
-        AuthError (the key was refused) and ModelError (nothing answers at all) are raised."""
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+    ) -> list[Result]:
+        """What came of each conversation, in their order. They do not wait for each other; equal requests are sent
+        once. A call that fails is a reply with a reason, not an exception; AuthError (the key was refused) and
+        ModelError (nothing answers at all) are raised."""
+        ...
+
+    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+        """Replies in the order of the requests."""
         ...
 
     def stream(self, request: ChatRequest) -> Iterator[str]:
@@ -99,6 +142,10 @@ class EmbeddingModel(Protocol):
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """float32 array (len(texts), dimensions), each row of length 1 (all zeros where a text has no content)."""
+        ...
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        """The calls that ``embed`` would make: the texts of each."""
         ...
 
     def preflight(self) -> None: ...

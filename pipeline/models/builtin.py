@@ -50,6 +50,10 @@ class BuiltinEmbedding:
                 sums[row] = (model.embedding[tokens] * counts[:, np.newaxis]).sum(axis=0)
         return unit(sums)
 
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        """No call is ever made."""
+        return []
+
 
 @cache
 def _model() -> "WordLlamaInference":

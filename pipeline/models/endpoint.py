@@ -1,11 +1,15 @@
 """An OpenAI-protocol address: its client, and what its failures mean. No message tells the key."""
 
+import hashlib
 import re
 import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
@@ -27,6 +31,8 @@ TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|many tokens)|above_max_length"
     r"|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)|too large to process"
 )
+TOO_LARGE = re.compile(r"^(rate_limit_exceeded )?request too large")
+"""More tokens in one call than the endpoint lets through in a minute."""
 NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
 
 
@@ -35,7 +41,8 @@ class Failure:
     """Why a call brought nothing: a reject's reason code, and a message for people.
 
     ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``:
-    somebody took the connection.
+    somebody took the connection. ``status``: HTTP's, where there was an answer; ``retry_after``: seconds that the
+    endpoint asks to wait.
     """
 
     reason: str
@@ -43,6 +50,18 @@ class Failure:
     answered: bool = True
     listens: bool = True
     fatal: GraphmillError | None = None
+    status: int | None = None
+    retry_after: float | None = None
+
+    @property
+    def throttled(self) -> bool:
+        """Too many calls: no fault of this one."""
+        return self.status == 429 and self.reason == "server_error"
+
+    @property
+    def passing(self) -> bool:
+        """Another attempt may do better."""
+        return self.reason in ("timeout", "server_error")
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,6 @@ class Endpoint:
     base_url: str = field(repr=False)
     api_key: str = field(repr=False)
     timeout: float
-    max_retries: int
 
     def __post_init__(self) -> None:
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
@@ -76,9 +94,13 @@ class Endpoint:
         return f"{url.scheme}://{host}{url.path}".rstrip("/")
 
     @property
+    def digest(self) -> str:
+        """Names the address and the model without telling them."""
+        return hashlib.sha256(f"{self.address}\n{self.model}".encode()).hexdigest()
+
+    @property
     def client(self) -> "OpenAI":
-        """Made once. It retries 408, 409, 429, 5xx and broken connections: exponential waits with jitter, or
-        Retry-After up to two minutes (a longer one ends the call)."""
+        """Made once. It tries nothing again: Attempts does, in turn with all other calls."""
         with _MAKING_A_CLIENT:
             return self._client
 
@@ -90,7 +112,7 @@ class Endpoint:
             api_key=self.api_key or "none",
             base_url=self.base_url or OPENAI,
             timeout=Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
-            max_retries=self.max_retries,
+            max_retries=0,
         )
 
     def preflight(self) -> None:
@@ -103,7 +125,7 @@ class Endpoint:
                 f"{self.where}: no api_key and no base_url; set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the "
                 "environment), or run 'graphmill run fast', which needs no chat model"
             )
-        client = self.client.with_options(timeout=PREFLIGHT_SECONDS, max_retries=0)
+        client = self.client.with_options(timeout=PREFLIGHT_SECONDS)
         caught = None
         try:
             client.models.with_raw_response.list()
@@ -146,7 +168,8 @@ class Endpoint:
             cause = error.__cause__ or error
             detail = f"{type(cause).__name__}: {self._safe(str(cause))}"
             return Failure("server_error", f"{kind} ({detail})", answered=not broken)
-        return self._refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
+        refusal = self._refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
+        return replace(refusal, status=status, retry_after=_retry_after(error))
 
     def _refusal(self, status: int, detail: str) -> Failure:
         said = detail.lower()
@@ -161,7 +184,7 @@ class Endpoint:
         if status == 402 or (status == 429 and "insufficient_quota" in said):
             fact = f"{self.address} wants payment ({message})"
             return Failure("bad_request", message, fatal=self._error(fact, "look at the account's credit"))
-        if status == 413 or (status in (400, 422, 500) and TOO_LONG.search(said)):
+        if status == 413 or (status in (400, 422, 500) and TOO_LONG.search(said)) or TOO_LARGE.search(said):
             return Failure("too_long", message)
         if status == 408:
             return Failure("timeout", message)
@@ -190,33 +213,20 @@ class Endpoint:
 _MAKING_A_CLIENT = threading.Lock()
 
 
-@dataclass
-class Patience:
-    """How long to go on when calls bring no answer: not at all if none ever did and nobody listens, else for
-    ``limit`` calls in a row (each has had its retries)."""
-
-    endpoint: Endpoint
-    limit: int
-    answered: bool = False
-    silent: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def heard(self) -> None:
-        with self.lock:
-            self.answered, self.silent = True, 0
-
-    def missed(self, failure: Failure) -> None:
-        """Raises ModelError when there is no use in going on."""
-        if failure.answered:
-            return self.heard()
-        with self.lock:
-            self.silent += 1
-            if self.silent >= self.limit or not (failure.listens or self.answered):
-                raise self.endpoint.silent(failure)
-
-
 def _nobody_listens(error: BaseException) -> bool:
     return type(error.__cause__ or error).__name__ in ("ConnectError", "ConnectTimeout")
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds, from the answer's headers."""
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with suppress(TypeError, ValueError):
+            return max(0.0, float(headers.get(name)) / unit)
+    with suppress(TypeError, ValueError):
+        at = parsedate_to_datetime(headers.get("retry-after"))
+        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return None
 
 
 def _said(error: Exception) -> str:
@@ -226,9 +236,22 @@ def _said(error: Exception) -> str:
     return str(body or getattr(error, "message", error))
 
 
-def token_counts(usage: Any) -> tuple[int, int]:
-    """In and out; 0 where the server does not say."""
-    return getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0
+class Tokens(NamedTuple):
+    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache."""
+
+    input: int
+    output: int
+    cached: int = 0
+
+
+def token_counts(usage: Any) -> Tokens:
+    """0 where the server does not say."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Tokens(
+        getattr(usage, "prompt_tokens", 0) or 0,
+        getattr(usage, "completion_tokens", 0) or 0,
+        getattr(details, "cached_tokens", 0) or 0,
+    )
 
 
 def sendable(text: str) -> str:

@@ -75,6 +75,10 @@ class SentenceTransformerEmbedding:
             return recalled.stack(self.embed(["dimensions"]).shape[1])
         return recalled.stack(len(next(iter(recalled.known.values()))))
 
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        """No call is ever made."""
+        return []
+
     @property
     def _folder(self) -> Path:
         if self.model != MINILM:

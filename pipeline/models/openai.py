@@ -1,16 +1,23 @@
 """Chat models behind any address that speaks the OpenAI protocol."""
 
-from collections.abc import Generator, Mapping, Sequence
+import threading
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.base import ChatReply, ChatRequest, Check, Listener
+from pipeline.models.attempts import Attempts, Call, Patience
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
+from pipeline.models.buckets import Bucket, Rate
 from pipeline.models.cache import NO_CACHE, Completion, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, Patience, sendable, token_counts
-from pipeline.models.remembered import RememberedChat
+from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_counts
+from pipeline.models.exchange import Exchange, Heard, one_question
+from pipeline.models.limits import Limiter
+from pipeline.models.parallel import Workers, converse
+from pipeline.models.remembered import RememberedReplies
 from pipeline.text import clean
+from pipeline.tokens import tokenizer
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -20,6 +27,11 @@ REPLY_OPTIONS = (
     "reasoning_effort", "seed", "stop", "temperature", "top_p", "verbosity",
 )  # fmt: skip
 """What may be sent beside the messages. All of it can change a reply, so all of it is in the identity."""
+
+
+TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY = 4, 3
+CHARACTERS_PER_TOKEN_AT_FIRST = 16
+"""A first guess at a reply's length: a quarter of the prompt's tokens."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,7 @@ class OpenAIChat:
     concurrency: int = 16
     timeout: float = 120
     max_retries: int = 5
+    rate: Rate = Rate()
     options: Mapping[str, Any] = field(default_factory=dict)
     input_price: float | None = None
     output_price: float | None = None
@@ -54,47 +67,89 @@ class OpenAIChat:
 
     @cached_property
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout, self.max_retries)
+        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
 
     def preflight(self) -> None:
         self.endpoint.preflight()
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
-    ) -> list[ChatReply]:
-        """See ChatModel. Equal requests are sent once. A reply that ``check`` objects to comes back without a
-        reason, its ``message`` the objection: the caller reads what can be read; the cache will not serve it.
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+    ) -> list[Result]:
+        """See ChatModel. A reply that a request's check objects to comes back without a reason, its ``message`` the
+        objection: the caller reads what can be read."""
+        memory = self.memory(anew)
+        attempts = self._attempts(listener)
 
-        ``listener`` is called from other threads, one call at a time; what it raises ends the work.
-        """
-        return self._remembered().complete(requests, check, listener)
+        def ask(item: tuple[str, ChatRequest]) -> tuple[str, ChatReply]:
+            key, request = item
+            answer = attempts.ask(self._call(request), lambda client: _completion(self._send(client, request)))
+            if isinstance(answer, Failure):
+                return key, ChatReply("", "error", answer.reason, answer.message)
+            self._length_of_a_reply.learn(answer.output_tokens)
+            return key, memory.keep(key, answer, request.check)
+
+        workers = Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
+        return converse(Exchange(talks, memory, self.tell_known(listener)), workers)
+
+    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests), listener)
+
+    def memory(self, anew: Anew | None = None) -> RememberedReplies:
+        return RememberedReplies(self.model, self.identity, self.cache, anew)
+
+    def tell_known(self, listener: Listener | None) -> Heard:
+        """Tells the listener of requests that needed no call."""
+
+        def tell(request: ChatRequest, reply: ChatReply) -> None:
+            if listener:
+                tokens = (reply.input_tokens, reply.output_tokens)
+                listener.ended(
+                    Usage(
+                        request.row_id, self.model, *tokens, cached=True, seconds=0, outcome=reply.reason or "ok",
+                        calls=0, cost=0,
+                    )
+                )  # fmt: skip
+
+        return tell
 
     def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         """The text in pieces; the whole reply is the generator's return value. A known reply is one piece.
 
         Raises AuthError or ModelError when the call fails, also in the middle.
         """
-        remembered = self._remembered()
-        key = remembered.key(request)
-        known = remembered.recall([key], None).get(key)
+        memory = self.memory()
+        key = memory.key(request)
+        known = memory.recall({key: request}).get(key)
         if known:
             yield known.text
             return known
         completion = yield from self._stream(request)
-        return remembered.keep(key, completion, None)
+        return memory.keep(key, completion, None)
 
-    def _remembered(self) -> RememberedChat:
+    def _attempts(self, listener: Listener | None) -> Attempts:
         patience = Patience(self.endpoint, limit=max(8, 2 * self.concurrency))
-        send = partial(self._ask, patience)
-        return RememberedChat(self.model, self.identity, self.cache, self.concurrency, send, self._cost)
+        stop = threading.Event()
+        return Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
 
-    def _ask(self, patience: Patience, request: ChatRequest) -> Completion | ChatReply:
-        answer = self.endpoint.call(lambda client: self._send(client, request))
-        if isinstance(answer, Failure):
-            patience.missed(answer)
-            return ChatReply("", "error", answer.reason, answer.message)
-        patience.heard()
-        return _completion(answer)
+    @cached_property
+    def _limiter(self) -> Limiter:
+        bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
+        return Limiter(self.concurrency, bucket)
+
+    @cached_property
+    def _length_of_a_reply(self) -> "_Mean":
+        return _Mean()
+
+    def _call(self, request: ChatRequest) -> Call:
+        characters = sum(len(message["content"]) for message in request.messages)
+        if not self.rate.tokens_per_minute:
+            return Call(request.row_id, characters)
+        return Call(request.row_id, characters, self.count(request) + self._length_of_a_reply.guess(characters))
+
+    def count(self, request: ChatRequest) -> int:
+        """Input tokens of a request, as the endpoint will count them (chat models add a few to each message)."""
+        texts = [message["content"] for message in request.messages]
+        return sum(map(tokenizer(self.model).count, texts)) + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
 
     def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
         pieces: list[str] = []
@@ -116,32 +171,53 @@ class OpenAIChat:
             raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
-        return Completion("".join(pieces), finish_reason, *token_counts(usage))
+        return Completion("".join(pieces), finish_reason, *token_counts(usage)[:2])
 
-    def _send(self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None) -> Any:
+    def body(self, request: ChatRequest) -> dict[str, Any]:
+        """What is sent, by the protocol's names."""
         body = {name: value for name, value in self.options.items() if name != "extra_body"}
         body |= self.options.get("extra_body", {})
         if request.response_format:
             body["response_format"] = request.response_format
         messages = [{**message, "content": sendable(message["content"])} for message in request.messages]
-        return client.chat.completions.create(
-            model=self.model, messages=cast(Any, messages), extra_body=body, **(streaming or {})
-        )
+        return {"model": self.model, "messages": messages, **body}
 
-    def _cost(self, input_tokens: int, output_tokens: int) -> float | None:
+    def _send(self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None) -> Any:
+        body = self.body(request)
+        model, messages = body.pop("model"), cast(Any, body.pop("messages"))
+        return client.chat.completions.create(model=model, messages=messages, extra_body=body, **(streaming or {}))
+
+    def cost(self, tokens: Tokens) -> float | None:
+        """In the currency of the prices; None without them."""
         if self.input_price is None or self.output_price is None:
             return None
-        return (input_tokens * self.input_price + output_tokens * self.output_price) / 1e6
+        return (tokens.input * self.input_price + tokens.output * self.output_price) / 1e6
 
 
-def _completion(answer: Any) -> Completion | ChatReply:
+@dataclass
+class _Mean:
+    """How long replies are, as learnt from those that came."""
+
+    total: int = 0
+    replies: int = 0
+
+    def learn(self, tokens: int) -> None:
+        self.total, self.replies = self.total + tokens, self.replies + 1
+
+    def guess(self, characters: int) -> int:
+        return self.total // self.replies if self.replies else characters // CHARACTERS_PER_TOKEN_AT_FIRST
+
+
+def _completion(answer: Any) -> tuple[Completion, Tokens]:
+    """Raises ValueError when the answer is not one."""
     choices = getattr(answer, "choices", None)
     if not choices or choices[0].message is None:
-        return ChatReply("", "error", "server_error", "the endpoint's answer holds no reply")
+        raise ValueError("the endpoint's answer holds no reply")
     choice, tokens = choices[0], token_counts(answer.usage)
     if choice.message.refusal:
-        return Completion(clean(choice.message.refusal), "refusal", *tokens)
-    return Completion(clean(_text(choice.message.content)), choice.finish_reason or "stop", *tokens)
+        return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
+    text = clean(_text(choice.message.content))
+    return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
 
 
 def _text(content: Any) -> str:

@@ -2,20 +2,26 @@
 
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline.errors import ModelError
+from pipeline.models.attempts import Attempts, Call, Patience
 from pipeline.models.base import Listener, Usage
+from pipeline.models.buckets import Bucket, Rate
 from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, sendable, token_counts
-from pipeline.models.parallel import in_parallel
-from pipeline.models.remembered import recall_vectors, unit
+from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_counts
+from pipeline.models.limits import Limiter
+from pipeline.models.parallel import Workers, in_parallel
+from pipeline.models.remembered import recall_vectors, unit, unknown_texts
+from pipeline.tokens import tokenizer
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has another trouble
 
@@ -37,6 +43,7 @@ class OpenAIEmbedding:
     concurrency: int = 16
     timeout: float = 120
     max_retries: int = 5
+    rate: Rate = Rate()
     input_price: float | None = None
     where: str = "models.embedding.default"
 
@@ -50,44 +57,47 @@ class OpenAIEmbedding:
 
     @cached_property
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout, self.max_retries)
+        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
 
     def preflight(self) -> None:
         self.endpoint.preflight()
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of batches
+        """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of calls
         (``row_id`` ""). Raises AuthError or ModelError; batches that came are kept."""
         recalled = recall_vectors(self.cache, self.identity, texts)
-        turn = threading.Lock()
-
-        def tell(usage: Usage) -> None:
-            with turn:
-                if listener:
-                    listener(usage)
+        stop = threading.Event()
+        patience = Patience(self.endpoint, limit=max(8, 2 * self.concurrency))
+        attempts = Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
 
         def ask(batch: Mapping[str, str]) -> None:
-            started = time.monotonic()
-            vectors, tokens = self._vectors(list(batch.values()))
-            new = dict(zip(batch, unit(vectors), strict=True))
+            new = dict(zip(batch, unit(self._vectors(list(batch.values()), attempts)), strict=True))
             self.cache.store_vectors(self.model, new)
             recalled.known.update(new)
-            seconds = time.monotonic() - started
-            tell(Usage("", self.model, tokens, 0, False, seconds, cost=self._cost(tokens)))
 
-        for _ in _slices(list(recalled.known), self.batch_size):
-            tell(Usage("", self.model, 0, 0, cached=True, seconds=0.0, calls=0, cost=0.0))
+        if listener:
+            for _ in _slices(list(recalled.known), self.batch_size):
+                listener.ended(Usage("", self.model, 0, 0, cached=True, seconds=0, calls=0, cost=0))
         batches = [dict(items) for items in _slices(list(recalled.missing.items()), self.batch_size)]
-        in_parallel(ask, batches, self.concurrency)
+        in_parallel(batches, Workers(ask, self.concurrency, stop, grace=self.timeout))
         return recalled.stack(self._size(recalled.known, len(texts)))
 
-    def _vectors(self, texts: list[str]) -> tuple[np.ndarray, int]:
-        """Vectors of texts that are not blank, and how many tokens they took."""
-        response = self._send(texts)
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        """See EmbeddingModel."""
+        missing = unknown_texts(self.cache, self.identity, texts)
+        return list(_slices(list(missing.values()), self.batch_size))
+
+    @cached_property
+    def _limiter(self) -> Limiter:
+        return Limiter(self.concurrency, Bucket(self.endpoint.digest, self.rate, self.cache.database))
+
+    def _vectors(self, texts: list[str], attempts: Attempts) -> np.ndarray:
+        """Vectors of texts that are not blank."""
+        response = self._send(texts, attempts)
         if response is None:
-            return self._halves(texts)
+            return self._halves(texts, attempts)
         if len(_data(response)) != len(texts):
-            response = self._send(texts)
+            response = self._send(texts, attempts)
         data = _data(response)
         if len(data) != len(texts):
             raise self._error(f"asked for {len(texts)} vectors, got {len(data)}", "look at the server")
@@ -100,35 +110,39 @@ class OpenAIEmbedding:
         vectors = np.array([item.embedding for item in data], dtype=np.float64)
         if not np.isfinite(vectors).all():
             raise self._error("a vector has values that are no numbers", "look at the server")
-        return vectors, token_counts(response.usage)[0]
+        return vectors
 
-    def _halves(self, texts: list[str]) -> tuple[np.ndarray, int]:
+    def _halves(self, texts: list[str], attempts: Attempts) -> np.ndarray:
         """Half of the batch at a time; of a single text, the mean of its two halves."""
         if len(texts) > 1:
             middle = len(texts) // 2
-            head, head_tokens = self._vectors(texts[:middle])
-            tail, tail_tokens = self._vectors(texts[middle:])
-            return np.vstack([head, tail]), head_tokens + tail_tokens
+            return np.vstack([self._vectors(texts[:middle], attempts), self._vectors(texts[middle:], attempts)])
         size = len(texts[0])
         if size < SHORTEST_TO_HALVE:
             raise self._error(f"the endpoint finds {size} characters too long", "choose another model")
         halves = [half for half in _halve(texts[0]) if half.strip()]
-        vectors, tokens = self._vectors(halves)
-        return np.average(unit(vectors), axis=0, weights=[len(half) for half in halves])[np.newaxis], tokens
+        vectors = unit(self._vectors(halves, attempts))
+        return np.average(vectors, axis=0, weights=[len(half) for half in halves])[np.newaxis]
 
-    def _send(self, texts: list[str]) -> Any:
+    def _send(self, texts: list[str], attempts: Attempts) -> Any:
         """The endpoint's answer; None if that was too much at once."""
         size = {"dimensions": self.dimensions} if self.dimensions else {}
-        answer = self.endpoint.call(
-            lambda client: client.embeddings.create(
-                model=self.model, input=list(map(sendable, texts)), encoding_format="float", extra_body=size
-            )
-        )
+
+        def create(client: "OpenAI") -> tuple[Any, Tokens]:
+            sent = list(map(sendable, texts))
+            answer = client.embeddings.create(model=self.model, input=sent, encoding_format="float", extra_body=size)
+            return answer, token_counts(answer.usage)
+
+        answer = attempts.ask(self._call(texts), create)
         if not isinstance(answer, Failure):
             return answer
         if answer.reason == "too_long":
             return None
         raise self._error(answer.message, "run again: what came before is kept")
+
+    def _call(self, texts: list[str]) -> Call:
+        tokens = sum(map(tokenizer(self.model).count, texts)) if self.rate.tokens_per_minute else 0
+        return Call("", sum(map(len, texts)), tokens, len(texts))
 
     def _size(self, known: Mapping[str, np.ndarray], n_texts: int) -> int:
         sizes = {len(vector) for vector in known.values()}
@@ -142,8 +156,9 @@ class OpenAIEmbedding:
     def _error(self, fact: str, action: str) -> ModelError:
         return ModelError(f"{self.where}: {fact}; {action}")
 
-    def _cost(self, tokens: int) -> float | None:
-        return None if self.input_price is None else tokens * self.input_price / 1e6
+    def cost(self, tokens: Tokens) -> float | None:
+        """In the currency of the price; None without one."""
+        return None if self.input_price is None else tokens.input * self.input_price / 1e6
 
 
 def _data(response: Any) -> list[Any]:

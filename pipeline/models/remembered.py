@@ -1,113 +1,55 @@
-"""Ask only what is not known yet: what every chat and embedding adapter does around its own calls."""
+"""What is known of replies and vectors already: what every model does before it calls."""
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from pipeline.models.base import ChatReply, ChatRequest, Check, Listener, Usage
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Check
 from pipeline.models.cache import Completion, ReplyCache, completion_key, embedding_key
-from pipeline.models.parallel import in_parallel
 
-Send = Callable[[ChatRequest], Completion | ChatReply]
-"""One call: what came, or a reply that says why nothing did."""
-
-
-@dataclass(frozen=True)
-class RememberedChat:
-    """Replies of one chat model: known ones from the cache, the rest by ``send``, ``threads`` at a time."""
+@dataclass
+class RememberedReplies:
+    """The Memory of one chat model: replies that can be read, bad ones that have been mended, and those that nobody
+    has read yet."""
 
     model: str
     identity: Mapping[str, Any]
     cache: ReplyCache
-    threads: int
-    send: Send
-    cost: Callable[[int, int], float | None]
+    anew: Anew | None = None
+    flags: dict[str, bool | None] = field(default_factory=dict)
 
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None, listener: Listener | None
-    ) -> list[ChatReply]:
-        """Replies in the order of the requests; equal requests are sent once.
-
-        ``listener`` hears of every request, one at a time, from other threads; what it raises ends the work.
-        """
-        tell = self._in_turn(listener)
-        keys = [self.key(request) for request in requests]
-        replies = self.recall(keys, check)
-        asked: dict[str, ChatRequest] = {}
-        for key, request in zip(keys, requests, strict=True):
-            if key in replies:
-                tell(request, replies[key], 0.0)
-            else:
-                asked.setdefault(key, request)
-        fresh: dict[str, ChatReply] = {}
-
-        def ask(item: tuple[str, ChatRequest]) -> None:
-            key, request = item
-            started = time.monotonic()
-            answer = self.send(request)
-            seconds = time.monotonic() - started
-            fresh[key] = self.keep(key, answer, check) if isinstance(answer, Completion) else answer
-            tell(request, fresh[key], seconds)
-
-        try:
-            in_parallel(ask, asked.items(), self.threads)
-        finally:
-            self.cache.flag({key: _is_readable(reply) for key, reply in fresh.items()})
-        return [
-            replies.get(key) or self._share(request, asked[key], fresh[key], tell)
-            for key, request in zip(keys, requests, strict=True)
-        ]
-
-    def recall(self, keys: Iterable[str], check: Check | None) -> dict[str, ChatReply]:
-        """Known replies that can be read. They are checked again: what reads them may have changed since."""
-        known = self.cache.completions(keys)
-        replies = {key: read(completion, check) for key, completion in known.items()}
-        served = {
-            key: replace(reply, cached=True)
-            for key, reply in replies.items()
-            if _is_readable(reply) and (check or known[key].valid is not False)
-        }
-        self.cache.flag({key: True for key in served if not known[key].valid})
+    def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+        """Known replies are read again: what reads them may have changed since."""
+        served = {}
+        for key, completion in self.cache.completions(requests).items():
+            request = requests[key]
+            reply = read(completion, request.check)
+            if self._servable(reply, completion, request):
+                self.flags[key] = completion.valid
+                served[key] = replace(reply, cached=True)
         return served
+
+    def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
+        if reply.good:
+            return bool(request.check) or completion.valid is not False
+        return completion.valid is not False and not (self.anew and self.anew(request.row_id))
 
     def keep(self, key: str, completion: Completion, check: Check | None) -> ChatReply:
         """Store the reply, then read it."""
         self.cache.store_completion(key, self.model, completion)
+        self.flags[key] = None
         return read(completion, check)
 
-    def _share(self, request: ChatRequest, asked: ChatRequest, reply: ChatReply, tell: "_Tell") -> ChatReply:
-        if request is asked:
-            return reply
-        shared = replace(reply, cached=True)
-        tell(request, shared, 0.0)
-        return shared
-
-    def _in_turn(self, listener: Listener | None) -> "_Tell":
-        turn = threading.Lock()
-
-        def tell(request: ChatRequest, reply: ChatReply, seconds: float) -> None:
-            if listener is None:
-                return
-            tokens = (reply.input_tokens, reply.output_tokens)
-            usage = Usage(
-                request.row_id, self.model, *tokens, reply.cached, seconds,
-                outcome=reply.reason or "ok", calls=0 if reply.cached else 1,
-                cost=0.0 if reply.cached else self.cost(*tokens),
-            )  # fmt: skip
-            with turn:
-                listener(usage)
-
-        return tell
-
-
-_Tell = Callable[[ChatRequest, ChatReply, float], None]
+    def flag(self, valid: Mapping[str, bool]) -> None:
+        """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
+        changed = {key: flag for key, flag in valid.items() if key in self.flags and self.flags[key] is not flag}
+        self.cache.flag(changed)
+        self.flags |= changed
 
 
 def read(completion: Completion, check: Check | None) -> ChatReply:
@@ -120,14 +62,12 @@ def read(completion: Completion, check: Check | None) -> ChatReply:
     elif not completion.text.strip():
         cut = " (cut at the output limit)" if completion.finish_reason == "length" else ""
         reason, message = "empty", f"the reply has no text{cut}"
+    elif check and completion.finish_reason == "length":
+        message = "the reply was cut off at the model's output limit"
     elif check:
         message = check(completion.text) or ""
     tokens = (completion.input_tokens, completion.output_tokens)
     return ChatReply(completion.text, completion.finish_reason, reason, message, *tokens)
-
-
-def _is_readable(reply: ChatReply) -> bool:
-    return reply.reason is None and not reply.message
 
 
 @dataclass(frozen=True)
@@ -152,6 +92,13 @@ def recall_vectors(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequen
     asked = {key: text for key, text in zip(keys, texts, strict=True) if key is not None}
     known = cache.vectors(asked)
     return RecalledVectors(keys, known, {key: text for key, text in asked.items() if key not in known})
+
+
+def unknown_texts(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]) -> dict[str, str]:
+    """key -> text of those without a vector, each once; blank texts need none."""
+    asked = {embedding_key(identity, text): text for text in texts if text.strip()}
+    known = cache.known_vectors(asked)
+    return {key: text for key, text in asked.items() if key not in known}
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

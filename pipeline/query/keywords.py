@@ -30,7 +30,7 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
         return itself
     prompt.check(PLACEHOLDERS)
     message = {"role": "user", "content": prompt.render(query=request.query)}
-    reply = chat.complete([ChatRequest("keywords", (message,))], _unreadable)[0]
+    reply = chat.complete([ChatRequest("keywords", (message,), check=_unreadable)])[0]
     parsed = None if reply.reason else parse_keywords(reply.text)
     if parsed is None:
         return itself

@@ -1,18 +1,20 @@
 """extract_graph: what a chat model says about each text unit, kept as it was said."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import pandas as pd
 from pydantic import Field
 
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk
 from pipeline.models.parse import (
     ASK_FOR_GRAPH_JSON,
     GRAPH_JSON_FORMAT,
     Entity,
     Parsed,
+    Problem,
     Record,
     failed,
     parse_graph_json,
@@ -22,22 +24,33 @@ from pipeline.models.parse import (
 from pipeline.prompts import Placeholders, Prompt
 from pipeline.registry import Params, verb
 from pipeline.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
+from pipeline.sentences import halves
+from pipeline.text import match_key
 
 Format = Literal["records", "json"]
+REPAIR: Message = {
+    "role": "user",
+    "content": "Your last message could not be read. Write the same content again, complete, in exactly the output "
+    "format that was asked for, with nothing before it and nothing after it.",
+}
 
 
 class ExtractParams(Params):
     """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json"
-    needs an endpoint that takes a JSON schema."""
+    needs an endpoint that takes a JSON schema. ``repair``: whether an unreadable reply is asked for once more.
+    ``ungrounded``: what becomes of names that do not stand in their text: kept, flagged in ``grounded``, or dropped."""
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
     format: Format = "records"
+    repair: bool = True
+    ungrounded: Literal["keep", "flag", "drop"] = "flag"
 
 
 @dataclass(frozen=True)
-class Reject:
-    """``kind``: "row" when nothing of the text is used, "record" when a part of it is lost."""
+class Mark:
+    """``kind``: "row" when nothing of the text is used, "record" when a part of it is lost, "recovered" when all is
+    there though the first reply was of no use."""
 
     kind: str
     reason: str
@@ -46,13 +59,10 @@ class Reject:
 
 @dataclass(frozen=True)
 class Reading:
-    """One text's conversation so far and what was read from it; ``open`` when more may be asked."""
+    """What was read from one text."""
 
-    unit: str
-    messages: tuple[Message, ...]
     records: tuple[Record, ...] = ()
-    rejects: tuple[Reject, ...] = ()
-    open: bool = True
+    marks: tuple[Mark, ...] = ()
 
 
 @verb(
@@ -65,76 +75,163 @@ class Reading:
 def extract_graph(
     text_units: pd.DataFrame, params: ExtractParams, extract: Prompt, glean: Prompt, chat: ChatModel
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Entities and relationships per text unit, ``order`` counting them as they came.
+    """Entities and relationships per text unit, ``order`` counting them as they came; ``grounded`` says whether their
+    names stand in the text.
 
-    Equal texts are asked once. A text whose reply fails, is cut off or holds no record is rejected whole;
-    a record that cannot be read, and a gleaning that fails, is rejected alone.
+    Equal texts are asked once. A reply that was cut off is asked for again in two halves of the text, an unreadable
+    one once more as it is; where that helps the text is ``recovered``, else it is rejected whole. A record that cannot
+    be read, and a gleaning that fails, is rejected alone.
     """
     units = text_units.sort_values(list(TEXT_UNITS.key)).groupby("text", sort=False)["id"].agg(list)
-    ids = list(units)
-    readings = [Reading(own[0], _opening(text, params, extract)) for text, own in zip(units.index, ids, strict=True)]
-    readings = _ask(readings, params.format, chat)
-    for _ in range(params.gleanings):
-        readings = _glean(readings, params.format, glean, chat)
-    by_unit = [(id, reading) for own, reading in zip(ids, readings, strict=True) for id in own]
-    return EXTRACTIONS.frame(_extractions(by_unit)), REJECTS.frame(_rejects(by_unit))
+    questions = Questions(params, extract, glean)
+    talks = (read_text(ids[0], text, questions) for text, ids in units.items())
+    readings = zip(units.items(), chat.converse(talks), strict=True)
+    found = [
+        (id, finding) for (text, ids), reading in readings for finding in [_found(reading, text, params)] for id in ids
+    ]
+    return EXTRACTIONS.frame(_extractions(found)), REJECTS.frame(_rejects(found))
 
 
-def _opening(text: str, params: ExtractParams, extract: Prompt) -> tuple[Message, ...]:
-    prompt = extract.render(text=text, entity_types=", ".join(params.entity_types))
-    asked: Message = {"role": "user", "content": prompt}
-    return (ASK_FOR_GRAPH_JSON, asked) if params.format == "json" else (asked,)
+@dataclass(frozen=True)
+class Questions:
+    """What may be asked about a text."""
+
+    params: ExtractParams
+    extract: Prompt
+    glean: Prompt
+
+    def opening(self, text: str) -> tuple[Message, ...]:
+        prompt = self.extract.render(text=text, entity_types=", ".join(self.params.entity_types))
+        asked: Message = {"role": "user", "content": prompt}
+        return (ASK_FOR_GRAPH_JSON, asked) if self.params.format == "json" else (asked,)
+
+    def ask(self, unit: str, messages: tuple[Message, ...]) -> ChatRequest:
+        response_format = GRAPH_JSON_FORMAT if self.params.format == "json" else None
+        return ChatRequest(unit, messages, response_format, self.complaint)
+
+    def complaint(self, reply: str) -> str | None:
+        problem = unreadable(self.parse(reply), reply)
+        return problem.message if problem else None
+
+    def parse(self, reply: str) -> Parsed:
+        return _parse(reply, self.params.format)
+
+    def problem(self, reply: ChatReply) -> Problem | None:
+        """What makes the reply useless."""
+        return failed(reply) or unreadable(self.parse(reply.text), reply.text)
 
 
-def _glean(readings: Sequence[Reading], format: Format, glean: Prompt, chat: ChatModel) -> list[Reading]:
-    """Ask the open conversations once more."""
-    question: Message = {"role": "user", "content": glean.render()}
-    asked = [replace(one, messages=(*one.messages, question)) for one in readings if one.open]
-    answered = {one.unit: one for one in _ask(asked, format, chat)}
-    return [answered.get(one.unit, one) for one in readings]
+@lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
+def _parse(reply: str, format: Format) -> Parsed:
+    return parse_graph_json(reply) if format == "json" else parse_records(reply)
 
 
-def _ask(readings: Sequence[Reading], format: Format, chat: ChatModel) -> list[Reading]:
-    response_format = GRAPH_JSON_FORMAT if format == "json" else None
-    requests = [ChatRequest(one.unit, one.messages, response_format) for one in readings]
-    replies = chat.complete(requests, check=lambda text: _complaint(text, format)) if requests else []
-    return [_read(one, reply, format) for one, reply in zip(readings, replies, strict=True)]
+def read_text(unit: str, text: str, questions: Questions) -> Talk[Reading]:
+    """The conversation about one text."""
+    opening = questions.opening(text)
+    (reply,) = yield (questions.ask(unit, opening),)
+    problem = questions.problem(reply)
+    if problem is None:
+        return (yield from _gleaned(unit, opening, reply, questions))
+    if problem.reason == "truncated":
+        return (yield from _by_halves(unit, text, problem, questions))
+    if problem.reason == "parse" and questions.params.repair:
+        return (yield from _repaired(unit, (*opening, _said(reply)), problem, questions))
+    return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _complaint(text: str, format: Format) -> str | None:
-    problem = unreadable(_parse(text, format), text)
-    return problem.message if problem else None
+def _by_halves(unit: str, text: str, problem: Problem, questions: Questions) -> Talk[Reading]:
+    replies = yield [questions.ask(unit, questions.opening(half)) for half in halves(text)]
+    problems = [found for found in map(questions.problem, replies) if found]
+    if problems or not replies:
+        worst = (problems or [problem])[0]
+        return Reading(marks=(Mark("row", worst.reason, f"{worst.message}, also for half of the text"),))
+    recovered = Mark("recovered", problem.reason, f"{problem.message}; read in two halves")
+    readings = [_reading(questions.parse(reply.text)) for reply in replies]
+    return _joined(Reading(marks=(recovered,)), *readings)
 
 
-def _parse(text: str, format: Format) -> Parsed:
-    return parse_graph_json(text) if format == "json" else parse_records(text)
+def _repaired(unit: str, messages: tuple[Message, ...], problem: Problem, questions: Questions) -> Talk[Reading]:
+    (reply,) = yield (questions.ask(unit, (*messages, REPAIR)),)
+    if questions.problem(reply):
+        return Reading(marks=(Mark("row", problem.reason, problem.message),))
+    recovered = Mark("recovered", problem.reason, f"{problem.message}; read when asked again")
+    return _joined(Reading(marks=(recovered,)), _reading(questions.parse(reply.text)))
 
 
-def _read(reading: Reading, reply: ChatReply, format: Format) -> Reading:
-    """The reading with what the reply adds: records that are new, or why there are none."""
-    parsed = _parse(reply.text, format)
-    problem = failed(reply) or unreadable(parsed, reply.text)
-    if problem:
-        lost = Reject("record" if reading.records else "row", problem.reason, problem.message)
-        return replace(reading, rejects=(*reading.rejects, lost), open=False)
-    known = set(reading.records)
-    new = [record for record in dict.fromkeys(parsed.records) if record not in known]
-    return Reading(
-        unit=reading.unit,
-        messages=(*reading.messages, {"role": "assistant", "content": reply.text}),
-        records=(*reading.records, *new),
-        rejects=(
-            *reading.rejects,
-            *(Reject("record", "record", problem.message) for problem in parsed.problems),
-        ),
-        open=bool(new),
-    )
+def _gleaned(unit: str, opening: tuple[Message, ...], reply: ChatReply, questions: Questions) -> Talk[Reading]:
+    """The reading of a good reply, and of what the model adds to it when it is asked for more."""
+    reading, messages = _reading(questions.parse(reply.text)), opening
+    for _ in range(questions.params.gleanings):
+        messages = (*messages, _said(reply), {"role": "user", "content": questions.glean.render()})
+        (reply,) = yield (questions.ask(unit, messages),)
+        problem = questions.problem(reply)
+        if problem:
+            return replace(reading, marks=(*reading.marks, Mark("record", problem.reason, problem.message)))
+        longer = _joined(reading, _reading(questions.parse(reply.text)))
+        if longer.records == reading.records:
+            return longer
+        reading = longer
+    return reading
 
 
-def _extractions(readings: Iterable[tuple[str, Reading]]) -> Iterator[dict[str, object]]:
-    for unit, reading in readings:
-        for order, record in enumerate(reading.records):
-            yield {"text_unit_id": unit, "order": order, **_columns(record)}
+def _said(reply: ChatReply) -> Message:
+    return {"role": "assistant", "content": reply.text}
+
+
+def _reading(parsed: Parsed) -> Reading:
+    marks = (Mark("record", "record", problem.message) for problem in parsed.problems)
+    return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
+
+
+def _joined(*readings: Reading) -> Reading:
+    """Each record once, in order."""
+    records = dict.fromkeys(record for reading in readings for record in reading.records)
+    return Reading(tuple(records), tuple(mark for reading in readings for mark in reading.marks))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The records of one text, each with whether its names stand there, and what is to be said of it."""
+
+    records: tuple[tuple[Record, bool], ...]
+    marks: tuple[Mark, ...]
+
+
+def _found(reading: Reading, text: str, params: ExtractParams) -> Finding:
+    if params.ungrounded == "keep":
+        return Finding(tuple((record, True) for record in reading.records), reading.marks)
+    stands = Grounding(text)
+    records = tuple((record, stands(record)) for record in reading.records)
+    if params.ungrounded == "flag":
+        return Finding(records, reading.marks)
+    dropped = [record for record, grounded in records if not grounded]
+    marks = (Mark("record", "ungrounded", f"not in its text: {', '.join(_names(record))}") for record in dropped)
+    return Finding(tuple(entry for entry in records if entry[1]), (*reading.marks, *marks))
+
+
+class Grounding:
+    """Whether a record's names stand in a text: as they are, case and punctuation aside, or word by word."""
+
+    def __init__(self, text: str):
+        self.key = match_key(text)
+        self.words = frozenset(self.key.split())
+
+    def __call__(self, record: Record) -> bool:
+        return all(self._stands(match_key(name)) for name in _names(record))
+
+    def _stands(self, key: str) -> bool:
+        return key in self.key or self.words.issuperset(key.split())
+
+
+def _names(record: Record) -> tuple[str, ...]:
+    return (record.name,) if isinstance(record, Entity) else (record.source, record.target)
+
+
+def _extractions(found: Iterable[tuple[str, Finding]]) -> Iterator[dict[str, object]]:
+    for unit, finding in found:
+        for order, (record, grounded) in enumerate(finding.records):
+            yield {"text_unit_id": unit, "order": order, "grounded": grounded, **_columns(record)}
 
 
 def _columns(record: Record) -> dict[str, object]:
@@ -143,7 +240,7 @@ def _columns(record: Record) -> dict[str, object]:
     return {"kind": "relationship", "name": "", "type": "", **vars(record)}
 
 
-def _rejects(readings: Iterable[tuple[str, Reading]]) -> Iterator[dict[str, str]]:
-    for unit, reading in readings:
-        for reject in reading.rejects:
-            yield {"step": "", "row_id": unit, **vars(reject)}
+def _rejects(found: Iterable[tuple[str, Finding]]) -> Iterator[dict[str, str]]:
+    for unit, finding in found:
+        for mark in finding.marks:
+            yield {"step": "", "row_id": unit, **vars(mark)}

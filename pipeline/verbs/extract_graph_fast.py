@@ -81,7 +81,7 @@ def extract_graph_fast(
     of mentions. A relationship's description is the first sentence both ends share, its keywords the
     sentences' key phrases, its weight the number of sentences; its source is the end that comes first.
     The title of a text unit's document counts as present in each of its sentences. The titles of all
-    documents are looked for in every text unit.
+    documents are looked for in every text unit. What is read from a text stands in it: all is ``grounded``.
     """
     titles = dict(zip(documents["id"], documents["title"].fillna(""), strict=True))
     gazetteer = Gazetteer.of_titles(title for title in titles.values() if title.strip())
@@ -90,7 +90,7 @@ def extract_graph_fast(
     for unit_id, text, document in texts.itertuples(index=False):
         sentences = read_sentences(text, gazetteer)
         records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
-        rows.extend((unit_id, order, *record) for order, record in enumerate(records))
+        rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
     return EXTRACTIONS.frame(rows)
 
 

@@ -1,13 +1,13 @@
 """summarize_descriptions: one description per entity and relationship, by a model where they are many."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 from pydantic import Field
 
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Tokenizer
-from pipeline.models.parse import failed, unusable
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, Tokenizer
+from pipeline.models.parse import Problem, failed, unusable
 from pipeline.models.reply_text import one_line, plain
 from pipeline.prompts import Placeholders, Prompt
 from pipeline.registry import Params, verb
@@ -18,10 +18,15 @@ from pipeline.schemas import (
     MERGED_RELATIONSHIPS,
     REJECTS,
 )
+from pipeline.text import digest
 from pipeline.verbs.join_descriptions import cut, fits, join_within, joined, with_description
 
 LIST_MARK_TOKENS = 3
 """Counted for the dash before a description and the line end after it."""
+BRANCHES = 4
+BITS_OF_A_BRANCH = 2
+RELATIONSHIP = "the relationship between the two subjects that the descriptions name"
+"""What a relationship is called in a prompt: its ends' display names may change while its descriptions do not."""
 
 
 class SummarizeParams(Params):
@@ -30,18 +35,28 @@ class SummarizeParams(Params):
 
     max_tokens: int = Field(default=600, ge=1)
     max_length: int = Field(default=200, ge=1)
-    max_input_tokens: int = Field(default=8000, ge=2)
+    max_input_tokens: int = Field(default=8000, ge=BRANCHES)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A row on its way to one description: what is left of its descriptions, or why there is no summary."""
+    """A row on its way to one description. ``name`` as prompts have it, ``label`` as people know it."""
 
     id: str
     name: str
+    label: str
     descriptions: tuple[str, ...]
-    reason: str | None = None
-    message: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A node of the tree in which many descriptions are summarised: descriptions at the leaves, groups above."""
+
+    descriptions: tuple[str, ...]
+    branches: tuple["Group", ...] = ()
+
+
+Told = str | Problem
 
 
 @verb(
@@ -64,88 +79,98 @@ def summarize_descriptions(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """``descriptions`` become one ``description``: joined in order up to ``max_tokens``, summarised above.
 
-    Where they exceed ``max_input_tokens``, groups of them are summarised, then the summaries. A row whose
-    summary fails keeps as many of its descriptions as fit ``max_tokens``, and is a reject.
+    What is asked depends on the set of descriptions alone. Where they exceed ``max_input_tokens``, groups of them are
+    summarised, then the summaries; which group a description is in follows from its digest, so that one more of them
+    changes the groups on its way to the root and no others. A row whose summary fails keeps as many of its
+    descriptions as fit ``max_tokens``, and is a reject.
     """
-    names = merged_relationships["source"] + " → " + merged_relationships["target"]
-    subjects = [*_subjects(merged_entities, merged_entities["name"]), *_subjects(merged_relationships, names)]
+    labels = merged_relationships["source"] + " → " + merged_relationships["target"]
+    subjects = [
+        *_subjects(merged_entities, merged_entities["name"], None),
+        *_subjects(merged_relationships, labels, RELATIONSHIP),
+    ]
     large = [one for one in subjects if not fits(joined(one.descriptions), params.max_tokens, tokenizer)]
-    summaries = {one.id: one for one in _summarise(large, params, summarize, chat, tokenizer)}
+    asking = Asking(params, summarize, tokenizer)
+    told = chat.converse(summarise(one, asking) for one in large)
+    summaries = {one.id: summary for one, summary in zip(large, told, strict=True)}
 
     def text(subject: Subject) -> str:
-        summary = summaries.get(subject.id, subject)
-        if summary.reason:
+        summary = summaries.get(subject.id, joined(subject.descriptions))
+        if isinstance(summary, Problem):
             return join_within(subject.descriptions, params.max_tokens, tokenizer)
-        return joined(summary.descriptions)
+        return summary
 
     texts = [text(subject) for subject in subjects]
     return (
         with_description(merged_entities, texts[: len(merged_entities)], DESCRIBED_ENTITIES),
         with_description(merged_relationships, texts[len(merged_entities) :], DESCRIBED_RELATIONSHIPS),
-        REJECTS.frame(_rejects(one for one in summaries.values() if one.reason)),
+        REJECTS.frame(_rejects(large, told)),
     )
 
 
-def _subjects(frame: pd.DataFrame, names: pd.Series) -> list[Subject]:
-    rows = zip(frame["id"], names, frame["descriptions"], strict=True)
-    return [Subject(id, name, tuple(descriptions)) for id, name, descriptions in rows]
+def _subjects(frame: pd.DataFrame, labels: pd.Series, name: str | None) -> list[Subject]:
+    rows = zip(frame["id"], labels, frame["descriptions"], strict=True)
+    return [Subject(id, name or label, label, tuple(descriptions)) for id, label, descriptions in rows]
 
 
-def _summarise(
-    subjects: Sequence[Subject],
-    params: SummarizeParams,
-    summarize: Prompt,
-    chat: ChatModel,
-    tokenizer: Tokenizer,
-) -> list[Subject]:
-    """Each subject with its summary as its only description, or with the reason why it has none.
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked for a summary."""
 
-    Every round at least halves a subject's descriptions: any two of them fit into one group.
-    """
-    done: list[Subject] = []
-    while subjects:
-        prompts = [_prompts(one, params, summarize, tokenizer) for one in subjects]
-        replies = _ask(subjects, prompts, chat)
-        told = [_told(one, [replies[p] for p in own]) for one, own in zip(subjects, prompts, strict=True)]
-        subjects = [one for one in told if not one.reason and len(one.descriptions) > 1]
-        done += [one for one in told if one.reason or len(one.descriptions) == 1]
-    return done
+    params: SummarizeParams
+    prompt: Prompt
+    tokenizer: Tokenizer
 
-
-def _prompts(subject: Subject, params: SummarizeParams, summarize: Prompt, tokenizer: Tokenizer) -> list[str]:
-    return [
-        summarize.render(
+    def request(self, subject: Subject, texts: Sequence[str]) -> ChatRequest:
+        prompt = self.prompt.render(
             name=subject.name,
-            descriptions="\n".join(f"- {description}" for description in group),
-            max_length=str(params.max_length),
+            descriptions="\n".join(f"- {text}" for text in texts),
+            max_length=str(self.params.max_length),
         )
-        for group in _groups(subject.descriptions, params.max_input_tokens, tokenizer)
-    ]
+        return ChatRequest(subject.id, ({"role": "user", "content": prompt},), check=_complaint)
+
+    def cut(self, text: str, share: int) -> str:
+        """What of the text fits a share of one request."""
+        return cut(text, self.params.max_input_tokens // share, self.tokenizer)
+
+    def fits(self, texts: Sequence[str]) -> bool:
+        tokens = sum(self.tokenizer.count(text) + LIST_MARK_TOKENS for text in texts)
+        return tokens <= self.params.max_input_tokens
 
 
-def _groups(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokenizer) -> list[list[str]]:
-    """The descriptions in order, as many to a group as fit, but two at least."""
-    groups: list[list[str]] = []
-    room = 0
+def summarise(subject: Subject, asking: Asking) -> Talk[Told]:
+    """The conversation about one subject's descriptions."""
+    by_digest = sorted(subject.descriptions, key=digest)
+    (told,) = yield from _told([_grouped(tuple(by_digest), 0, asking)], subject, asking)
+    return told
+
+
+def _grouped(descriptions: tuple[str, ...], depth: int, asking: Asking) -> Group:
+    """The tree over descriptions that agree in the branches above ``depth``."""
+    texts = tuple(asking.cut(text, 2) for text in descriptions)
+    if len(texts) == 1 or asking.fits(texts):
+        return Group(texts)
+    branches: list[list[str]] = [[] for _ in range(BRANCHES)]
     for description in descriptions:
-        text = cut(description, max_tokens // 2, tokenizer)
-        tokens = tokenizer.count(text) + LIST_MARK_TOKENS
-        if not groups or (tokens > room and len(groups[-1]) > 1):
-            groups.append([])
-            room = max_tokens
-        groups[-1].append(text)
-        room -= tokens
-    return groups
+        branches[int(digest(description), 16) >> (BITS_OF_A_BRANCH * depth) & (BRANCHES - 1)].append(description)
+    groups = [_grouped(tuple(branch), depth + 1, asking) for branch in branches if branch]
+    return groups[0] if len(groups) == 1 else Group((), tuple(groups))
 
 
-def _ask(subjects: Sequence[Subject], prompts: Sequence[list[str]], chat: ChatModel) -> dict[str, ChatReply]:
-    """Prompt -> reply; equal prompts are sent once, for the first subject that has them."""
-    requests: dict[str, ChatRequest] = {}
-    for subject, own in zip(subjects, prompts, strict=True):
-        for prompt in own:
-            requests.setdefault(prompt, ChatRequest(subject.id, ({"role": "user", "content": prompt},)))
-    replies = chat.complete(list(requests.values()), check=_complaint)
-    return dict(zip(requests, replies, strict=True))
+def _told(groups: Sequence[Group], subject: Subject, asking: Asking) -> Talk[list[Told]]:
+    """The summary of each group, those of one level asked for at the same time; or why there is none."""
+    below = [branch for group in groups for branch in group.branches]
+    summaries = iter((yield from _told(below, subject, asking)) if below else [])
+    parts = [[next(summaries) for _ in group.branches] or list(group.descriptions) for group in groups]
+    lost = [next((part for part in own if isinstance(part, Problem)), None) for own in parts]
+    texts = [[asking.cut(part, BRANCHES) for part in own if isinstance(part, str)] for own in parts]
+    texts = [own if group.branches else list(group.descriptions) for own, group in zip(texts, groups, strict=True)]
+    asked = [own for own, problem in zip(texts, lost, strict=True) if problem is None and len(own) > 1]
+    replies = iter((yield [asking.request(subject, own) for own in asked]) if asked else [])
+    return [
+        problem or (_summary(next(replies)) if len(own) > 1 else own[0])
+        for own, problem in zip(texts, lost, strict=True)
+    ]
 
 
 def _complaint(text: str) -> str | None:
@@ -153,16 +178,12 @@ def _complaint(text: str) -> str | None:
     return problem.message if problem else None
 
 
-def _told(subject: Subject, replies: Sequence[ChatReply]) -> Subject:
-    """The subject with the replies for descriptions, or with the reason of the first that failed."""
-    for reply in replies:
-        problem = failed(reply) or unusable(reply.text)
-        if problem:
-            return replace(subject, reason=problem.reason, message=problem.message)
-    return replace(subject, descriptions=tuple(one_line(plain(reply.text)) for reply in replies))
+def _summary(reply: ChatReply) -> Told:
+    return failed(reply) or unusable(reply.text) or one_line(plain(reply.text))
 
 
-def _rejects(subjects: Iterable[Subject]) -> Iterator[dict[str, object]]:
-    for subject in subjects:
-        row = {"step": "", "row_id": subject.id, "kind": "row"}
-        yield {**row, "reason": subject.reason, "message": f"{subject.name}: {subject.message}"}
+def _rejects(subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[dict[str, object]]:
+    for subject, summary in zip(subjects, told, strict=True):
+        if isinstance(summary, Problem):
+            row = {"step": "", "row_id": subject.id, "kind": "row"}
+            yield {**row, "reason": summary.reason, "message": f"{subject.label}: {summary.message}"}

@@ -32,7 +32,7 @@ def link(source: str, target: str, description: str = "", keywords: Sequence[str
 
 def extractions(units: Mapping[str, Sequence[Record]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Extractions and text units; a unit's name is ``document/order``."""
-    blank = {"name": "", "type": "", "source": "", "target": "", "description": "", "keywords": []}
+    blank = {"name": "", "type": "", "source": "", "target": "", "description": "", "keywords": [], "grounded": True}
     rows = [
         {**blank, **record, "text_unit_id": unit, "order": order}
         for unit, records in units.items()

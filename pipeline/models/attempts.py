@@ -1,0 +1,130 @@
+"""One call, tried until it is answered: in turn with all others, again where that may help, every attempt counted."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from pipeline.models.base import Listener, Usage
+from pipeline.models.endpoint import Endpoint, Failure, Tokens
+from pipeline.models.limits import Limiter, backoff, sleep
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+Answer = TypeVar("Answer")
+TIMEOUTS_TO_TRY_AGAIN = 1
+"""A call that brings nothing within its time rarely does at the third try, and each costs the whole time."""
+LONGEST_THROTTLING = 3600.0
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is known of a call before it is sent. ``tokens``: an estimate of all it takes; 0 where nobody asks."""
+
+    row_id: str
+    characters: int
+    tokens: int = 0
+    texts: int = 0
+
+
+@dataclass
+class Patience:
+    """How long to go on when calls bring no answer: not at all if none ever did and nobody listens, else for ``limit``
+    calls in a row (each has had its retries); and for an hour when the endpoint refuses them all as too many."""
+
+    endpoint: Endpoint
+    limit: int
+    answered: bool = False
+    silent: int = 0
+    heard_at: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def heard(self) -> None:
+        with self.lock:
+            self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
+
+    def throttled(self, failure: Failure) -> None:
+        """Raises ModelError when nothing else has come for long."""
+        with self.lock:
+            if time.monotonic() - self.heard_at > LONGEST_THROTTLING:
+                raise self.endpoint.silent(failure)
+
+    def missed(self, failure: Failure) -> None:
+        """Raises ModelError when there is no use in going on."""
+        if failure.answered:
+            return self.heard()
+        with self.lock:
+            self.silent += 1
+            if self.silent >= self.limit or not (failure.listens or self.answered):
+                raise self.endpoint.silent(failure)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The calls of one model. ``max_retries``: after failures that may pass; too many calls (429) are no failure."""
+
+    endpoint: Endpoint
+    limiter: Limiter
+    max_retries: int
+    cost: Callable[[Tokens], float | None]
+    stop: threading.Event
+    patience: Patience
+    listener: Listener | None = None
+
+    def ask(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Answer | Failure:
+        """The answer, or why there is none. Raises AuthError or ModelError where no call can do better, StoppedError
+        when the work has been stopped before the call was sent."""
+        attempt = failures = throttlings = 0
+        while True:
+            attempt += 1
+            answer = self._once(call, send, attempt)
+            if not isinstance(answer, Failure):
+                self.patience.heard()
+                return answer
+            if answer.throttled:
+                throttlings += 1
+                self.patience.throttled(answer)
+                self._wait(answer, throttlings)
+                continue
+            failures += 1
+            most = min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN) if answer.reason == "timeout" else self.max_retries
+            if not answer.passing or failures > most or not answer.listens:
+                self.patience.missed(answer)
+                return answer
+            self._wait(answer, failures)
+
+    def _once(
+        self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
+    ) -> Answer | Failure:
+        with self.limiter.turn(call.tokens, self.stop):
+            name = self.listener.begun(call.row_id, self.endpoint.model, call.characters) if self.listener else ""
+            started = time.monotonic()
+            answer = self.endpoint.call(send)
+            seconds = time.monotonic() - started
+        if isinstance(answer, Failure):
+            self.limiter.bucket.correct(-call.tokens)
+            self._tell(call, name, Tokens(0, 0), seconds, attempt, "throttled" if answer.throttled else answer.reason)
+            return answer
+        value, tokens = answer
+        self.limiter.succeeded()
+        self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens if call.tokens else 0)
+        self._tell(call, name, tokens, seconds, attempt, "ok")
+        return value
+
+    def _wait(self, failure: Failure, times: int) -> None:
+        overloaded = failure.throttled or failure.status in (502, 503, 504, 529)
+        seconds = failure.retry_after if failure.retry_after is not None else backoff(times)
+        if overloaded:
+            self.limiter.overloaded(seconds if failure.retry_after is not None else 0.0)
+        sleep(seconds, self.stop)
+
+    def _tell(self, call: Call, name: str, tokens: Tokens, seconds: float, attempt: int, outcome: str) -> None:
+        if self.listener is None:
+            return
+        usage = Usage(
+            call.row_id, self.endpoint.model, tokens.input, tokens.output, cached=False, seconds=seconds,
+            outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt, texts=call.texts,
+        )  # fmt: skip
+        self.listener.ended(usage, name)

@@ -1,0 +1,125 @@
+"""One clock per model for requests and one for tokens, shared by all threads and, through the cache's database, by all
+processes: the generic cell rate algorithm (ITU-T I.371, appendix I), with a burst of one call."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from pipeline.models.database import BUCKETS, INSERTS, Database
+
+SHARE_OF_THE_LIMIT = 0.97
+"""Clocks differ and networks bunch calls together: at the very limit some would be refused."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Calls and tokens a minute; None is unlimited."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.requests_per_minute or self.tokens_per_minute)
+
+    def seconds(self, requests: int, tokens: int) -> tuple[float, float]:
+        """How long the two clocks are taken up by so much."""
+        return _seconds(requests, self.requests_per_minute), _seconds(tokens, self.tokens_per_minute)
+
+
+def _seconds(amount: int, per_minute: float | None) -> float:
+    return 60 * amount / (per_minute * SHARE_OF_THE_LIMIT) if per_minute else 0.0
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """``name`` says whose it is: an endpoint and a model, as a digest."""
+
+    name: str
+    rate: Rate
+    database: Database
+
+    def take(self, tokens: int) -> float:
+        """Take the next turn for one call of so many tokens; seconds until it comes."""
+        return self._move(*self.rate.seconds(1, tokens))
+
+    def correct(self, tokens: int) -> None:
+        """So many tokens more (or less) than what was taken."""
+        if tokens and self.rate.tokens_per_minute:
+            self._move(*self.rate.seconds(0, tokens))
+
+    def hold(self, seconds: float) -> None:
+        """Nobody's turn comes before so many seconds."""
+        if self.database.there:
+            _hold(self.database, self.name, seconds)
+        else:
+            _LOCAL.hold(self.name, seconds)
+
+    def _move(self, requests: float, tokens: float) -> float:
+        if self.database.there:
+            return _move(self.database, self.name, requests, tokens)
+        return _LOCAL.move(self.name, requests, tokens)
+
+
+def _move(database: Database, name: str, requests: float, tokens: float) -> float:
+    now, latest = _now(database), _latest(database)
+    update = (
+        sa.update(BUCKETS)
+        .where(BUCKETS.c.name == name)
+        .values(
+            requests_at=latest(BUCKETS.c.requests_at, now) + requests,
+            tokens_at=latest(BUCKETS.c.tokens_at, now) + tokens,
+        )
+        .returning(BUCKETS.c.requests_at - requests - now, BUCKETS.c.tokens_at - tokens - now)
+    )
+    with database.connection(write=True) as connection:
+        turn = connection.execute(update).first()
+        if turn is None:
+            zero = INSERTS[connection.dialect.name](BUCKETS).values(name=name, requests_at=0, tokens_at=0)
+            connection.execute(zero.on_conflict_do_nothing())
+            turn = connection.execute(update).one()
+    return max(0.0, *turn)
+
+
+def _hold(database: Database, name: str, seconds: float) -> None:
+    now, latest = _now(database), _latest(database)
+    later = latest(BUCKETS.c.requests_at, now + seconds)
+    with database.connection(write=True) as connection:
+        connection.execute(sa.update(BUCKETS).where(BUCKETS.c.name == name).values(requests_at=later))
+
+
+def _now(database: Database) -> sa.ColumnElement[float]:
+    """By one clock for all: the server's, or this machine's for a file."""
+    if database.is_sqlite:
+        return sa.literal(time.time(), sa.Double)
+    return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+
+
+def _latest(database: Database) -> Callable[..., sa.ColumnElement[float]]:
+    return sa.func.max if database.is_sqlite else sa.func.greatest
+
+
+@dataclass
+class _Clocks:
+    """The same without a database, for this process."""
+
+    at: dict[str, tuple[float, float]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def move(self, name: str, requests: float, tokens: float) -> float:
+        with self.lock:
+            now = time.time()
+            turns = [max(at, now) for at in self.at.get(name, (0.0, 0.0))]
+            self.at[name] = (turns[0] + requests, turns[1] + tokens)
+            return max(turns) - now
+
+    def hold(self, name: str, seconds: float) -> None:
+        with self.lock:
+            requests_at, tokens_at = self.at.get(name, (0.0, 0.0))
+            self.at[name] = (max(requests_at, time.time() + seconds), tokens_at)
+
+
+_LOCAL = _Clocks()

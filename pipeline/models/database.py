@@ -1,0 +1,248 @@
+"""The database that remembers replies, limits and batches: SQLite, or PostgreSQL for many machines."""
+
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.event import listens_for
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.schema import CreateTable
+
+from pipeline.errors import SettingsError, StoreError
+
+SCHEMA_VERSION = 2
+"""1 had no owners, buckets, batches and no version row; it is brought to 2 as it is opened."""
+
+KEYS_PER_STATEMENT = 500
+SECONDS_TO_WAIT_FOR_A_LOCK = 60
+INSERTS = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+TABLES = sa.MetaData()
+COMPLETIONS = sa.Table(
+    "completions",
+    TABLES,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("finish_reason", sa.Text, nullable=False),
+    sa.Column("input_tokens", sa.Integer, nullable=False),
+    sa.Column("output_tokens", sa.Integer, nullable=False),
+    sa.Column("valid", sa.Boolean),
+    sa.Column("created", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+)
+EMBEDDINGS = sa.Table(
+    "embeddings",
+    TABLES,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("vector", sa.LargeBinary, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+)
+BUCKETS = sa.Table(
+    "buckets",
+    TABLES,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("requests_at", sa.Double, nullable=False),
+    sa.Column("tokens_at", sa.Double, nullable=False),
+)
+BATCHES = sa.Table(
+    "batches",
+    TABLES,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("endpoint", sa.String(64), nullable=False),
+    sa.Column("keys", sa.Text, nullable=False),
+    sa.Column("file_id", sa.Text),
+    sa.Column("batch_id", sa.Text),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("created", sa.DateTime(timezone=True), nullable=False),
+)
+SCHEMA = sa.Table("graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True))
+OWNER = {
+    "sqlite": "ALTER TABLE {} ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    "postgresql": "ALTER TABLE {} ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''",
+}
+
+
+class Database:
+    """Made on first use; threads and processes may share it.
+
+    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" is no database. Raises SettingsError for another kind of
+    URL, StoreError when the database fails or was made by a newer version.
+    """
+
+    def __init__(self, url: str):
+        self.url = _read_url(url) if url else None
+        self._opening = threading.Lock()
+        self._writing = threading.Lock()  # waiting here is fair and wakes at once; SQLite's own wait polls
+
+    @property
+    def there(self) -> bool:
+        return self.url is not None
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url is not None and self.url.get_backend_name() == "sqlite"
+
+    def select(self, columns: Sequence[sa.Column], keys: Sequence[str]) -> list[Any]:
+        """Rows whose first column is one of the keys."""
+        if not keys or not self.there:
+            return []
+        with self.connection() as connection:
+            return [
+                row
+                for some in slices(keys)
+                for row in connection.execute(sa.select(*columns).where(columns[0].in_(some)))
+            ]
+
+    def upsert(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+        """All of the rows or, if the process dies, none; they are on disk when the call returns."""
+        if not rows or self.url is None:
+            return
+        insert = INSERTS[self.url.get_backend_name()](table)
+        changed = {column.name: column for column in insert.excluded if not column.primary_key}
+        upsert = insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changed)
+        with self.connection(write=True) as connection:
+            connection.execute(upsert, rows)
+
+    @contextmanager
+    def connection(self, write: bool = False) -> Iterator[sa.Connection]:
+        """A transaction. The database's complaint becomes a StoreError, without statement and values."""
+        assert self.url is not None
+        failed: DBAPIError | None = None
+        try:
+            with self._opening:
+                engine = self.engine
+            if write:
+                with self._writing, engine.begin() as connection:
+                    yield connection
+            else:
+                with engine.begin() as connection:
+                    yield connection
+        except DBAPIError as error:
+            failed = error
+        if failed:
+            raise StoreError(_complaint(self.url, failed))
+
+    def close(self) -> None:
+        if "engine" in self.__dict__:
+            self.engine.dispose()
+
+    @cached_property
+    def engine(self) -> sa.Engine:
+        assert self.url is not None
+        if self.is_sqlite:
+            engine = _open_sqlite(self.url)
+        else:
+            engine = sa.create_engine(self.url, hide_parameters=True, pool_pre_ping=True)
+        weakref.finalize(self, engine.dispose)
+        _create_tables(engine)
+        _upgrade(engine, address(self.url))
+        return engine
+
+
+def _read_url(text: str) -> sa.URL:
+    try:
+        url = sa.make_url(text)
+    except ArgumentError:
+        raise SettingsError("cache: not a database URL; write sqlite:///data/cache.sqlite") from None
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    try:
+        backend = url.get_dialect().name
+    except (NoSuchModuleError, ImportError):
+        backend = url.drivername
+    if backend not in INSERTS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
+        raise SettingsError(
+            f"cache: {address(url)} cannot hold replies; use sqlite:///data/cache.sqlite, postgresql://... "
+            "or '' to remember nothing"
+        )
+    return url
+
+
+def _open_sqlite(url: sa.URL) -> sa.Engine:
+    folder = Path(url.database or "").parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cache: {folder} cannot be made ({error.strerror}); choose another path") from None
+    engine = sa.create_engine(url, hide_parameters=True, connect_args={"timeout": SECONDS_TO_WAIT_FOR_A_LOCK})
+
+    @listens_for(engine, "connect")
+    def every_commit_reaches_the_disk(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA secure_delete=ON")
+
+    return engine
+
+
+def _create_tables(engine: sa.Engine) -> None:
+    """Several processes may do this at once: SQLite's change to WAL does not wait for a lock, and
+    PostgreSQL's "if not exists" can still collide."""
+    attempts = 50
+    for attempt in range(1, attempts + 1):
+        try:
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                if engine.dialect.name == "sqlite":
+                    connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                for table in TABLES.sorted_tables:
+                    connection.execute(CreateTable(table, if_not_exists=True))
+            return
+        except (OperationalError, IntegrityError) as error:
+            if attempt == attempts or not (isinstance(error, IntegrityError) or "locked" in str(error.orig)):
+                raise
+            time.sleep(0.05)
+
+
+def _upgrade(engine: sa.Engine, where: str) -> None:
+    """Bring what an older version made up to date. Raises StoreError for a newer version's."""
+    newest = sa.select(sa.func.max(SCHEMA.c.schema_version))
+    with engine.begin() as connection:
+        found = connection.execute(newest).scalar()
+    if found == SCHEMA_VERSION:
+        return
+    if found is not None and found > SCHEMA_VERSION:
+        raise StoreError(
+            f"cache: {where} was written by a newer graphmill (schema {found}; this one reads up to "
+            f"{SCHEMA_VERSION}); upgrade, or set another 'cache'"
+        )
+    with engine.begin() as connection:
+        connection.execute(sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version))  # SQLite's write lock
+        for table in (COMPLETIONS, EMBEDDINGS):
+            columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+            if "owner" not in columns:
+                connection.execute(sa.text(OWNER[engine.dialect.name].format(table.name)))
+        insert = INSERTS[engine.dialect.name](SCHEMA).values(schema_version=SCHEMA_VERSION)
+        connection.execute(insert.on_conflict_do_nothing())
+
+
+def _complaint(url: sa.URL, error: DBAPIError) -> str:
+    said = " ".join(str(error.orig).split())
+    if url.get_backend_name() != "sqlite":
+        return f"cache: {address(url)} does not work ({said}); start it, or correct 'cache' in settings.yaml"
+    if "not a database" in said or "malformed" in said:
+        return (
+            f"cache: {url.database} is not a working SQLite database ({said}); move it away and run again: "
+            "a new one is made, and what it held is asked again"
+        )
+    if "locked" in said:
+        return f"cache: {url.database} is held by another program ({said}); run again when that has ended"
+    return f"cache: {url.database} cannot be used ({said}); check the path, its permissions and the disk"
+
+
+def address(url: sa.URL) -> str:
+    """The URL without user and password."""
+    return sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
+
+
+def slices(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(keys), KEYS_PER_STATEMENT):
+        yield keys[start : start + KEYS_PER_STATEMENT]
