@@ -22,10 +22,13 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
+    at_once: bool = False  # however slow the server is told to be
     drop: bool = False  # hang up: before any answer, or in the middle of a stream
     raw: bytes | None = None  # a body that is sent as it is
     usage: bool = True  # some compatible servers report none
     missing_vectors: int = 0  # embeddings: so many fewer than were asked for
+    hold: bool = False  # no answer at all, until one of the two hangs up
+    fault: str = ""  # which fault this is, if it was drawn
 
 
 Reader = Callable[[Messages, Mapping[str, Any]], Reply]

@@ -1,31 +1,52 @@
 """A real HTTP server on loopback that speaks the OpenAI protocol, keeps a ledger, and fails when told to.
 
-By hand: ``python tests/servers/openai_server.py --port 8000``.
+By hand: ``python tests/servers/openai_server.py --port 8000 --limits-rpm 60``. ``GET /ledger`` then says what
+was asked so far.
 """
 
 import argparse
+import signal
 import socket
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.servers.openai_answers import answer, settled
+from tests.servers.openai_batches import Batch, Batches
+from tests.servers.openai_faults import Faults, canonical
+from tests.servers.openai_files import Files, StoredFile
 from tests.servers.openai_handler import Handler, hang_up
+from tests.servers.openai_limits import Admitted, Limits, Window
 from tests.servers.openai_replies import Reader, Reply, default_reply
-from tests.servers.openai_shapes import KINDS, Request
+from tests.servers.openai_shapes import KINDS, STORED, Request
+from tests.servers.openai_stored import answer_stored
 
-__all__ = ["OpenAIServer", "Reply", "Request", "openai_server"]
+__all__ = ["Faults", "Limits", "OpenAIServer", "Reply", "Request", "openai_server"]
 
 
 class OpenAIServer(ThreadingHTTPServer):
-    """``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key`` may be changed while it runs."""
+    """What may be changed while it runs:
+
+    ``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key``; ``faults`` (whose draws begin anew when
+    they are set) and ``limits``, both None if there are none.
+
+    Batches: ``batch_polls`` (how often a batch is said to be in progress), ``batch_hold`` (it stays so until this
+    is False), ``batch_expire_after`` (the batch expires after so many rows), ``fail_batch_rows`` (by custom_id:
+    True for an error without a response, or a status), ``max_batch_requests``, ``max_file_bytes``.
+
+    Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens,
+    as servers of local models do, ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
+    False refuses ``response_format`` with status 400 and "ignored" pays no heed to it.
+    """
 
     daemon_threads = True
     request_queue_size = 256
@@ -34,12 +55,28 @@ class OpenAIServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.reply, self.delay = key, reply, delay
         self.dimensions = 64
+        self.limits: Limits | None = None
+        self.context_tokens: int | None = None
+        self.thinking = False
+        self.json_ability: Literal[True, False, "ignored"] = True
+        self.batch_polls = 1
+        self.batch_hold = False
+        self.batch_expire_after: int | None = None
+        self.fail_batch_rows: Callable[[str], bool | int] = lambda custom_id: False
+        self.max_batch_requests = 50_000
+        self.max_file_bytes = 200_000_000
+        self.file_store = Files()
+        self.batch_store = Batches(self, self.file_store)
         self.peak = 0  # most requests that were in flight at once
         self._in_flight = 0
         self._ledger: list[Request] = []
-        self._scripts: dict[str, deque[Reply | int]] = {kind: deque() for kind in KINDS.values()}
+        self._scripts: dict[str, deque[Reply | int]] = {kind: deque() for kind in (*KINDS.values(), *STORED, "batch")}
+        self._faults: Faults | None = None
+        self._seen: Counter[bytes] = Counter()
+        self._windows: dict[str, Window] = defaultdict(Window)
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._stores = threading.Lock()
         self._closed = threading.Event()
 
     @property
@@ -57,6 +94,33 @@ class OpenAIServer(ThreadingHTTPServer):
         with self._lock:
             return list(self._ledger)
 
+    @property
+    def files(self) -> list[StoredFile]:
+        """Every file that was ever there, the deleted ones without their content."""
+        with self._stores:
+            return list(self.file_store.stored.values())
+
+    @property
+    def batches(self) -> list[Batch]:
+        with self._stores:
+            return list(self.batch_store.made.values())
+
+    @property
+    def faults(self) -> Faults | None:
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: Faults | None) -> None:
+        with self._lock:
+            self._faults = faults
+            self._seen.clear()
+
+    def summary(self) -> dict[str, Any]:
+        """The ledger in JSON, for those who run the server as a process of its own; CPU in seconds."""
+        names = ("kind", "model", "status", "at", "prompt_tokens", "completion_tokens", "fault")
+        rows = [[getattr(request, name) for name in names] for request in self.requests]
+        return {"columns": names, "requests": rows, "peak": self.peak, "cpu": time.process_time()}
+
     def count(self, kind: str, status: int | None = None) -> int:
         return sum(r.kind == kind and status in (None, r.status) for r in self.requests)
 
@@ -67,9 +131,11 @@ class OpenAIServer(ThreadingHTTPServer):
             self.peak = 0
 
     def script(self, kind: str, replies: Iterable[Reply | int]) -> None:
-        """Answer the next requests of this kind ("chat", "embeddings", "models") so, one each.
+        """Answer the next requests of this kind ("chat", "embeddings", "models", "files", "batches") so, one each;
+        "batch" is for the rows of batches, in the order of the input.
 
-        An int is a status, and 200 lets that request have its usual answer.
+        An int is a status, and 200 lets that request have its usual answer. A request for files or batches
+        whose answer is dropped has been carried out.
         """
         with self._lock:
             self._scripts[kind].extend(replies)
@@ -79,17 +145,53 @@ class OpenAIServer(ThreadingHTTPServer):
             step = self._scripts[kind].popleft() if self._scripts[kind] else None
         return Reply(status=step) if isinstance(step, int) else step
 
+    def draw_fault(self, request: Request) -> Reply | None:
+        faults = self._faults
+        if faults is None:
+            return None
+        body = canonical(request.body)
+        with self._lock:
+            times = self._seen[body]
+            self._seen[body] += 1
+        return faults.draw(request.messages, request.body, times)
+
+    def answer(self, request: Request) -> tuple[Request, Reply]:
+        admitted = self.admit(request)
+        if isinstance(admitted, Reply):
+            return settled(request, admitted), admitted
+        request, reply = answer(self, request)
+        if admitted:
+            with self._lock:
+                self._windows[request.model].charge(admitted, request.completion_tokens)
+        return request, reply
+
+    def admit(self, request: Request) -> Admitted | Reply | None:
+        limits = self.limits
+        if limits is None or request.kind == "models":
+            return None
+        with self._lock:
+            window = self._windows[request.model]
+            return window.admit(limits, request.model, request.prompt_tokens, request.at)
+
+    def answer_stored(
+        self, method: str, path: str, query: str, content_type: str, body: bytes
+    ) -> Mapping[str, Any] | bytes:
+        with self._stores:
+            return answer_stored(self, method, path, query, content_type, body)
+
     def write_down(self, request: Request) -> None:
         with self._lock:
             self._ledger.append(request)
 
     @contextmanager
-    def in_flight(self, delay: float) -> Iterator[None]:
+    def in_flight(self, reply: Reply) -> Iterator[None]:
         with self._lock:
             self._in_flight += 1
             self.peak = max(self.peak, self._in_flight)
         try:
-            self._closed.wait(self.delay + delay)
+            delay = 0 if reply.at_once else self.delay + reply.delay
+            if delay:
+                self._closed.wait(delay)
             yield
         finally:
             with self._lock:
@@ -137,16 +239,22 @@ def openai_server(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="An endpoint that speaks the OpenAI protocol, for trying things.")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=int, default=8000, help="0: a free one")
     parser.add_argument("--key", default="test-key")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that every answer takes")
+    parser.add_argument("--limits-rpm", type=int, help="requests per minute")
+    parser.add_argument("--limits-tpm", type=int, help="tokens per minute")
+    parser.add_argument("--minute", type=float, default=60.0, help="seconds that a minute has")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with openai_server(options.port, options.key, delay=options.delay) as server:
+        if options.limits_rpm is not None or options.limits_tpm is not None:
+            server.limits = Limits(options.limits_rpm, options.limits_tpm, options.minute)
         print(f"OPENAI_BASE_URL={server.base_url} OPENAI_API_KEY={server.key}  (Ctrl-C ends it)", flush=True)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            print(f"{len(server.requests)} requests answered")
+            print(f"{len(server.requests)} requests answered", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import base64
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,17 @@ from typing import Any
 from tests.servers.openai_replies import Reply, content_of, count_tokens, embed
 
 KINDS = {"/v1/models": "models", "/v1/chat/completions": "chat", "/v1/embeddings": "embeddings"}
+STORED = ("files", "batches")
 MODELS = ("gpt-4o-mini", "text-embedding-3-small")
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request, and its answer. ``status`` 0: the connection was dropped; a failure costs no tokens."""
+    """One request, or one row of a batch (kind "batch"), and its answer.
+
+    ``status`` 0: the connection was dropped or held; a failure costs no tokens. ``at`` is the monotonic
+    time of arrival. Requests for files and batches have the kinds "files" and "batches" and cost nothing.
+    """
 
     kind: str
     model: str
@@ -24,15 +30,27 @@ class Request:
     prompt_tokens: int
     completion_tokens: int = 0
     status: int = 200
+    at: float = 0.0
+    method: str = "POST"
+    path: str = ""
+    custom_id: str = ""  # of a row of a batch
+    fault: str = ""
 
 
-def read_request(path: str, body: Mapping[str, Any]) -> Request | None:
-    kind = KINDS.get(path.split("?", maxsplit=1)[0])
+def read_request(method: str, path: str, body: Mapping[str, Any], custom_id: str = "") -> Request | None:
+    """The request that arrives now; None where there is no such path."""
+    kind = kind_of(path)
     if kind is None:
         return None
     messages, inputs = body.get("messages", []), inputs_of(body)
     tokens = sum(map(count_tokens, [*map(content_of, messages), *inputs]))
-    return Request(kind, str(body.get("model", "")), body, messages, inputs, tokens)
+    model, at = str(body.get("model", "")), time.monotonic()
+    return Request(kind, model, body, messages, inputs, tokens, at=at, method=method, path=path, custom_id=custom_id)
+
+
+def kind_of(path: str) -> str | None:
+    name = path.removeprefix("/v1/").partition("/")[0]
+    return KINDS.get(path) or (name if path.startswith("/v1/") and name in STORED else None)
 
 
 def inputs_of(body: Mapping[str, Any]) -> list[str]:

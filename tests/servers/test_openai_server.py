@@ -107,7 +107,7 @@ def test_a_wrong_key_is_refused(openai: OpenAIServer):
 
 def test_an_unknown_path_is_not_found(openai: OpenAIServer, client: OpenAI):
     with pytest.raises(openai_library.NotFoundError):
-        client.files.list()
+        client.fine_tuning.jobs.list()
 
 
 def test_scripted_failures_come_first_and_the_client_tries_again(openai: OpenAIServer, client: OpenAI):

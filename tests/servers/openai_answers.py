@@ -1,0 +1,90 @@
+"""How the test endpoint decides what to reply, to a request of its own and to a row of a batch alike."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.servers.openai_replies import Messages, Reply, content_of, count_tokens
+from tests.servers.openai_shapes import (
+    Request,
+    chat_json,
+    completion_tokens,
+    embeddings_json,
+    models_json,
+    usage_json,
+)
+
+if TYPE_CHECKING:
+    from tests.servers.openai_server import OpenAIServer
+
+THOUGHT = "<think>\nFirst the text is read, then what it says is put into the form that was asked for.\n</think>\n\n"
+
+
+def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
+    """(the request as the ledger keeps it, the reply to it)."""
+    messages = request.messages
+    if endpoint.context_tokens is not None and request.kind == "chat":
+        messages = last_tokens(messages, endpoint.context_tokens)
+        request = replace(request, prompt_tokens=sum(count_tokens(content_of(message)) for message in messages))
+    reply = decide(endpoint, request, messages)
+    if endpoint.thinking and request.kind == "chat" and reply.status < 400:
+        reply = replace(reply, text=THOUGHT + (reply.text or ""))
+    return settled(request, reply), reply
+
+
+def decide(endpoint: "OpenAIServer", request: Request, messages: Messages) -> Reply:
+    told = endpoint.next_scripted("batch" if request.custom_id else request.kind)
+    if told is None and request.kind == "chat":
+        told = endpoint.draw_fault(request)
+    if told and (told.status >= 400 or told.text is not None or told.hold):
+        return told
+    if request.kind == "embeddings" and (not request.inputs or "" in request.inputs):
+        return Reply("'$.input' is invalid: it is empty or holds an empty string.", status=400)
+    if request.kind != "chat":
+        return told or Reply()
+    usual = usual_reply(endpoint, request.body, messages)
+    if told is None or usual.status >= 400:
+        return usual
+    text = usual.text or ""
+    return replace(told, text=text[: len(text) // 2] if told.finish_reason == "length" else text)
+
+
+def usual_reply(endpoint: "OpenAIServer", body: Mapping[str, Any], messages: Messages) -> Reply:
+    if "response_format" in body and endpoint.json_ability is not True:
+        if endpoint.json_ability is False:
+            return Reply("'response_format' is not supported with this model.", status=400)
+        body = {name: value for name, value in body.items() if name != "response_format"}
+    try:
+        return endpoint.reply(messages, body)
+    except Exception:
+        return Reply(traceback.format_exc(), status=500)
+
+
+def last_tokens(messages: Messages, budget: int) -> Messages:
+    """The end of a conversation, of at most so many tokens; what is before is forgotten."""
+    kept: list[Any] = []
+    for message in reversed(messages):
+        content = content_of(message)
+        if budget <= 0:
+            break
+        if count_tokens(content) > budget:
+            content = content.encode("utf-8", "surrogatepass")[-(budget * 4 - 1) :].decode("utf-8", "ignore")
+        budget -= count_tokens(content)
+        kept.insert(0, {**message, "content": content})
+    return kept
+
+
+def settled(request: Request, reply: Reply) -> Request:
+    """With the status and tokens of its answer."""
+    if reply.status >= 400 or reply.drop or reply.hold:
+        status = reply.status if reply.status >= 400 else 0
+        return replace(request, status=status, prompt_tokens=0, fault=reply.fault)
+    return replace(request, completion_tokens=completion_tokens(request, reply), fault=reply.fault)
+
+
+def answer_json(request: Request, reply: Reply, dimensions: int) -> dict[str, Any]:
+    if request.kind == "models":
+        return models_json()
+    made = chat_json(request, reply) if request.kind == "chat" else embeddings_json(request, reply, dimensions)
+    return {**made, "usage": usage_json(request)} if reply.usage else made
