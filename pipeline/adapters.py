@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -17,6 +17,9 @@ from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
+
+if TYPE_CHECKING:
+    from pipeline.stores.neo4j import Neo4jStore
 
 Model = TypeVar("Model")
 EMBEDDED = "embedded"
@@ -87,16 +90,24 @@ def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> Embeddi
 
 def open_stores(settings: Settings, root: Path) -> Stores:
     """The stores of the project; starts the embedded PostgreSQL where it is asked for."""
-    postgres, neo4j = settings.stores.postgres, settings.stores.neo4j
-    url = start_embedded(root / EMBEDDED_FOLDER) if postgres.url == EMBEDDED else postgres.url
-    graph_in_postgres = settings.stores.graph == "postgres"
-    vectors = PostgresStore(url, settings.workspace, graph_in_postgres, postgres.exact_below)
-    if graph_in_postgres:
+    vectors = postgres_store(settings, root)
+    if vectors.with_graph:
         return Stores(vectors, PostgresGraph(vectors), (vectors,))
+    graph = neo4j_store(settings)
+    return Stores(vectors, graph, (vectors, graph))
+
+
+def postgres_store(settings: Settings, root: Path) -> PostgresStore:
+    postgres = settings.stores.postgres
+    url = start_embedded(root / EMBEDDED_FOLDER) if postgres.url == EMBEDDED else postgres.url
+    return PostgresStore(url, settings.workspace, settings.stores.graph == "postgres", postgres.exact_below)
+
+
+def neo4j_store(settings: Settings) -> "Neo4jStore":
     from pipeline.stores.neo4j import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
 
-    graph = Neo4jStore(neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace)
-    return Stores(vectors, graph, (vectors, graph))
+    neo4j = settings.stores.neo4j
+    return Neo4jStore(neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace)
 
 
 def _named(models: dict[str, Model], name: str, where: str) -> Model:

@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from pipeline.doctor.finding import Finding
 from pipeline.engine.plan import PlannedStep
 from pipeline.engine.report import LoadCounts, StepReport
 from pipeline.engine.runner import Progress as RunProgress
@@ -180,6 +181,14 @@ def print_plan(planned: list[PlannedStep]) -> None:
     for entry in planned:
         reason = f": {entry.reason}" if entry.reason else ""
         print(f"{entry.step.id:<22} {entry.action}{reason}")
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    """A line a finding, and under it, where there is something to do, what."""
+    for finding in findings:
+        print(f"{finding.verdict:<8} {finding.area:<9} {finding.what:<22} {finding.fact}")
+        if finding.action:
+            print(f"{'':<41} -> {finding.action}")
 
 
 def print_report(report: dict[str, Any], rejects: pd.DataFrame | None = None) -> None:

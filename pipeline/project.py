@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.adapters import Stores, chat_model, embedding_model, open_cache, open_stores
+from pipeline.doctor.examine import examine
+from pipeline.doctor.finding import Finding
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.resources import Resources
@@ -89,6 +91,10 @@ class Project:
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
         return self.runs.last()
+
+    def doctor(self, long: bool = False) -> list[Finding]:
+        """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""
+        return examine(self, long)
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
         """A table of the workflow's last completed run (by default the last run's workflow).

@@ -1,0 +1,175 @@
+"""A chat model: key, address, and by a few real calls how much it reads, in which form it answers, how fast."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.adapters import chat_model
+from pipeline.doctor.canary import canary, found
+from pipeline.doctor.context import SMALLEST, context_length, remembers
+from pipeline.doctor.finding import Finding, Verdict, guarded
+from pipeline.doctor.needs import Needs, needs_of, workflows_with
+from pipeline.doctor.probe import Probe, spoken
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import Workflow
+from pipeline.models.base import ChatReply
+from pipeline.models.cache import NO_CACHE
+from pipeline.models.parse import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
+from pipeline.settings import Settings
+
+ROOM_FOR_A_REPLY = 2000
+MUCH_HIDDEN = 0.5
+
+
+def examine_chat(
+    settings: Settings, name: str, resources: Resources, workflows: Sequence[Workflow], long: bool
+) -> Iterator[Finding]:
+    """Stops at the first failure that makes the rest pointless."""
+    chat = settings.models.chat[name]
+    if not chat.configured:
+        users = ", ".join(workflows_with(name, workflows)) or "no workflow"
+        fact = f"no base_url and no api_key; needed by: {users}"
+        action = "set OPENAI_API_KEY or OPENAI_BASE_URL in .env, or use 'graphmill run fast', which needs neither"
+        yield Finding("chat", name, "warning", fact, action)
+        return
+    model = chat_model(settings, name, NO_CACHE)
+    model.preflight()
+    yield Finding("chat", name, "ok", f"{chat.model} answers, the key is taken")
+    needs = needs_of(name, workflows, resources, settings.query)
+    checkup = Checkup(name, needs, Probe(model, resources.tokenizer), long, chat.timeout)
+    yield from guarded("chat", name, checkup.findings)
+    yield from checkup.bill()
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """``name``: the model's in settings.yaml; ``timeout``: seconds that settings give a call."""
+
+    name: str
+    needs: Needs
+    probe: Probe
+    long: bool
+    timeout: float
+
+    def findings(self) -> Iterator[Finding]:
+        messages = [canary(self.needs, 0, self.probe.tokenizer)]
+        reply = self.probe.ask(messages)
+        if reply.reason:
+            yield self._failed("extraction", f"{reply.reason}: {reply.message}", "mend what the message names")
+            return
+        yield from self.extraction(reply)
+        if found(parse_records(reply.text)):
+            yield from guarded("chat", f"{self.name} context", self.context)
+        yield from guarded("chat", f"{self.name} JSON", self.json)
+        yield from self.thinking()
+        yield from self.speed()
+
+    def extraction(self, reply: ChatReply) -> Iterator[Finding]:
+        if found(parse_records(reply.text)):
+            yield self._ok("extraction", "finds a planted fact")
+        elif reply.finish_reason == "length":
+            action = "raise or remove max_tokens; a model that thinks needs more of it"
+            yield self._failed("extraction", f"the reply was cut off: {spoken(reply)}", action)
+        else:
+            action = "take a model that follows instructions better, or mend prompts/extract_graph.md"
+            yield self._failed("extraction", f"a planted fact of one sentence is not found: {spoken(reply)}", action)
+
+    def context(self) -> Iterator[Finding]:
+        """An extraction as long as indexing needs, and a code word from the first line of the longest prompt:
+        the records come out well even where only the instructions before them are cut."""
+        needed = self.needs.extraction
+        reply = self.probe.ask([canary(self.needs, needed, self.probe.tokenizer)])
+        reads = reply.reason is None and found(parse_records(reply.text))
+        wanted = self.needs.longest if self.long else needed
+        if reply.reason not in (None, "too_long"):
+            yield self._failed("context", f"{needed:,} tokens: {reply.reason}: {reply.message}", "look at the server")
+        elif remembers(self.probe, wanted):
+            yield self._long_enough(wanted) if reads else self._misses(needed, reply)
+        elif not remembers(self.probe, SMALLEST):
+            yield self._long_enough(needed) if reads else self._loses(needed, reply)
+        elif wanted > needed and remembers(self.probe, needed):
+            yield self._too_short(context_length(self.probe, needed, wanted), wanted)
+        else:
+            yield self._too_short(context_length(self.probe, SMALLEST, needed), needed)
+
+    def _long_enough(self, tried: int) -> Finding:
+        more = f"; queries and summaries may need {self.needs.longest:,}, which was not tried"
+        untried = more if self.needs.longest > tried else ""
+        return self._ok("context", f"prompts of {tried:,} tokens are read from their start{untried}")
+
+    def _misses(self, needed: int, reply: ChatReply) -> Finding:
+        fact = f"the server reads {needed:,} tokens, but the model misses a fact at their start: {spoken(reply)}"
+        return self._finding("context", "warning", fact, "take a larger model, or a smaller size in chunk_documents")
+
+    def _loses(self, needed: int, reply: ChatReply) -> Finding:
+        fact = f"a fact at the start of {needed:,} tokens is lost ({reply.message or spoken(reply)})"
+        return self._failed("context", f"{fact}; the model cannot be asked how much it sees", _longer(needed))
+
+    def _too_short(self, length: int, wanted: int) -> Finding:
+        verdict: Verdict = "failed" if wanted == self.needs.extraction else "warning"
+        fact = f"the server's context is about {length:,} tokens, prompts have up to {wanted:,}: their start is lost"
+        refused = any(call.reply.reason == "too_long" for call in self.probe.calls)
+        fact = fact.replace("their start is lost", "it refuses those") if refused else fact
+        spare = "" if verdict == "failed" else ", or lower query.max_total_tokens and max_input_tokens"
+        return self._finding("context", verdict, fact, _longer(wanted) + spare)
+
+    def json(self) -> Iterator[Finding]:
+        messages = [ASK_FOR_GRAPH_JSON, canary(self.needs, 0, self.probe.tokenizer)]
+        reply = self.probe.ask(messages, GRAPH_JSON_FORMAT)
+        if reply.reason is None and found(parse_graph_json(reply.text)):
+            yield self._ok("JSON", "replies follow a JSON schema (response_format)")
+            return
+        fact = f"no JSON by response_format ({reply.message or spoken(reply)})"
+        if self.needs.json:
+            yield self._failed("JSON", fact, "set format: records in extract_graph's args")
+        else:
+            yield self._finding("JSON", "warning", fact, "leave format: records, the default, in extract_graph's args")
+
+    def thinking(self) -> Iterator[Finding]:
+        calls, action = len(self.probe.answered), (
+            "turn it off if you can: reasoning_effort: none or minimal, or "
+            "extra_body: {chat_template_kwargs: {enable_thinking: false}}"
+        )  # fmt: skip
+        if self.probe.thinking:
+            fact = f"{self.probe.thinking} of {calls} replies carry <think> tags, which are paid for and dropped"
+            yield self._finding("thinking", "warning", fact, action)
+        elif self.probe.hidden_share > MUCH_HIDDEN:
+            fact = f"{self.probe.hidden_share:.0%} of the output tokens are not in the replies: the model thinks"
+            yield self._finding("thinking", "warning", fact, action)
+        else:
+            yield self._ok("thinking", "none seen")
+
+    def speed(self) -> Iterator[Finding]:
+        calls = self.probe.answered
+        longest = max(calls, key=self.probe.output_tokens)
+        slowest = max(call.seconds for call in calls)
+        rate = self.probe.output_tokens(longest) / max(longest.seconds, 1e-6)
+        mean = sum(call.seconds for call in calls) / len(calls)
+        fact = f"{rate:,.0f} output tokens a second, {mean:.2g} s a call, {slowest:.2g} s the slowest"
+        if slowest > self.timeout / 2:
+            action = f"raise models.chat.{self.name}.timeout ({self.timeout:g} s): longer texts take longer"
+            yield self._finding("speed", "warning", fact, action)
+        else:
+            yield self._ok("speed", fact)
+
+    def bill(self) -> Iterator[Finding]:
+        replies = [call.reply for call in self.probe.calls]
+        tokens = f"{sum(r.input_tokens for r in replies):,} + {sum(r.output_tokens for r in replies):,} tokens"
+        yield self._ok("bill", f"this examination made {len(replies)} calls, {tokens}")
+
+    def _ok(self, what: str, fact: str) -> Finding:
+        return self._finding(what, "ok", fact, "")
+
+    def _failed(self, what: str, fact: str, action: str) -> Finding:
+        return self._finding(what, "failed", fact, action)
+
+    def _finding(self, what: str, verdict: Verdict, fact: str, action: str) -> Finding:
+        return Finding("chat", f"{self.name} {what}", verdict, fact, action)
+
+
+def _longer(wanted: int) -> str:
+    """The next power of two that holds the prompt and a reply."""
+    size = 1 << (wanted + ROOM_FOR_A_REPLY - 1).bit_length()
+    return (
+        f"give the server a context of {size:,}: Ollama num_ctx {size} (OLLAMA_CONTEXT_LENGTH, or PARAMETER num_ctx in "
+        f"a Modelfile), vLLM --max-model-len {size}, llama.cpp -c {size}"
+    )

@@ -1,0 +1,94 @@
+"""All examinations, in the order in which their failures explain each other."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from pipeline.doctor.cache import examine_cache
+from pipeline.doctor.chat import examine_chat
+from pipeline.doctor.embedding import examine_embedding
+from pipeline.doctor.finding import Finding, guarded
+from pipeline.doctor.neo4j import examine_neo4j
+from pipeline.doctor.postgres import examine_postgres
+from pipeline.doctor.settings import examine_env_file, examine_input, examine_workflow
+from pipeline.doctor.space import examine_space
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import Workflow
+from pipeline.settings import Settings
+
+SHORTEST_SECRET = 4
+"""Characters; to mask a shorter one would hide where it is by the holes it leaves."""
+
+
+class Examined(Protocol):
+    """What of a project is looked at."""
+
+    @property
+    def root(self) -> Path: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def resources(self) -> Resources: ...
+
+    def workflow(self, name: str | None = None) -> Workflow: ...
+
+
+def examine(project: Examined, long: bool = False) -> list[Finding]:
+    """Findings on settings, space, models, stores and cache. Never raises, and no finding tells a secret.
+
+    Makes at most 12 calls to each chat model that has an address or a key, none of them cached. ``long``:
+    with prompts as long as a query's or a summary's, not only as an extraction's.
+    """
+    secrets = _secrets(project.settings)
+    return [_without_secrets(finding, secrets) for finding in _findings(project, long)]
+
+
+def _findings(project: Examined, long: bool) -> Iterator[Finding]:
+    root, settings = project.root, project.settings
+    workflows: list[Workflow] = []
+    names = {path.stem for path in (root / "workflows").glob("*.yaml")} | {settings.workflow}
+    for name in sorted(names):
+        yield from guarded("settings", f"workflow {name}", partial(examine_workflow, project, name, workflows))
+    yield from guarded("settings", "input", lambda: examine_input(root, settings))
+    yield from guarded("settings", ".env", lambda: examine_env_file(root))
+    yield from guarded("space", "data", lambda: examine_space(root, settings))
+    for name in settings.models.chat:
+        look = partial(examine_chat, settings, name, project.resources, workflows, long)
+        yield from guarded("chat", name, look)
+    for name in settings.models.embedding:
+        yield from guarded("embedding", name, partial(examine_embedding, settings, name))
+    yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
+    if settings.stores.graph == "neo4j":
+        yield from guarded("stores", "neo4j", lambda: examine_neo4j(settings))
+    yield from guarded("cache", "replies", lambda: examine_cache(root, settings))
+
+
+def _secrets(settings: Settings) -> list[str]:
+    """Longest first, so that none leaves a part of another behind."""
+    endpoints = [*settings.models.chat.values(), *settings.models.embedding.values()]
+    secrets = {settings.stores.neo4j.password.get_secret_value(), *(e.api_key.get_secret_value() for e in endpoints)}
+    for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):
+        secrets |= _secrets_of(url)
+    return sorted((secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)
+
+
+def _secrets_of(url: str) -> set[str]:
+    """The password as it is written and as it is meant, and what the query says."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return {url}
+    password = parts.password or ""
+    return {password, unquote(password), parts.query}
+
+
+def _without_secrets(finding: Finding, secrets: list[str]) -> Finding:
+    fact, action = finding.fact, finding.action
+    for secret in secrets:
+        fact, action = fact.replace(secret, "***"), action.replace(secret, "***")
+    return replace(finding, fact=fact, action=action)

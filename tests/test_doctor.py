@@ -1,0 +1,297 @@
+"""The doctor, against real servers that are well, and that have what it looks for."""
+
+import re
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.console import print_findings
+from pipeline.doctor.finding import Finding, broken, guarded
+from pipeline.errors import StoreError
+from tests.projects import ProjectFolder, new_project
+from tests.servers.neo4j_server import Neo4jAddress
+from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
+from tests.servers.openai_server import OpenAIServer
+
+KEY = "test-key"
+CLOSED = "127.0.0.1:9"
+MOST_CALLS = 12
+
+
+def examined(project: ProjectFolder, *overrides: str, long: bool = False) -> dict[str, Finding]:
+    """By "area what"."""
+    with project.open(*project.endpoint_overrides, *overrides) as opened:
+        findings = opened.doctor(long)
+    return {f"{finding.area} {finding.what}": finding for finding in findings}
+
+
+def cutting(tokens: int) -> Reader:
+    """A server that keeps the last so many tokens of a prompt and says nothing of it."""
+
+    def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
+        prompt = "\n".join(map(content_of, messages)).encode()[-4 * tokens :].decode(errors="ignore")
+        return default_reply([{"role": "user", "content": prompt}], body)
+
+    return reply
+
+
+def refusing(tokens: int) -> Reader:
+    """A server that says what it does not take."""
+
+    def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
+        if sum(count_tokens(content_of(message)) for message in messages) > tokens:
+            return Reply(f"This model's maximum context length is {tokens} tokens.", status=400)
+        return default_reply(messages, body)
+
+    return reply
+
+
+def thinking(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    usual = default_reply(messages, body)
+    return replace(usual, text=f"<think>Let me see.</think>\n{usual.text}")
+
+
+def deaf_to_json(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    if "response_format" in body:
+        return Reply("'response_format' is not supported", status=400)
+    return default_reply(messages, body)
+
+
+def verdicts(found: Mapping[str, Finding]) -> set[str]:
+    return {finding.verdict for finding in found.values()}
+
+
+def about(tokens: int, finding: Finding) -> bool:
+    """Whether the context it names is within 10 % of this."""
+    named = re.search(r"about ([\d,]+) tokens", finding.fact)
+    return named is not None and abs(int(named[1].replace(",", "")) / tokens - 1) < 0.1
+
+
+@pytest.fixture
+def project(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
+    """A project whose endpoint is well, and whose embeddings come from it as well."""
+    return new_project(tmp_path / "p", postgres_url, endpoint=openai)
+
+
+def embedding_at(server: OpenAIServer) -> list[str]:
+    where = "models.embedding.default"
+    return [
+        f"{where}.provider=openai",
+        f"{where}.base_url={server.base_url}",
+        f"{where}.api_key={server.key}",
+        f"{where}.model=small",
+    ]
+
+
+def test_all_is_well(project: ProjectFolder, openai: OpenAIServer) -> None:
+    found = examined(project, *embedding_at(openai))
+    assert verdicts(found) == {"ok"}, [f for f in found.values() if f.verdict != "ok"]
+    assert not any(finding.action for finding in found.values())
+    assert {finding.area for finding in found.values()} == {
+        "settings", "space", "chat", "embedding", "stores", "cache",
+    }  # fmt: skip
+    assert "64 dimensions" in found["embedding default"].fact
+    assert re.search(r"pgvector \d", found["stores pgvector"].fact)
+    assert openai.count("chat") == 4
+    assert "4 calls" in found["chat default bill"].fact
+    sent = sum(request.prompt_tokens for request in openai.requests if request.kind == "chat")
+    assert f"{sent:,} + " in found["chat default bill"].fact
+
+
+def test_nothing_is_left_behind(project: ProjectFolder) -> None:
+    before = sorted(path for path in project.root.rglob("*"))
+    first = examined(project)
+    assert sorted(path for path in project.root.rglob("*")) == before
+    assert "made by the first call" in first["cache replies"].fact
+    assert verdicts(examined(project)) == {"ok"}  # the table that was tried is gone
+
+
+def test_a_server_that_cuts_prompts(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = cutting(2048)
+    found = examined(project)
+    context = found["chat default context"]
+    assert context.verdict == "failed"
+    assert about(2048, context), context.fact
+    assert "num_ctx 8192" in context.action
+    assert "--max-model-len 8192" in context.action
+    assert found["chat default extraction"].verdict == found["chat default JSON"].verdict == "ok"
+    assert openai.count("chat") <= MOST_CALLS
+
+
+@pytest.mark.parametrize("tokens", [700, 1300, 3600])
+def test_the_length_is_named_whatever_it_is(project: ProjectFolder, openai: OpenAIServer, tokens: int) -> None:
+    openai.reply = cutting(tokens)
+    context = examined(project)["chat default context"]
+    assert context.verdict == "failed"
+    assert about(tokens, context), context.fact
+
+
+def test_a_server_that_refuses_long_prompts(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = refusing(2048)
+    context = examined(project)["chat default context"]
+    assert context.verdict == "failed"
+    assert about(2048, context), context.fact
+    assert "refuses" in context.fact
+
+
+def test_long_prompts_are_tried_when_asked_for(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = cutting(8192)
+    assert "not tried" in examined(project)["chat default context"].fact
+    openai.forget()
+    context = examined(project, long=True)["chat default context"]
+    assert (context.verdict, about(8192, context)) == ("warning", True), context.fact
+    assert "max_total_tokens" in context.action
+    assert openai.count("chat") <= MOST_CALLS
+    openai.reply = default_reply
+    assert "30,000" in examined(project, long=True)["chat default context"].fact
+
+
+def test_thinking_and_json(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = thinking
+    thought = examined(project)["chat default thinking"]
+    assert (thought.verdict, thought.fact[:8]) == ("warning", "4 of 4 r")
+    openai.reply = deaf_to_json
+    found = examined(project)
+    assert found["chat default JSON"].verdict == "warning"
+    assert "not supported" in found["chat default JSON"].fact
+    workflow = project.root / "workflows" / "index.yaml"
+    workflow.write_text(workflow.read_text().replace("gleanings: 0", "format: json"))
+    assert examined(project)["chat default JSON"].verdict == "failed"
+
+
+def test_a_model_that_extracts_nothing(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = lambda messages, body: Reply("I am a teapot.")
+    found = examined(project)
+    assert found["chat default extraction"].verdict == "failed"
+    assert "I am a teapot." in found["chat default extraction"].fact
+    assert "chat default context" not in found
+
+
+def test_a_wrong_key_and_nobody_there(project: ProjectFolder) -> None:
+    wrong = examined(project, "models.chat.default.api_key=sk-wrong-canary")["chat default"]
+    assert (wrong.verdict, "refused the key" in wrong.fact) == ("failed", True)
+    assert "api_key" in wrong.action
+    nobody = examined(project, f"models.chat.default.base_url=http://{CLOSED}/v1")["chat default"]
+    assert nobody.verdict == "failed"
+    assert "is the server running" in nobody.action
+
+
+def test_no_endpoint_is_no_failure(project: ProjectFolder) -> None:
+    project.env.clear()
+    found = examined(project, "models.chat.default.base_url=", "models.chat.default.api_key=")
+    assert found["chat default"].verdict == "warning"
+    assert "communities, index" in found["chat default"].fact
+
+
+def test_a_server_that_fails_in_the_middle(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.script("chat", [200, 500, 500])
+    found = examined(project, "models.chat.default.max_retries=0")
+    assert found["chat default context"].verdict == "failed"
+    assert "500" in found["chat default context"].fact
+    assert found["chat default JSON"].verdict == "warning"
+    assert "3 calls" in found["chat default bill"].fact
+
+
+def test_a_database_that_is_down(project: ProjectFolder) -> None:
+    down = f"postgresql://us:pw-canary@{CLOSED}/db"
+    found = examined(project, f"stores.postgres.url={down}", f"cache={down}")
+    assert found["stores postgres"].verdict == found["cache replies"].verdict == "failed"
+    assert found["stores postgres"].action
+    assert "pw-canary" not in str(found)
+
+
+def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = lambda messages, body: Reply(f"Is {KEY} yours?")
+    assert KEY not in str(examined(project))
+    assert "***" in examined(project)["chat default extraction"].fact
+
+
+def test_workflows_prompts_models_and_input(project: ProjectFolder) -> None:
+    workflows = project.root / "workflows"
+    index = (workflows / "index.yaml").read_text()
+    (workflows / "other.yaml").write_text(
+        index.replace("name: index", "name: other").replace("chat: default", "chat: x")
+    )
+    (workflows / "bad.yaml").write_text("name: bad\nsteps: [{verb: nothing}]\n")
+    (project.root / "prompts" / "summarize_descriptions.md").write_text("$descriptions $nobody")
+    found = examined(project, "input.file_pattern='*.docx'", "workflow=missing")
+    assert "'x'" in found["settings workflow other"].fact
+    assert "models.chat" in found["settings workflow other"].action
+    assert "nobody" in found["settings workflow index"].fact
+    assert "nothing" in found["settings workflow bad"].fact
+    assert "no such workflow" in found["settings workflow missing"].fact
+    assert found["settings workflow fast"].verdict == "ok"
+    assert (found["settings input"].verdict, found["settings input"].fact[:2]) == ("warning", "0 ")
+    assert "no such folder" in examined(project, "input.path=nowhere")["settings input"].fact
+
+
+def test_git_and_the_file_of_keys(project: ProjectFolder) -> None:
+    assert "settings .env" not in examined(project)
+    subprocess.run(["git", "init", "--quiet", str(project.root)], check=True)
+    (project.root / ".gitignore").write_text("data/\n")
+    assert examined(project)["settings .env"].verdict == "warning"
+    (project.root / ".gitignore").write_text(".env\n")
+    assert examined(project)["settings .env"].verdict == "ok"
+
+
+def test_a_cache_that_is_no_database_or_in_another_mode(project: ProjectFolder) -> None:
+    path = project.root / "data" / "cache.sqlite"
+    path.write_text("this is no database" * 100)
+    assert examined(project)["cache replies"].verdict == "failed"
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (a)")
+    connection.close()
+    assert "journal mode delete" in examined(project)["cache replies"].fact
+    assert examined(project, "cache=")["cache replies"].verdict == "warning"
+    assert examined(project, "cache=mysql://host/db")["cache replies"].verdict == "failed"
+
+
+def test_little_room(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.doctor.space.LEAST_FREE", 10**18)
+    assert examined(project)["space data"].verdict == "warning"
+
+
+def test_neo4j(project: ProjectFolder, neo4j_address: Neo4jAddress) -> None:
+    there = [f"stores.neo4j.{key}={getattr(neo4j_address, key)}" for key in ("uri", "user", "password", "database")]
+    found = examined(project, "stores.graph=neo4j", *there)
+    assert found["stores neo4j"].verdict == found["stores neo4j rights"].verdict == "ok", found
+    assert "edition" in found["stores neo4j"].fact
+    wrong = examined(project, "stores.graph=neo4j", *there, "stores.neo4j.password=canary-wrong")
+    assert wrong["stores neo4j"].verdict == "failed"
+    assert "canary-wrong" not in str(wrong)
+
+
+def test_neo4j_that_is_down(project: ProjectFolder) -> None:
+    found = examined(project, "stores.graph=neo4j", f"stores.neo4j.uri=bolt://{CLOSED}")
+    assert found["stores neo4j"].verdict == "failed"
+    assert found["stores postgres"].verdict == "ok"
+
+
+def test_an_error_is_never_empty() -> None:
+    assert broken("cache", "c", ValueError()).fact == "ValueError: no message"
+    ours = broken("stores", "s", StoreError("there: it is down; start it"))
+    assert (ours.fact, ours.action) == ("StoreError: there: it is down", "start it")
+
+
+def test_what_was_found_before_an_error_is_kept() -> None:
+    def look() -> Iterator[Finding]:
+        yield Finding("cache", "c", "ok", "opens")
+        raise OSError(5, "broken disk")
+
+    assert [(f.verdict, f.fact) for f in guarded("cache", "c", look)] == [
+        ("ok", "opens"), ("failed", "OSError: [Errno 5] broken disk"),
+    ]  # fmt: skip
+
+
+def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings([Finding("cache", "c", "ok", "whole"), Finding("stores", "s", "failed", "down", "start it")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["ok", "cache", "c", "whole"], ["failed", "stores", "s", "down"], ["->", "start", "it"],
+    ]  # fmt: skip
