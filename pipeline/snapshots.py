@@ -86,6 +86,10 @@ class SnapshotStore:
             raise DataError(f"{path}: damaged; delete it and run the workflow again")
         return pq.read_table(path).to_pandas()
 
+    def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:
+        """Some columns of a table, without a look at the rest."""
+        return pq.read_table(self.root / snapshot.path, columns=names).to_pandas()
+
     def exists(self, snapshot: Snapshot) -> bool:
         return (self.root / snapshot.path).is_file()
 

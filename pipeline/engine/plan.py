@@ -1,16 +1,19 @@
 """The plan: which steps would be reused, which must run, and why. Makes no model call."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipeline.engine.resources import Resources
+from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.errors import UsageError
 from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
 from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
 
 Action = Literal["reuse", "run", "maybe"]
-Reason = Literal["new", "code", "params", "prompt", "model", "library", "input", "missing", ""]
+Reason = Literal["new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""]
+"""Why a step runs. ``retry``: it has rows that failed for a passing reason, or that are to be tried again."""
 
 COMPONENTS: Mapping[str, Reason] = {
     "verb": "code",
@@ -37,34 +40,58 @@ class PlannedStep:
     record: StepRecord | None = None
 
 
-def plan(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> list[PlannedStep]:
+def plan(
+    workflow: Workflow,
+    resources: Resources,
+    snapshots: SnapshotStore,
+    selection: Selection = ALL,
+    again: Collection[str] = (),
+) -> list[PlannedStep]:
+    """Plan all steps. ``again``: those with rows that are to be tried once more."""
     previous = snapshots.manifest(workflow.name).steps
+    planner = Planner(workflow, resources, snapshots, selection, again, previous)
     known: dict[str, Snapshot] = {}
     planned = []
     for step in workflow.steps:
-        entry = plan_step(step, resources, snapshots, known, previous.get(step.id))
+        entry = planner.plan(step, known)
         if entry.record and entry.action == "reuse":
             known |= tables_of(step, entry.record)
         planned.append(entry)
     return planned
 
 
-def plan_step(
-    step: Step,
-    resources: Resources,
-    snapshots: SnapshotStore,
-    known: Mapping[str, Snapshot],
-    previous: StepRecord | None,
-) -> PlannedStep:
-    """Plan one step; ``known`` are the tables whose snapshot is certain."""
-    parts = components(step, resources, known)
-    if all(parts["inputs"].values()):
-        record = snapshots.lookup(fingerprint(parts))
+@dataclass(frozen=True)
+class Planner:
+    """Plans the steps of a workflow, one after the other."""
+
+    workflow: Workflow
+    resources: Resources
+    snapshots: SnapshotStore
+    selection: Selection
+    again: Collection[str]
+    previous: Mapping[str, StepRecord]
+
+    def plan(self, step: Step, known: Mapping[str, Snapshot]) -> PlannedStep:
+        """Plan one step; ``known`` are the tables whose snapshot is certain. Raises UsageError when a step that is to
+        be left as it is has never been completed."""
+        if self.selection.leaves(step.id, self.workflow):
+            record = self._left(step)
+            return PlannedStep(step, "reuse", "", record.components, record)
+        parts = components(step, self.resources, known)
+        if step.id in self.selection.force or step.id in self.again:
+            return PlannedStep(step, "run", "forced" if step.id in self.selection.force else "retry", parts)
+        record = self.snapshots.lookup(fingerprint(parts)) if all(parts["inputs"].values()) else None
         if record and not record.retry:
             return PlannedStep(step, "reuse", "", parts, record)
-    reason = _reason(parts, previous)
-    action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
-    return PlannedStep(step, action, reason, parts)
+        reason = "retry" if record else _reason(parts, self.previous.get(step.id))
+        action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
+        return PlannedStep(step, action, reason, parts)
+
+    def _left(self, step: Step) -> StepRecord:
+        record = self.previous.get(step.id)
+        if record is None or not all(map(self.snapshots.exists, record.outputs.values())):
+            raise UsageError(f"step '{step.id}': never completed, so it cannot be left as it is; run it first")
+        return record
 
 
 def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) -> dict[str, Any]:

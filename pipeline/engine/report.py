@@ -11,12 +11,16 @@ Action = Literal["reused", "ran", "failed", "reuse", "run", "maybe"]
 LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
 
-SUMS = ("calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds")
+SUMS = (
+    "calls", "throttled_calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "recovered", "seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """``rows`` counts the rows of each table the step has; ``cost`` is None without a price."""
+    """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
+    ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows
+    that were answered by halves or by repair; ``peak_mb``: of memory, where it was looked at."""
 
     step: str
     verb: str
@@ -24,17 +28,22 @@ class StepReport:
     reason: str = ""
     rows: Mapping[str, int] = field(default_factory=dict)
     calls: int = 0
+    throttled_calls: int = 0
     cached_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
     rejects: int = 0
     reject_reasons: Mapping[str, int] = field(default_factory=dict)
+    recovered: int = 0
     seconds: float = 0.0
+    peak_mb: float | None = None
 
 
 @dataclass(frozen=True)
 class RunReport:
+    """``health``: what the tables say of the extraction (engine/health.py)."""
+
     run_id: str
     workflow: str
     outcome: Outcome
@@ -43,6 +52,7 @@ class RunReport:
     load: LoadCounts = field(default_factory=dict)
     message: str = ""
     load_seconds: float = 0.0
+    health: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def totals(self) -> dict[str, Any]:

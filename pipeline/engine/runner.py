@@ -1,17 +1,23 @@
 """Execute a workflow: plan each step, reuse or run it, write its snapshots, record last."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pandas as pd
 
+from pipeline.engine.budget import Budget
+from pipeline.engine.health import health
 from pipeline.engine.local import LocalEngine
+from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
-from pipeline.engine.plan import PlannedStep, plan, plan_step, tables_of
+from pipeline.engine.plan import PlannedStep, Planner, plan, tables_of
 from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
+from pipeline.engine.selection import ALL, Selection
+from pipeline.engine.usage import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError
 from pipeline.fingerprint import fingerprint
@@ -22,6 +28,9 @@ from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
 PASSING_REASONS = frozenset({"timeout", "server_error"})
 """Rejects that another try may mend: a step that has one is not reused as it is."""
+
+RECOVERED = "recovered"
+"""The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
 
 
 class Progress(Protocol):
@@ -54,49 +63,61 @@ class Silent:
 
 @dataclass(frozen=True)
 class IndexResult:
-    """``reject_ratio`` is the worst step's share of rejected rows."""
+    """``reject_ratio`` is the worst step's share of rejected rows; ``health`` as engine/health.py counts it."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest
     reject_ratio: float
+    health: Mapping[str, float] = field(default_factory=dict)
+
+
+Rows = Mapping[str, frozenset[str]]
+"""Step -> ids of its rows."""
 
 
 @dataclass
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
-    is known even when a later step raises."""
+    is known even when a later step raises. ``again``: rows that are to be asked for once more, by step, though their
+    step has nothing new."""
 
     resources: Resources
     snapshots: SnapshotStore
     progress: Progress
     engine: LocalEngine = LocalEngine()
+    selection: Selection = ALL
+    budget: Budget = field(default_factory=Budget)
+    journal: Journal | None = None
+    again: Rows = field(default_factory=dict)
+    watch_memory: bool = False
     reports: list[StepReport] = field(default_factory=list)
 
     def run(self, workflow: Workflow) -> IndexResult:
-        """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be
-        needed cannot work, and DataError when a verb breaks its schema."""
-        self._preflight(plan(workflow, self.resources, self.snapshots))
+        """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be needed cannot
+        work; DataError when a verb breaks its schema, or nothing was extracted; BudgetError and WaitingError when the
+        run has to stop before its end."""
+        self.selection.check(workflow)
+        self._preflight(plan(workflow, self.resources, self.snapshots, self.selection, self.again))
         previous = self.snapshots.manifest(workflow.name)
+        planner = Planner(workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps)
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
         worst = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
-            planned = plan_step(step, self.resources, self.snapshots, tables, previous.steps.get(step.id))
-            record, meter, seconds = self._finish(planned, tables)
+            planned = planner.plan(step, tables)
+            record, report = self._finish(planned, tables)
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
             worst = max(worst, _reject_ratio(step, record, tables, rejects))
-            action = "reused" if planned.record else "ran"
-            report = _with_result(_report(planned, action, meter, seconds), step, record, rejects)
-            self.reports.append(report)
-            self.progress.step_finished(report)
+            self.reports.append(_with_result(report, step, record, rejects))
+            self.progress.step_finished(self.reports[-1])
         tables[REJECTS] = self._gather_rejects(records)
         manifest = Manifest(workflow.name, tables, records)
         if manifest != previous:
             self.snapshots.publish(manifest)
-        return IndexResult(tuple(self.reports), manifest, worst)
+        return IndexResult(tuple(self.reports), manifest, worst, health(tables, self.snapshots))
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
         models: dict[int, Model] = {}
@@ -106,20 +127,27 @@ class Runner:
         for model in models.values():
             model.preflight()
 
-    def _finish(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> tuple[StepRecord, Meter, float]:
+    def _finish(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> tuple[StepRecord, StepReport]:
         started = time.perf_counter()
         step = planned.step
-        meter = Meter(lambda done, expected: self.progress.step_advanced(step.id, done, expected))
+        meter = Meter(
+            step.id, lambda done, expected: self.progress.step_advanced(step.id, done, expected),
+            self.budget, self.journal,
+        )  # fmt: skip
+        memory = PeakMemory() if self.watch_memory else None
         try:
-            record = planned.record or self._run_step(planned, tables, meter)
+            with memory or nullcontext():
+                record = planned.record or self._run_step(planned, tables, meter)
         except BaseException:
             self.reports.append(_report(planned, "failed", meter, time.perf_counter() - started))
             raise
-        return record, meter, time.perf_counter() - started
+        report = _report(planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started)
+        return record, replace(report, peak_mb=memory.megabytes if memory else None)
 
     def _run_step(self, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter) -> StepRecord:
         step = planned.step
         inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
+        meter.documents = _documents(inputs.values())
         frames = self.engine.run(step.verb, inputs, self._roles(step, meter))
         retry = False
         outputs = {}
@@ -152,9 +180,15 @@ class Runner:
         roles: dict[str, Any] = {
             **self.resources.prompts_of(step),
             **self.resources.tokenizers_of(step),
-            **{role: _metered(model, meter) for role, model in models},
+            **{role: self._metered(step, model, meter) for role, model in models},
         }
         return roles | ({"params": step.params} if step.verb.takes_params else {})
+
+    def _metered(self, step: Step, model: Model, meter: Meter) -> Model:
+        if isinstance(model, ChatModel):
+            again = self.again.get(step.id)
+            return MeteredChat(model, meter, again.__contains__ if again else None)
+        return MeteredEmbedding(model, meter)
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
         if REJECTS not in record.outputs:
@@ -180,8 +214,13 @@ def _refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
     )
 
 
-def _metered(model: Model, meter: Meter) -> Model:
-    return MeteredChat(model, meter) if isinstance(model, ChatModel) else MeteredEmbedding(model, meter)
+def _documents(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:
+    """Which document a row is of, for tables whose rows are of one."""
+    known = {}
+    for frame in inputs:
+        if {"id", "document_id"} <= set(frame.columns):
+            known |= dict(zip(frame["id"], frame["document_id"], strict=True))
+    return known
 
 
 def _reject_ratio(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejects: pd.DataFrame) -> float:
@@ -203,6 +242,7 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
         action=action,
         reason=planned.reason,
         calls=meter.calls,
+        throttled_calls=meter.throttled_calls,
         cached_calls=meter.cached_calls,
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
@@ -212,9 +252,11 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
 
 
 def _with_result(report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
+    lost = rejects[rejects["kind"] != RECOVERED]
     return replace(
         report,
         rows={name: snapshot.rows for name, snapshot in tables_of(step, record).items()},
-        rejects=len(rejects),
-        reject_reasons={str(reason): int(count) for reason, count in rejects["reason"].value_counts().items()},
+        rejects=len(lost),
+        recovered=len(rejects) - len(lost),
+        reject_reasons={str(reason): int(count) for reason, count in lost["reason"].value_counts().items()},
     )

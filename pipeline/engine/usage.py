@@ -1,7 +1,7 @@
 """Usage: a row for every call to a model, kept from the moment it begins, whatever becomes of the run.
 
-    <folder>/<run_id>.jsonl      while the run goes on: a line as a call begins, a line as it ends
-    <folder>/<run_id>.parquet    afterwards: the table
+<folder>/<run_id>.jsonl      while the run goes on: a line as a call begins, a line as it ends
+<folder>/<run_id>.parquet    afterwards: the table
 """
 
 import json

@@ -95,9 +95,7 @@ class Attempts:
                 return answer
             self._wait(answer, failures)
 
-    def _once(
-        self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
-    ) -> Answer | Failure:
+    def _once(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int) -> Answer | Failure:
         with self.limiter.turn(call.tokens, self.stop):
             name = self.listener.begun(call.row_id, self.endpoint.model, call.characters) if self.listener else ""
             started = time.monotonic()

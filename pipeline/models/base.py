@@ -17,7 +17,7 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call. ``row_id`` says which row it is for, ``check`` reads its reply; neither is sent, nor in the cache key."""
+    """One call. ``row_id`` says which row it is for, ``check`` reads its reply; neither is sent or in the cache key."""
 
     row_id: str
     messages: tuple[Message, ...]

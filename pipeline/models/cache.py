@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from pipeline.models.base import ChatRequest
 from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, slices
 
+
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
     """Over the model's identity and all of the request that is sent (not its ``row_id``)."""
     return _key("completion", identity, [list(map(dict, request.messages)), request.response_format])

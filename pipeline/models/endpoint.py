@@ -3,11 +3,11 @@
 import hashlib
 import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -220,12 +220,11 @@ def _nobody_listens(error: BaseException) -> bool:
 def _retry_after(error: Exception) -> float | None:
     """Seconds, from the answer's headers."""
     headers = getattr(getattr(error, "response", None), "headers", {})
-    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        with suppress(TypeError, ValueError):
-            return max(0.0, float(headers.get(name)) / unit)
-    with suppress(TypeError, ValueError):
-        at = parsedate_to_datetime(headers.get("retry-after"))
-        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    seconds, date = headers.get("retry-after-ms"), headers.get("retry-after", "")
+    with suppress(ValueError):
+        return max(0.0, float(seconds) / 1000 if seconds else float(date))
+    with suppress(ValueError):
+        return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
     return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Check
 from pipeline.models.cache import Completion, ReplyCache, completion_key, embedding_key
 
+
 @dataclass
 class RememberedReplies:
     """The Memory of one chat model: replies that can be read, bad ones that have been mended, and those that nobody

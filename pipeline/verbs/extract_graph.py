@@ -82,7 +82,7 @@ def extract_graph(
     one once more as it is; where that helps the text is ``recovered``, else it is rejected whole. A record that cannot
     be read, and a gleaning that fails, is rejected alone.
     """
-    units = text_units.sort_values(list(TEXT_UNITS.key)).groupby("text", sort=False)["id"].agg(list)
+    units = _by_text(text_units)
     questions = Questions(params, extract, glean)
     talks = (read_text(ids[0], text, questions) for text, ids in units.items())
     readings = zip(units.items(), chat.converse(talks), strict=True)
@@ -90,6 +90,15 @@ def extract_graph(
         (id, finding) for (text, ids), reading in readings for finding in [_found(reading, text, params)] for id in ids
     ]
     return EXTRACTIONS.frame(_extractions(found)), REJECTS.frame(_rejects(found))
+
+
+def _by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
+    """Each text once, with the ids of its units."""
+    units: dict[str, list[str]] = {}
+    ordered = text_units.sort_values(list(TEXT_UNITS.key))
+    for id, text in zip(ordered["id"], ordered["text"], strict=True):
+        units.setdefault(text, []).append(id)
+    return units
 
 
 @dataclass(frozen=True)

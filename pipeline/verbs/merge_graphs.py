@@ -1,10 +1,11 @@
 """merge_graphs: the graphs of all text units become one."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import pandas as pd
 
-from pipeline.registry import verb
+from pipeline.registry import Params, verb
 from pipeline.schemas import (
     EXTRACTIONS,
     MENTIONS,
@@ -18,6 +19,13 @@ from pipeline.text import entity_id, relationship_id
 UNKNOWN = "UNKNOWN"
 
 
+class MergeParams(Params):
+    """``orphans``: what becomes of a relationship with an end that no record describes: a stub entity of type UNKNOWN
+    is made for the end, or the relationship is dropped."""
+
+    orphans: Literal["stub", "drop"] = "stub"
+
+
 @verb(
     inputs={"extractions": EXTRACTIONS, "text_units": TEXT_UNITS},
     outputs={
@@ -28,15 +36,14 @@ UNKNOWN = "UNKNOWN"
     },
 )
 def merge_graphs(
-    extractions: pd.DataFrame, text_units: pd.DataFrame
+    extractions: pd.DataFrame, text_units: pd.DataFrame, params: MergeParams = MergeParams()
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Entities by match key, directed relationships by their two ends, in an order the content fixes.
 
     An entity's name is its commonest surface form (ties: the smallest by code point), its type the one
     with the greatest weight of records, other types kept with their counts; ``frequency`` is the number
-    of text units that mention it. Ends of relationships that no record describes become entities of type
-    UNKNOWN. Weights add up; keywords are the union in order of frequency. A relationship of an entity
-    with itself is a reject.
+    of text units that mention it. Weights add up; keywords are the union in order of frequency. A relationship
+    of an entity with itself is a reject.
     """
     records = _in_reading_order(extractions, text_units)
     ids = {name: entity_id(name) for name in _names(records)}
@@ -45,6 +52,8 @@ def merge_graphs(
         source_entity_id=lambda rows: rows["source"].map(ids),
         target_entity_id=lambda rows: rows["target"].map(ids),
     )
+    orphans = _orphans(links, entities) if params.orphans == "drop" else pd.Series(False, index=links.index)
+    dropped, links = links[orphans], links[~orphans]
     loops = links["source_entity_id"] == links["target_entity_id"]
     occurrences = _occurrences(entities, links)
     names = _commonest(occurrences)
@@ -52,8 +61,13 @@ def merge_graphs(
         _merge_entities(entities, occurrences, names),
         _merge_relationships(links[~loops], names),
         _mentions(occurrences),
-        _self_loops(links[loops]),
+        REJECTS.frame([*_rejects(links[loops], "self_loop"), *_rejects(dropped, "orphan")]),
     )
+
+
+def _orphans(links: pd.DataFrame, entities: pd.DataFrame) -> pd.Series:
+    described = set(entities["entity_id"])
+    return ~(links["source_entity_id"].isin(described) & links["target_entity_id"].isin(described))
 
 
 def _in_reading_order(extractions: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
@@ -158,14 +172,10 @@ def _mentions(occurrences: pd.DataFrame) -> pd.DataFrame:
     return mentions[MENTIONS.columns]
 
 
-def _self_loops(loops: pd.DataFrame) -> pd.DataFrame:
-    return REJECTS.frame(
-        {
-            "step": "",
-            "row_id": unit,
-            "kind": "record",
-            "reason": "self_loop",
-            "message": f"{source!r} related to itself: {description}"[:300],
-        }
-        for unit, source, description in loops[["text_unit_id", "source", "description"]].itertuples(index=False)
-    )
+def _rejects(links: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
+    said = {"self_loop": "related to itself", "orphan": "related, and an end is described nowhere"}[reason]
+    columns = ["text_unit_id", "source", "target", "description"]
+    for unit, source, target, description in links[columns].itertuples(index=False):
+        ends = repr(source) if reason == "self_loop" else f"{source!r} and {target!r}"
+        message = f"{ends} {said}: {description}"[:300]
+        yield {"step": "", "row_id": unit, "kind": "record", "reason": reason, "message": message}
