@@ -20,6 +20,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
 from pipeline.engine.workflow import Workflow, read_workflow
 from pipeline.errors import GraphmillError, UsageError
+from pipeline.events import Events, OnEvent
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt, read_prompt
@@ -74,17 +75,27 @@ class Project:
         """What ``index`` would do, and why; no model is called."""
         return plan(self.workflow(name), self.resources, self.snapshots)
 
-    def index(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Bring the snapshots up to date with the documents."""
-        return self._run(name, progress, self._index)
+    def index(
+        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+    ) -> RunReport:
+        """Bring the snapshots up to date with the documents. See ``run``."""
+        return self._run(name, progress or _heard_by(on_event), self._index)
 
-    def load(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Bring the stores up to date with the snapshots."""
-        return self._run(name, progress, self._load)
+    def load(
+        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+    ) -> RunReport:
+        """Bring the stores up to date with the snapshots. See ``run``."""
+        return self._run(name, progress or _heard_by(on_event), self._load)
 
-    def run(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Index, then load."""
-        return self._run(name, progress, self._index, self._load)
+    def run(
+        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+    ) -> RunReport:
+        """Index, then load.
+
+        ``on_event`` hears every event as a dict (see pipeline/events.py), one at a time, at times from another
+        thread; what it raises ends the run. ``progress`` takes its place where the calls themselves are wanted.
+        """
+        return self._run(name, progress or _heard_by(on_event), self._index, self._load)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -216,10 +227,10 @@ class Project:
         last = self.runs.last()
         return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
 
-    def _run(self, name: str | None, progress: Progress | None, *stages: "Stage") -> RunReport:
+    def _run(self, name: str | None, progress: Progress, *stages: "Stage") -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""
         workflow = self.workflow(name)
-        state = RunState(workflow, Runner(self.resources, self.snapshots, progress or Silent()))
+        state = RunState(workflow, Runner(self.resources, self.snapshots, progress))
         with self.runs.alone():
             self.snapshots.sweep()
             run_id = self.runs.new_id()
@@ -281,3 +292,7 @@ class RunState:
 
 
 Stage = Callable[[RunState], None]
+
+
+def _heard_by(on_event: OnEvent | None) -> Progress:
+    return Events(on_event) if on_event else Silent()
