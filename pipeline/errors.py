@@ -8,6 +8,8 @@
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     ├── StoreError            1   a database cannot be reached or refuses to work
     └── LockedError           1   another run holds the project
+    KeyboardInterrupt       130   Ctrl-C
+    └── Terminated          143   SIGTERM
 
 Messages read "where: fact; next action".
 """
@@ -45,3 +47,7 @@ class StoreError(GraphmillError):
 
 class LockedError(GraphmillError):
     pass
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: all that handles Ctrl-C handles it too."""

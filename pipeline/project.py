@@ -19,7 +19,7 @@ from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
 from pipeline.engine.workflow import Workflow, read_workflow
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import GraphmillError, Terminated, UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -36,7 +36,7 @@ from pipeline.validation import explain
 if TYPE_CHECKING:
     import networkx as nx
 
-FAILED, ABOVE_MAX_REJECTS, INTERRUPTED = 1, 3, 130
+FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 DEFAULT = "default"
 
 
@@ -92,8 +92,8 @@ class Project:
     ) -> RunReport:
         """Index, then load.
 
-        ``on_event`` hears every event as a dict (see pipeline/events.py), one at a time, at times from another
-        thread; what it raises ends the run. ``progress`` takes its place where the calls themselves are wanted.
+        ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
+        from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.
         """
         return self._run(name, progress or _heard_by(on_event), self._index, self._load)
 
@@ -279,7 +279,8 @@ class RunState:
 
     def broken_off(self, run_id: str, error: BaseException) -> RunReport:
         if isinstance(error, KeyboardInterrupt):
-            return self.report(run_id, "stopped", INTERRUPTED, "interrupted")
+            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+            return self.report(run_id, "stopped", code, "interrupted")
         code = error.exit_code if isinstance(error, GraphmillError) else FAILED
         return self.report(run_id, "failed", code, str(error) or type(error).__name__)
 

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from pipeline.engine.report import RunReport
 from pipeline.errors import LockedError
 
@@ -49,6 +47,8 @@ class Runs:
 
         Raises LockedError when another run holds it.
         """
+        from filelock import FileLock, Timeout
+
         self.folder.mkdir(parents=True, exist_ok=True)
         holder = self.folder / "holder"
         try:

@@ -3,17 +3,21 @@
 No command imports anything heavy before it knows that it needs it: --help and status answer at once.
 """
 
+import signal
+from types import FrameType
+
 import typer
 
 from pipeline.cli import ask, build, inspect, maintain
 from pipeline.cli.options import Folder
+from pipeline.errors import Terminated
 
 app = typer.Typer(
     help="Documents to a knowledge graph every night, and answers over it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # a third of a second
+    rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 for command in (build.init, build.plan, build.index, build.load, build.run, inspect.status, ask.query):
     app.command()(command)
@@ -29,4 +33,9 @@ def options(context: typer.Context, folder: Folder = None) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, _terminate)
     app()
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.engine.report import RunReport
-from pipeline.errors import GraphmillError
+from pipeline.engine.report import Outcome, RunReport
+from pipeline.errors import GraphmillError, Terminated
 from pipeline.runs import Runs
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Overrides = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.")]
-Name = Annotated[str | None, typer.Argument(metavar="[WORKFLOW]", help="workflows/<name>.yaml")]
+Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="workflows/<name>.yaml")]
 
 
 def root_of(context: typer.Context, folder: Path | None) -> Path:
@@ -51,16 +51,18 @@ def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
     """What goes wrong inside is one line on stderr, an exit code, and with --json a report."""
     runs = Runs.of(root)
     last = runs.last()
+    outcome: Outcome = "failed"
     try:
         yield
         return
     except GraphmillError as error:
-        outcome, message, code = "failed", str(error), error.exit_code
+        message, code = str(error), error.exit_code
+    except Terminated:
+        outcome, message, code = "stopped", STOPPED, TERMINATED
     except KeyboardInterrupt:
         outcome, message, code = "stopped", STOPPED, INTERRUPTED
     except OSError as error:
-        where = error.filename or "system"
-        outcome, message, code = "failed", f"{where}: {error.strerror or error}; nothing computed is lost", FAILED
+        message, code = f"{error.filename or 'system'}: {error.strerror or error}; nothing computed is lost", FAILED
     print(f"graphmill: {message}", file=sys.stderr)
     if as_json:
         report = runs.last()
