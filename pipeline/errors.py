@@ -10,6 +10,8 @@
     ├── LockedError           1   another run holds the project
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
     └── BudgetError           5   what the run may spend is used up: the next run goes on
+    KeyboardInterrupt       130   Ctrl-C
+    └── Terminated          143   SIGTERM
 
 Messages read "where: fact; next action".
 """
@@ -55,3 +57,7 @@ class WaitingError(GraphmillError):
 
 class BudgetError(GraphmillError):
     exit_code = 5
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: all that handles Ctrl-C handles it too."""

@@ -21,7 +21,8 @@ from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
 from pipeline.engine.workflow import Workflow, read_workflow
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import GraphmillError, Terminated, UsageError
+from pipeline.events import Events, OnEvent
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt, read_prompt
@@ -37,7 +38,7 @@ from pipeline.validation import explain
 if TYPE_CHECKING:
     import networkx as nx
 
-FAILED, ABOVE_MAX_REJECTS, INTERRUPTED = 1, 3, 130
+FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 DEFAULT = "default"
 
 
@@ -76,17 +77,27 @@ class Project:
         """What ``index`` would do, and why; no model is called."""
         return plan(self.workflow(name), self.resources, self.snapshots)
 
-    def index(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Bring the snapshots up to date with the documents."""
-        return self._run(name, progress, self._index)
+    def index(
+        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+    ) -> RunReport:
+        """Bring the snapshots up to date with the documents. See ``run``."""
+        return self._run(name, progress or _heard_by(on_event), self._index)
 
-    def load(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Bring the stores up to date with the snapshots."""
-        return self._run(name, progress, self._load)
+    def load(
+        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+    ) -> RunReport:
+        """Bring the stores up to date with the snapshots. See ``run``."""
+        return self._run(name, progress or _heard_by(on_event), self._load)
 
-    def run(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Index, then load."""
-        return self._run(name, progress, self._index, self._load)
+    def run(
+        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+    ) -> RunReport:
+        """Index, then load.
+
+        ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
+        from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.
+        """
+        return self._run(name, progress or _heard_by(on_event), self._index, self._load)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -222,10 +233,10 @@ class Project:
         last = self.runs.last()
         return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
 
-    def _run(self, name: str | None, progress: Progress | None, *stages: "Stage") -> RunReport:
+    def _run(self, name: str | None, progress: Progress, *stages: "Stage") -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""
         workflow = self.workflow(name)
-        state = RunState(workflow, Runner(self.resources, self.snapshots, progress or Silent()))
+        state = RunState(workflow, Runner(self.resources, self.snapshots, progress))
         with self.runs.alone():
             self.snapshots.sweep()
             run_id = self.runs.new_id()
@@ -274,7 +285,8 @@ class RunState:
 
     def broken_off(self, run_id: str, error: BaseException) -> RunReport:
         if isinstance(error, KeyboardInterrupt):
-            return self.report(run_id, "stopped", INTERRUPTED, "interrupted")
+            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+            return self.report(run_id, "stopped", code, "interrupted")
         code = error.exit_code if isinstance(error, GraphmillError) else FAILED
         return self.report(run_id, "failed", code, str(error) or type(error).__name__)
 
@@ -287,3 +299,7 @@ class RunState:
 
 
 Stage = Callable[[RunState], None]
+
+
+def _heard_by(on_event: OnEvent | None) -> Progress:
+    return Events(on_event) if on_event else Silent()

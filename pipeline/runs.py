@@ -10,11 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from pipeline.engine.report import RunReport
 from pipeline.errors import LockedError
-from pipeline.snapshots import publish_file, temporary_file
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,8 @@ class Runs:
         return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
+        from pipeline.snapshots import publish_file, temporary_file  # brings pandas, which last() does without
+
         self.folder.mkdir(parents=True, exist_ok=True)
         with temporary_file(self.folder) as temporary:
             temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -48,6 +47,8 @@ class Runs:
 
         Raises LockedError when another run holds it.
         """
+        from filelock import FileLock, Timeout
+
         self.folder.mkdir(parents=True, exist_ok=True)
         holder = self.folder / "holder"
         try:

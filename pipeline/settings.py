@@ -15,9 +15,9 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, SecretStr, ValidationError
 
 from pipeline.errors import SettingsError
+from pipeline.folder import SETTINGS, settings_file
 from pipeline.validation import explain, not_yaml
 
-FILE = "settings.yaml"
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 
 
@@ -140,9 +140,7 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
     Raises SettingsError when the file is missing or malformed, a key is unknown, a value does not fit, or
     the environment lacks a variable that has no default.
     """
-    path = root / FILE
-    if not path.is_file():
-        raise SettingsError(f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR")
+    path = settings_file(root)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -153,9 +151,9 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         _override(content, override)
     environment = {**dotenv_values(root / ".env", interpolate=False), **os.environ}
     try:
-        return Settings.model_validate(_without_empty(_expanded(content, environment, FILE)))
+        return Settings.model_validate(_without_empty(_expanded(content, environment, SETTINGS)))
     except ValidationError as error:
-        raise SettingsError(explain(FILE, error, _known(error))) from None
+        raise SettingsError(explain(SETTINGS, error, _known(error))) from None
 
 
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.console import print_findings
+from pipeline.cli.console import print_findings
 from pipeline.doctor.finding import Finding, broken, guarded
 from pipeline.errors import StoreError
 from tests.projects import ProjectFolder, new_project

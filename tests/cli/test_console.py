@@ -5,9 +5,11 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from pipeline.console import Bars, JsonLines, Lines, describe, describe_load, print_report, run_progress
+from pipeline.cli.console import describe, describe_load, print_report
+from pipeline.cli.progress import Bars, Lines, print_event, run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Progress as RunProgress
+from pipeline.events import Events
 
 RAN = StepReport(
     "embed", "embed_text", "ran", "input", {"vectors": 1200}, calls=3, cached_calls=2, rejects=1,
@@ -32,7 +34,7 @@ def test_a_step_in_one_line():
 
 
 def test_json_lines_are_objects_with_an_event(capsys: pytest.CaptureFixture[str]):
-    go_through(JsonLines())
+    go_through(Events(print_event))
     shown = capsys.readouterr()
     events = [json.loads(line) for line in shown.err.splitlines()]
     assert shown.out == ""
@@ -51,8 +53,8 @@ def test_a_long_step_gives_a_sign_of_life(capsys: pytest.CaptureFixture[str]):
     lines = Lines()
     lines.step_started("embed", 1, 1)
     lines.step_advanced("embed", 1000, 2000)
-    lines.last -= 60
-    lines.started -= 60
+    lines.pulse.said -= 60
+    lines.pulse.started -= 60
     lines.beat()
     lines.beat()
     assert capsys.readouterr().err.splitlines() == [f"{'embed':<22} 1,000 of 2,000 ... 60 s"]

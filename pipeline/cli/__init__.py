@@ -1,0 +1,41 @@
+"""The graphmill command.
+
+No command imports anything heavy before it knows that it needs it: --help and status answer at once.
+"""
+
+import signal
+from types import FrameType
+
+import typer
+
+from pipeline.cli import ask, build, inspect, maintain
+from pipeline.cli.options import Folder
+from pipeline.errors import Terminated
+
+app = typer.Typer(
+    help="Documents to a knowledge graph every night, and answers over it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
+)
+for command in (build.init, build.plan, build.index, build.load, build.run, inspect.status, ask.query):
+    app.command()(command)
+
+stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
+stores_app.command()(maintain.stop)
+app.add_typer(stores_app, name="stores")
+
+
+@app.callback()
+def options(context: typer.Context, folder: Folder = None) -> None:
+    context.obj = folder
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _terminate)
+    app()
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated

@@ -1,0 +1,75 @@
+"""What the commands share: their options, and what becomes of an error."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.engine.report import Outcome, RunReport
+from pipeline.errors import GraphmillError, Terminated
+from pipeline.runs import Runs
+
+if TYPE_CHECKING:
+    from pipeline.project import Project
+
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+STOPPED = "stopped; everything computed is kept: run the same command again to go on"
+
+Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="The project's folder.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.")]
+Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="workflows/<name>.yaml")]
+
+
+def root_of(context: typer.Context, folder: Path | None) -> Path:
+    """The project's folder: ``-C`` after the command, before it, or where one is."""
+    return (folder or context.obj or Path()).resolve()
+
+
+@contextmanager
+def open_project(
+    context: typer.Context, folder: Path | None, overrides: list[str] | None, as_json: bool = False
+) -> Iterator["Project"]:
+    """The project; what goes wrong with it is told as ``errors_told`` does."""
+    root = root_of(context, folder)
+    with errors_told(root, as_json):
+        from pipeline.project import Project
+
+        with Project.open(root, overrides or ()) as project:
+            yield project
+
+
+@contextmanager
+def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
+    """What goes wrong inside is one line on stderr, an exit code, and with --json a report."""
+    runs = Runs.of(root)
+    last = runs.last()
+    outcome: Outcome = "failed"
+    try:
+        yield
+        return
+    except GraphmillError as error:
+        message, code = str(error), error.exit_code
+    except Terminated:
+        outcome, message, code = "stopped", STOPPED, TERMINATED
+    except KeyboardInterrupt:
+        outcome, message, code = "stopped", STOPPED, INTERRUPTED
+    except OSError as error:
+        message, code = f"{error.filename or 'system'}: {error.strerror or error}; nothing computed is lost", FAILED
+    print(f"graphmill: {message}", file=sys.stderr)
+    if as_json:
+        report = runs.last()
+        broken_off = RunReport("", "", outcome, code, message=message)
+        print_json(report if report and report != last else broken_off.to_json())
+    raise typer.Exit(code)
+
+
+def print_json(content: Any) -> None:
+    print(json.dumps(content, ensure_ascii=False, indent=1))

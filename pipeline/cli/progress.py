@@ -1,0 +1,137 @@
+"""What a run shows while it goes on: bars for people, lines where there is no terminal, JSON for machines.
+
+Everything here goes to stderr; stdout is for results.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipeline.cli.console import describe, describe_load
+from pipeline.engine.report import LoadCounts, StepReport
+from pipeline.events import LOAD, Events, Pulse
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from pipeline.engine.runner import Progress
+
+
+@contextmanager
+def run_progress(log: str) -> Iterator["Progress"]:
+    """``log``: "auto" (bars on a terminal, else lines) or "json"."""
+    if log == "json":
+        events = Events(print_event)
+        with _beating(events.beat):
+            yield events
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        lines = Lines()
+        with _beating(lines.beat):
+            yield lines
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        yield Bars(bars)
+
+
+def print_event(event: dict[str, Any]) -> None:
+    """One JSON object a line."""
+    _print_line(json.dumps(event, ensure_ascii=False))
+
+
+@dataclass
+class Bars:
+    bars: "RichProgress"
+    task: Any = None
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self.task = self.bars.add_task(f"[{position}/{steps}] {step}", total=None)
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        self.bars.update(self.task, completed=done, total=max(expected, done))
+
+    def step_finished(self, report: StepReport) -> None:
+        self._end(describe(report))
+
+    def load_started(self) -> None:
+        self.task = self.bars.add_task(LOAD, total=None)
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self._end(describe_load(counts, seconds))
+
+    def _end(self, line: str) -> None:
+        self.bars.remove_task(self.task)
+        self.bars.console.print(line, highlight=False, markup=False)
+
+
+@dataclass
+class Lines:
+    """One line a finished step, and one now and then inside a long one."""
+
+    pulse: Pulse = field(default_factory=Pulse)
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self.pulse = Pulse(step)
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        self.pulse.done, self.pulse.expected = done, expected
+
+    def step_finished(self, report: StepReport) -> None:
+        self._say(describe(report))
+
+    def load_started(self) -> None:
+        self.pulse = Pulse(LOAD)
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self._say(describe_load(counts, seconds))
+
+    def beat(self) -> None:
+        """Called every second: a line where nothing has been said for long."""
+        pulse = self.pulse
+        if pulse.due:
+            count = f" {pulse.done:,} of {pulse.expected:,}" if pulse.expected else ""
+            self._say(f"{pulse.step:<22}{count} ... {pulse.seconds:.0f} s")
+
+    def _say(self, line: str) -> None:
+        self.pulse.said = time.monotonic()
+        _print_line(line)
+
+
+@contextmanager
+def _beating(beat: Callable[[], None]) -> Iterator[None]:
+    over = threading.Event()
+
+    def beats() -> None:
+        while not over.wait(1):
+            beat()
+
+    thread = threading.Thread(target=beats, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _print_line(line: str) -> None:
+    """In one write: another thread may print as well."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

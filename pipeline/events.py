@@ -1,0 +1,83 @@
+"""The events of a run, as programs read them: dicts of JSON values.
+
+step_started    step, position, steps
+step_advanced   step, done, expected: rows of model work; at most one a second, and when all is done
+step_finished   the fields of StepReport
+load_started
+load_finished   load (LoadCounts), seconds
+heartbeat       step, done, expected, seconds since it started: nothing else was said for long
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pipeline.engine.report import LoadCounts, StepReport
+
+HEARTBEAT_SECONDS = 20
+LOAD = "load"
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Pulse:
+    """What is being done, how far it is, and when that was last said."""
+
+    step: str = ""
+    done: int = 0
+    expected: int = 0
+    started: float = field(default_factory=time.monotonic)
+    said: float = field(default_factory=time.monotonic)
+
+    @property
+    def due(self) -> bool:
+        """Work is under way and nothing was said for long."""
+        return bool(self.step) and time.monotonic() - self.said >= HEARTBEAT_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """Since the step started."""
+        return time.monotonic() - self.started
+
+
+@dataclass
+class Events:
+    """A run's progress that hands every event to ``tell``; what ``tell`` raises ends the run.
+
+    Heartbeats come of ``beat``, for the caller to call every second or so; ``tell`` is then called from two
+    threads.
+    """
+
+    tell: OnEvent
+    pulse: Pulse = field(default_factory=Pulse)
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self.pulse = Pulse(step)
+        self.tell({"event": "step_started", "step": step, "position": position, "steps": steps})
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        self.pulse.done, self.pulse.expected = done, expected
+        if time.monotonic() - self.pulse.said >= 1 or done == expected:
+            self._say({"event": "step_advanced", "step": step, "done": done, "expected": expected})
+
+    def step_finished(self, report: StepReport) -> None:
+        self._say({"event": "step_finished", **asdict(report)})
+
+    def load_started(self) -> None:
+        self.pulse = Pulse(LOAD)
+        self.tell({"event": "load_started"})
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self._say({"event": "load_finished", "load": counts, "seconds": seconds})
+
+    def beat(self) -> None:
+        pulse = self.pulse
+        if pulse.due:
+            where = {"step": pulse.step, "done": pulse.done, "expected": pulse.expected}
+            self._say({"event": "heartbeat", **where, "seconds": round(pulse.seconds, 1)})
+
+    def _say(self, event: dict[str, Any]) -> None:
+        self.pulse.said = time.monotonic()
+        self.tell(event)

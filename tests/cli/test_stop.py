@@ -1,0 +1,32 @@
+"""Ctrl-C and SIGTERM: one line, an exit code, and the next run goes on."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.projects import new_project
+from tests.servers.openai_server import OpenAIServer, Reply
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, sent: signal.Signals, code: int):
+    project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
+    openai.reply = lambda messages, body: Reply("late", delay=30)
+    process = subprocess.Popen(
+        project.command_line("index", "index", "--json"),
+        env=project.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not openai.count("chat") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(sent)
+    shown, complaint = process.communicate(timeout=20)
+    assert complaint.splitlines()[-1].startswith("graphmill: stopped; everything computed is kept")
+    assert "Traceback" not in complaint
+    report = json.loads(shown)
+    assert (process.returncode, report["exit_code"], report["outcome"]) == (code, code, "stopped")
+    assert [step["action"] for step in report["steps"]] == ["ran", "ran", "failed"]
