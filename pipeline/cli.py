@@ -36,6 +36,9 @@ Overrides = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.")]
+AllowDeletes = Annotated[
+    bool, typer.Option("--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio.")
+]
 Name = Annotated[str | None, typer.Argument(metavar="[WORKFLOW]", help="workflows/<name>.yaml")]
 
 
@@ -75,10 +78,10 @@ def plan(
 @app.command()
 def index(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto",
+    as_json: Json = False, log: Log = "auto", allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
     """Bring the snapshots up to date with the documents."""
-    _run("index", context, name, folder, overrides, as_json, log)
+    _run("index", context, name, folder, overrides, as_json, log, allow_deletes=allow_deletes)
 
 
 @app.command()
@@ -93,10 +96,10 @@ def load(
 @app.command()
 def run(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto",
+    as_json: Json = False, log: Log = "auto", allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
     """Index, then load."""
-    _run("run", context, name, folder, overrides, as_json, log)
+    _run("run", context, name, folder, overrides, as_json, log, allow_deletes=allow_deletes)
 
 
 @app.command()
@@ -166,12 +169,13 @@ def main() -> None:
 
 def _run(
     stage: str, context: typer.Context, name: str | None, folder: Path | None, overrides: list[str] | None,
-    as_json: bool, log: str,
+    as_json: bool, log: str, allow_deletes: bool = False,
 ) -> None:  # fmt: skip
     if log not in ("auto", "json"):
         raise typer.BadParameter("auto or json", param_hint="--log")
+    options = {"allow_deletes": True} if allow_deletes else {}
     with _project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
-        report = getattr(project, stage)(name, progress).to_json()
+        report = getattr(project, stage)(name, progress, **options).to_json()
         rejects = project.table("rejects", report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:
         _print_json(report)

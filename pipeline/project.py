@@ -18,7 +18,7 @@ from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
-from pipeline.engine.workflow import Workflow, read_workflow
+from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import GraphmillError, UsageError
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -27,7 +27,7 @@ from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
 from pipeline.runs import Runs
-from pipeline.settings import Settings, read_settings
+from pipeline.settings import FILE, Settings, read_settings
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.tokens import tokenizer
 from pipeline.validation import explain
@@ -68,23 +68,33 @@ class Project:
         """A workflow of this project; the one that settings name by default."""
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         folder = {"path": str(self.root / self.settings.input.path)}
-        return read_workflow(path, {"input": self.settings.input.model_dump() | folder})
+        loading = self.settings.input.model_dump(exclude={"steps"}) | folder
+        steps = [
+            InputStep(f"{FILE}: input.steps[{position}]", step.verb, step.args)
+            for position, step in enumerate(self.settings.input.steps)
+        ]
+        return read_workflow(path, {"input": loading, "project": {"root": str(self.root)}}, steps)
 
     def plan(self, name: str | None = None) -> list[PlannedStep]:
         """What ``index`` would do, and why; no model is called."""
         return plan(self.workflow(name), self.resources, self.snapshots)
 
-    def index(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Bring the snapshots up to date with the documents."""
-        return self._run(name, progress, self._index)
+    def index(
+        self, name: str | None = None, progress: Progress | None = None, allow_deletes: bool = False
+    ) -> RunReport:
+        """Bring the snapshots up to date with the documents.
+
+        Raises DeletionError when more of them are gone than ``max_delete_ratio``, unless ``allow_deletes``.
+        """
+        return self._run(name, progress, self._index, allow_deletes=allow_deletes)
 
     def load(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
         """Bring the stores up to date with the snapshots."""
         return self._run(name, progress, self._load)
 
-    def run(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Index, then load."""
-        return self._run(name, progress, self._index, self._load)
+    def run(self, name: str | None = None, progress: Progress | None = None, allow_deletes: bool = False) -> RunReport:
+        """Index, then load. ``allow_deletes`` as for ``index``."""
+        return self._run(name, progress, self._index, self._load, allow_deletes=allow_deletes)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -216,10 +226,14 @@ class Project:
         last = self.runs.last()
         return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
 
-    def _run(self, name: str | None, progress: Progress | None, *stages: "Stage") -> RunReport:
+    def _run(
+        self, name: str | None, progress: Progress | None, *stages: "Stage", allow_deletes: bool = False
+    ) -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""
         workflow = self.workflow(name)
-        state = RunState(workflow, Runner(self.resources, self.snapshots, progress or Silent()))
+        max_delete_ratio = None if allow_deletes else self.settings.max_delete_ratio
+        runner = Runner(self.resources, self.snapshots, progress or Silent(), max_delete_ratio=max_delete_ratio)
+        state = RunState(workflow, runner)
         with self.runs.alone():
             self.snapshots.sweep()
             run_id = self.runs.new_id()

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.plan import PlannedStep, plan, plan_step, tables_of
@@ -64,17 +65,20 @@ class IndexResult:
 @dataclass
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
-    is known even when a later step raises."""
+    is known even when a later step raises. ``max_delete_ratio``: share of the documents of the workflow's
+    last manifest that may be gone; None for any."""
 
     resources: Resources
     snapshots: SnapshotStore
     progress: Progress
     engine: LocalEngine = LocalEngine()
+    max_delete_ratio: float | None = None
     reports: list[StepReport] = field(default_factory=list)
 
     def run(self, workflow: Workflow) -> IndexResult:
         """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be
-        needed cannot work, and DataError when a verb breaks its schema."""
+        needed cannot work, DataError when a verb breaks its schema, and DeletionError when too many documents
+        are gone."""
         self._preflight(plan(workflow, self.resources, self.snapshots))
         previous = self.snapshots.manifest(workflow.name)
         tables: dict[str, Snapshot] = {}
@@ -92,6 +96,9 @@ class Runner:
             report = _with_result(_report(planned, action, meter, seconds), step, record, rejects)
             self.reports.append(report)
             self.progress.step_finished(report)
+            if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
+                before = previous.tables.get(DOCUMENTS)
+                refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio)
         tables[REJECTS] = self._gather_rejects(records)
         manifest = Manifest(workflow.name, tables, records)
         if manifest != previous:
@@ -129,7 +136,7 @@ class Runner:
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             outputs[name] = self.snapshots.write(step.outputs[name], table)
-        if step.verb.stamp:
+        if not step.verb.inputs:
             _refuse_nothing(step, frames)
         record = StepRecord(step.id, fingerprint(planned.components), planned.components, outputs, retry)
         self.snapshots.record(record)
