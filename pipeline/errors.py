@@ -5,6 +5,7 @@
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
     │       └── AuthError     2   an endpoint refused the key
     ├── DataError             1   a table does not have the shape its schema declares
+    ├── DeletionError         1   more of the documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     ├── StoreError            1   a database cannot be reached or refuses to work
     ├── LockedError           1   another run holds the project
@@ -36,6 +37,10 @@ class AuthError(SettingsError):
 
 
 class DataError(GraphmillError):
+    pass
+
+
+class DeletionError(GraphmillError):
     pass
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
@@ -16,12 +16,15 @@ import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.adapters import Stores, chat_model, embedding_model, open_cache, open_stores
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
+from pipeline.engine.budget import Budget
+from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
-from pipeline.engine.report import LoadCounts, Outcome, RunReport
+from pipeline.engine.report import RunReport
 from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
-from pipeline.engine.workflow import Workflow, read_workflow
-from pipeline.errors import GraphmillError, Terminated, UsageError
+from pipeline.engine.usage import Journal, read_usage, settle
+from pipeline.engine.workflow import InputStep, Workflow, read_workflow
+from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -29,6 +32,7 @@ from pipeline.prompts import Prompt, read_prompt
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
+from pipeline.run_state import RunState
 from pipeline.runs import Runs
 from pipeline.settings import Settings, read_settings
 from pipeline.snapshots import Manifest, SnapshotStore
@@ -38,8 +42,8 @@ from pipeline.validation import explain
 if TYPE_CHECKING:
     import networkx as nx
 
-FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 DEFAULT = "default"
+USAGE_FOLDER = "data/usage"
 
 
 @dataclass(frozen=True)
@@ -71,33 +75,74 @@ class Project:
         """A workflow of this project; the one that settings name by default."""
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         folder = {"path": str(self.root / self.settings.input.path)}
-        return read_workflow(path, {"input": self.settings.input.model_dump() | folder})
+        loading = self.settings.input.model_dump(exclude={"steps"}) | folder
+        steps = [
+            InputStep(f"{SETTINGS}: input.steps[{position}]", step.verb, step.args)
+            for position, step in enumerate(self.settings.input.steps)
+        ]
+        return read_workflow(path, {"input": loading, "project": {"root": str(self.root)}}, steps)
 
     def plan(self, name: str | None = None) -> list[PlannedStep]:
         """What ``index`` would do, and why; no model is called."""
         return plan(self.workflow(name), self.resources, self.snapshots)
 
     def index(
-        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+        self,
+        name: str | None = None,
+        progress: Progress | None = None,
+        on_event: OnEvent | None = None,
+        options: RunOptions = DEFAULTS,
     ) -> RunReport:
         """Bring the snapshots up to date with the documents. See ``run``."""
-        return self._run(name, progress or _heard_by(on_event), self._index)
+        return self._run(name, progress or _heard_by(on_event), options, self._index)
 
     def load(
-        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+        self,
+        name: str | None = None,
+        progress: Progress | None = None,
+        on_event: OnEvent | None = None,
+        options: RunOptions = DEFAULTS,
     ) -> RunReport:
         """Bring the stores up to date with the snapshots. See ``run``."""
-        return self._run(name, progress or _heard_by(on_event), self._load)
+        return self._run(name, progress or _heard_by(on_event), options, self._load)
 
     def run(
-        self, name: str | None = None, progress: Progress | None = None, on_event: OnEvent | None = None
+        self,
+        name: str | None = None,
+        progress: Progress | None = None,
+        on_event: OnEvent | None = None,
+        options: RunOptions = DEFAULTS,
     ) -> RunReport:
         """Index, then load.
 
         ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
         from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.
+
+        Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError when the options'
+        limits are reached, WaitingError while a batch is not ready; the next run goes on from there.
         """
-        return self._run(name, progress or _heard_by(on_event), self._index, self._load)
+        return self._run(name, progress or _heard_by(on_event), options, self._index, self._load)
+
+    def retry(
+        self,
+        name: str | None = None,
+        progress: Progress | None = None,
+        on_event: OnEvent | None = None,
+        options: RunOptions = DEFAULTS,
+        recovered: bool = False,
+    ) -> RunReport:
+        """Run with the rejected rows asked for once more, and with ``recovered`` also those that were answered by
+        halves or by repair."""
+        workflow = self.workflow(name).name
+        kinds = ["row", "recovered"] if recovered else ["row"]
+        rejects = self.table("rejects", workflow)
+        chosen = rejects[rejects["kind"].isin(kinds)]
+        again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
+        return self.run(workflow, progress, on_event, replace(options, again=again))
+
+    def usage(self) -> pd.DataFrame:
+        """A row for every call of every run (engine/usage.py has the columns)."""
+        return read_usage(self.usage_folder)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -233,28 +278,49 @@ class Project:
         last = self.runs.last()
         return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
 
-    def _run(self, name: str | None, progress: Progress, *stages: "Stage") -> RunReport:
+    @property
+    def usage_folder(self) -> Path:
+        return self.root / USAGE_FOLDER
+
+    def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: "Stage") -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""
         workflow = self.workflow(name)
-        state = RunState(workflow, Runner(self.resources, self.snapshots, progress))
         with self.runs.alone():
             self.snapshots.sweep()
+            settle(self.usage_folder)
             run_id = self.runs.new_id()
+            journal = Journal(self.usage_folder, run_id, workflow.name)
+            state = RunState(workflow, self._runner(journal, progress, options))
             try:
                 for stage in stages:
                     stage(state)
             except BaseException as error:
                 self.runs.save(state.broken_off(run_id, error))
                 raise
+            finally:
+                journal.close()
             report = state.completed(run_id, self.settings.max_reject_ratio)
             self.runs.save(report)
         return report
 
-    def _index(self, state: "RunState") -> None:
-        result = state.runner.run(state.workflow)
-        state.reject_ratio = result.reject_ratio
+    def _runner(self, journal: Journal, progress: Progress, options: RunOptions) -> Runner:
+        return Runner(
+            self.resources,
+            self.snapshots,
+            progress,
+            selection=options.selection,
+            budget=Budget(options.max_cost, options.max_tokens),
+            journal=journal,
+            again=options.again,
+            watch_memory=options.memory_profile,
+            max_delete_ratio=None if options.allow_deletes else self.settings.max_delete_ratio,
+        )
 
-    def _load(self, state: "RunState") -> None:
+    def _index(self, state: RunState) -> None:
+        result = state.runner.run(state.workflow)
+        state.reject_ratio, state.health = result.reject_ratio, result.health
+
+    def _load(self, state: RunState) -> None:
         manifest = self.snapshots.manifest(state.workflow.name)
         if not manifest.tables:
             raise UsageError(
@@ -265,37 +331,6 @@ class Project:
         state.load = load(manifest, self.snapshots, self.stores.all, self.settings.stores.neo4j.max_types)
         state.load_seconds = round(time.perf_counter() - started, 3)
         state.runner.progress.load_finished(state.load, state.load_seconds)
-
-
-@dataclass
-class RunState:
-    """A run under way."""
-
-    workflow: Workflow
-    runner: Runner
-    reject_ratio: float = 0.0
-    load: LoadCounts | None = None
-    load_seconds: float = 0.0
-
-    def report(self, run_id: str, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
-        steps = tuple(self.runner.reports)
-        return RunReport(
-            run_id, self.workflow.name, outcome, exit_code, steps, self.load or {}, message, self.load_seconds
-        )
-
-    def broken_off(self, run_id: str, error: BaseException) -> RunReport:
-        if isinstance(error, KeyboardInterrupt):
-            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-            return self.report(run_id, "stopped", code, "interrupted")
-        code = error.exit_code if isinstance(error, GraphmillError) else FAILED
-        return self.report(run_id, "failed", code, str(error) or type(error).__name__)
-
-    def completed(self, run_id: str, max_reject_ratio: float) -> RunReport:
-        if not any(step.rejects for step in self.runner.reports):
-            return self.report(run_id, "completed", 0)
-        above = self.reject_ratio > max_reject_ratio
-        message = f"{self.reject_ratio:.0%} of a step's rows rejected" if above else ""
-        return self.report(run_id, "completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
 
 
 Stage = Callable[[RunState], None]

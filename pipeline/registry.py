@@ -32,7 +32,7 @@ class Verb:
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
-    ``stamp`` (sources only) digests, from the params, what the verb reads from outside.
+    ``stamp`` digests, from the params, what the verb reads from outside; a verb without inputs is a source.
     """
 
     name: str

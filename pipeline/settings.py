@@ -17,12 +17,20 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
 from pipeline.errors import SettingsError
 from pipeline.folder import SETTINGS, settings_file
 from pipeline.validation import explain, not_yaml
+from pipeline.yaml_text import parse_yaml
 
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputStep(Section):
+    """A verb applied to the documents after loading."""
+
+    verb: str
+    args: dict[str, Any] = {}
 
 
 class InputSettings(Section):
@@ -34,6 +42,7 @@ class InputSettings(Section):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: PositiveInt = 1024
+    steps: tuple[InputStep, ...] = ()
 
 
 class Price(Section):
@@ -126,6 +135,7 @@ class Settings(Section):
     workflow: str = "index"
     language: str = "English"
     max_reject_ratio: float = Field(default=0.1, ge=0, le=1)
+    max_delete_ratio: float = Field(default=0.3, ge=0, le=1)
     input: InputSettings = InputSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
@@ -142,7 +152,7 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
     """
     path = settings_file(root)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        content = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {not_yaml(error)}") from None
     if not isinstance(content, dict):
@@ -202,7 +212,7 @@ def _override(content: dict[str, Any], override: str) -> None:
         if not isinstance(section, dict):
             raise SettingsError(f"--set {path}: '{key}' is a value, not a section")
     try:
-        section[keys[-1]] = yaml.safe_load(value)
+        section[keys[-1]] = parse_yaml(value)
     except yaml.YAMLError as error:
         raise SettingsError(f"--set {path}: {not_yaml(error)}") from None
 
@@ -211,7 +221,7 @@ def _known(error: ValidationError) -> list[str]:
     """The keys of the section in which the first fault lies."""
     kind: Any = Settings
     for key in error.errors()[0]["loc"][:-1]:
-        kind = _entered(kind, str(key))
+        kind = kind if isinstance(key, int) else _entered(kind, key)  # a list's place: its sections are alike
     return list(kind.model_fields) if _is_section(kind) else []
 
 

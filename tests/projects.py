@@ -98,7 +98,8 @@ def new_project(
     endpoint: OpenAIServer | None = None,
     **settings: Any,
 ) -> ProjectFolder:
-    """A project with these documents; with an endpoint its chat model is there, embeddings stay builtin."""
+    """A project with these documents; with an endpoint its chat model is there, embeddings stay builtin.
+    Of so few documents any number may go, unless ``max_delete_ratio`` is among the settings."""
     init_project(root)
     project = ProjectFolder(root, endpoint.env if endpoint else {})
     for name, text in documents.items():
@@ -106,6 +107,6 @@ def new_project(
     project.edit_settings(
         workspace=re.sub(r"[^a-z0-9]+", "-", f"{root.parent.name}-{root.name}".lower())[-63:],
         stores={"postgres": {"url": postgres_url}, **settings.pop("stores", {})},
-        **settings,
+        **{"max_delete_ratio": 1, **settings},
     )
     return project

@@ -24,8 +24,12 @@ CORPUS = {
     "odd.bin": "\x00\x01",
     "empty.txt": "",
 }
+OWNERS = "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\ntowns.jsonl#t1,Ada,1999\n"
 CHAIN: dict[str, dict[str, str]] = {
     "load_documents": {},
+    "join_documents": {},
+    "select_documents": {},
+    "filter_documents": {},
     "chunk_documents": {},
     "extract_graph": {},
     "extract_graph_fast": {},
@@ -39,7 +43,13 @@ CHAIN: dict[str, dict[str, str]] = {
 }
 """Every verb, in an order in which each finds its tables; and the tables whose names differ."""
 
+FILES = {"load_documents": "corpus", "join_documents": "owners.csv"}
+"""What the verbs with a stamp read."""
+
 ARGS: dict[str, dict[str, Any]] = {
+    "join_documents": {"on": "source"},
+    "select_documents": {"metadata": ["owner", "year"], "rename": {"owner": "keeper"}},
+    "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},
     "chunk_documents": {"size": 40},
     "extract_graph": {"gleanings": 1},
     "summarize_descriptions": {"max_tokens": 20},
@@ -92,16 +102,19 @@ ROLES: dict[type, Callable[[str], Any]] = {
 
 def roles_of(verb: Verb, folder: Path) -> dict[str, Any]:
     roles = {role: ROLES[kind](role) for role, kind in verb.roles.items()}
-    args = {"path": str(folder)} if verb.stamp else ARGS.get(verb.name, {})
+    path = {"path": str(folder / FILES[verb.name])} if verb.stamp else {}
+    args = path | ARGS.get(verb.name, {})
     return roles | ({"params": verb.params.model_validate(args)} if verb.takes_params else {})
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("corpus")
+    root = tmp_path_factory.mktemp("laws")
     for name, content in CORPUS.items():
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_text(content, encoding="utf-8")
+        path = root / FILES["load_documents"] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    (root / FILES["join_documents"]).write_text(OWNERS, encoding="utf-8")
     return root
 
 

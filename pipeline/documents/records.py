@@ -27,14 +27,15 @@ class Fault:
     line: int | None = None
 
 
-def read_csv(text: str, text_column: str) -> Iterator[Record | Fault]:
-    """A record a row; the first row names the columns. Fields may be of any length."""
+def read_csv(text: str, required: str, setting: str = "input.text_column") -> Iterator[Record | Fault]:
+    """A record a row; the first row names the columns, the ``required`` one among them, which ``setting`` sets.
+    Fields may be of any length."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     limit = csv.field_size_limit(sys.maxsize)
     try:
         header = [name.strip() for name in next(reader, [])]
-        if text_column not in header or len(set(header)) < len(header):
-            yield Fault("parse", f"columns {header} lack '{text_column}' or name one twice; set input.text_column")
+        if required not in header or len(set(header)) < len(header):
+            yield Fault("parse", f"columns {header} lack '{required}' or name one twice; set {setting}")
             return
         yield from (_csv_record(reader.line_num, header, row) for row in reader if row)
     except csv.Error as error:

@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import pandas as pd
 
 from pipeline.engine.budget import Budget
+from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
 from pipeline.engine.health import health
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
+from pipeline.engine.options import Rows
 from pipeline.engine.plan import PlannedStep, Planner, plan, tables_of
 from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
@@ -71,15 +73,12 @@ class IndexResult:
     health: Mapping[str, float] = field(default_factory=dict)
 
 
-Rows = Mapping[str, frozenset[str]]
-"""Step -> ids of its rows."""
-
-
 @dataclass
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
     is known even when a later step raises. ``again``: rows that are to be asked for once more, by step, though their
-    step has nothing new."""
+    step has nothing new. ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone;
+    None for any."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -90,11 +89,13 @@ class Runner:
     journal: Journal | None = None
     again: Rows = field(default_factory=dict)
     watch_memory: bool = False
+    max_delete_ratio: float | None = None
     reports: list[StepReport] = field(default_factory=list)
 
     def run(self, workflow: Workflow) -> IndexResult:
         """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be needed cannot
-        work; DataError when a verb breaks its schema, or nothing was extracted; BudgetError and WaitingError when the
+        work; DataError when a verb breaks its schema, or nothing was extracted; DeletionError when too many documents
+        are gone; BudgetError and WaitingError when the
         run has to stop before its end."""
         self.selection.check(workflow)
         self._preflight(plan(workflow, self.resources, self.snapshots, self.selection, self.again))
@@ -113,6 +114,9 @@ class Runner:
             worst = max(worst, _reject_ratio(step, record, tables, rejects))
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
+            if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
+                before = previous.tables.get(DOCUMENTS)
+                refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio)
         tables[REJECTS] = self._gather_rejects(records)
         manifest = Manifest(workflow.name, tables, records)
         if manifest != previous:
@@ -157,7 +161,7 @@ class Runner:
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             outputs[name] = self.snapshots.write(step.outputs[name], table)
-        if step.verb.stamp:
+        if not step.verb.inputs:
             _refuse_nothing(step, frames)
         record = StepRecord(step.id, fingerprint(planned.components), planned.components, outputs, retry)
         self.snapshots.record(record)

@@ -1,7 +1,8 @@
 """A workflow: ordered steps read from one YAML file, its wiring checked before anything runs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt
 from pipeline.registry import REGISTRY, Params, Verb
 from pipeline.validation import explain, not_yaml
+from pipeline.yaml_text import parse_yaml
 
 REJECTS = "rejects"
 """The one output that every step may write: the run gathers them into one table."""
@@ -43,6 +45,18 @@ TableName = Annotated[str, Field(pattern=NAME)]
 """Names of tables and workflows name files as well."""
 
 
+@dataclass(frozen=True)
+class InputStep:
+    """A verb that every workflow applies to its documents; ``where`` says which setting asks for it."""
+
+    where: str
+    verb: str
+    args: Mapping[str, Any]
+
+
+LOADER, DOCUMENTS = "load_documents", "documents"
+
+
 class _StepFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     verb: str
@@ -60,17 +74,20 @@ class _WorkflowFile(BaseModel):
     steps: list[_StepFile]
 
 
-def read_workflow(path: Path, settings: Mapping[str, Mapping[str, Any]]) -> Workflow:
-    """Read and check a workflow file. ``settings`` are the sections that give verbs their default args.
+def read_workflow(
+    path: Path, settings: Mapping[str, Mapping[str, Any]], input_steps: Sequence[InputStep] = ()
+) -> Workflow:
+    """Read and check a workflow file. ``settings`` are the sections that give verbs their default args;
+    ``input_steps`` come right after the step that loads the documents.
 
     Raises SettingsError when the file is missing or malformed, a verb, arg, role or table is unknown, a
-    table has two writers, or a step reads what no earlier step wrote.
+    table has two writers, a step reads what no earlier step wrote, or input steps find no documents.
     """
     if not path.is_file():
         have = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml"))) or "none"
         raise SettingsError(f"{path}: no such workflow; have: {have}")
     try:
-        content = _WorkflowFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        content = _WorkflowFile.model_validate(parse_yaml(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
@@ -78,6 +95,8 @@ def read_workflow(path: Path, settings: Mapping[str, Mapping[str, Any]]) -> Work
     if content.name != path.stem:
         raise SettingsError(f"{path}: its name is '{content.name}'; name the file and the workflow alike")
     steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
+    if input_steps:
+        steps = _with_input_steps(steps, input_steps, settings)
     _check_wiring(str(path), steps)
     return Workflow(content.name, steps)
 
@@ -107,6 +126,44 @@ def _step(entry: _StepFile, where: str, settings: Mapping[str, Mapping[str, Any]
             "default",
         ),
     )
+
+
+def _with_input_steps(
+    steps: tuple[Step, ...], entries: Sequence[InputStep], settings: Mapping[str, Mapping[str, Any]]
+) -> tuple[Step, ...]:
+    if not any(step.verb.name == LOADER for step in steps):
+        raise SettingsError(f"{entries[0].where}: the workflow has no step '{LOADER}' to follow; add it or run another")
+    followed = [_chain(step, entries, settings) if step.verb.name == LOADER else [step] for step in steps]
+    return tuple(chain.from_iterable(followed))
+
+
+def _chain(loader: Step, entries: Sequence[InputStep], settings: Mapping[str, Mapping[str, Any]]) -> Iterator[Step]:
+    """The loader and what follows it, connected so that the last one writes the loader's table."""
+    prefix = "input" if loader.id == LOADER else loader.id
+    loaded = loader.outputs[DOCUMENTS]
+    between = [f"{loaded}_{prefix}_{position}" for position in range(1, len(entries))]
+    tables = [f"{loaded}_loaded", *between, loaded]
+    yield replace(loader, outputs={**loader.outputs, DOCUMENTS: tables[0]})
+    for position, entry in enumerate(entries, start=1):
+        _check_turns_documents_into_documents(REGISTRY.get(entry.verb, entry.where), entry.where)
+        content = _StepFile(verb=entry.verb, id=f"{prefix}-{position}-{entry.verb}", args=dict(entry.args))
+        step = _step(content, entry.where, settings)
+        yield replace(
+            step,
+            inputs={DOCUMENTS: tables[position - 1]},
+            outputs={**step.outputs, DOCUMENTS: tables[position]},
+        )
+
+
+def _check_turns_documents_into_documents(verb: Verb, where: str) -> None:
+    if _turns_documents_into_documents(verb):
+        return
+    have = ", ".join(sorted(name for name, verb in REGISTRY.verbs.items() if _turns_documents_into_documents(verb)))
+    raise SettingsError(f"{where}: verb '{verb.name}' does not turn documents into documents; have: {have}")
+
+
+def _turns_documents_into_documents(verb: Verb) -> bool:
+    return set(verb.inputs) == {DOCUMENTS} == set(verb.outputs) - {REJECTS}
 
 
 def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:

@@ -7,9 +7,12 @@ from pipeline.verbs.detect_communities import detect_communities
 from pipeline.verbs.embed_text import embed_text
 from pipeline.verbs.extract_graph import extract_graph
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
+from pipeline.verbs.filter_documents import filter_documents
 from pipeline.verbs.join_descriptions import join_descriptions
+from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
+from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
@@ -20,8 +23,11 @@ __all__ = [
     "embed_text",
     "extract_graph",
     "extract_graph_fast",
+    "filter_documents",
     "join_descriptions",
+    "join_documents",
     "load_documents",
     "merge_graphs",
+    "select_documents",
     "summarize_descriptions",
 ]

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from pipeline.documents.convert import CONVERTED, NoConverterError, convert
 from pipeline.documents.encoding import UndecodableError, decode
 from pipeline.documents.files import InputFile, files_digest, input_files
+from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.registry import Params, verb
 from pipeline.schemas import DOCUMENTS, REJECTS
@@ -117,7 +118,7 @@ def _row(document: _Document) -> dict[str, str]:
         "text": document.text,
         "source": document.source,
         "metadata": document.metadata,
-        "content_hash": digest(document.title, document.text, document.metadata),
+        "content_hash": content_hash(document.title, document.text, document.metadata),
     }
 
 
@@ -181,7 +182,7 @@ def _records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record 
 
 
 def _record_document(file: InputFile, record: Record, params: LoadParams, seen: Counter[str]) -> _Document | Fault:
-    fields = {clean(name): _cleaned(value) for name, value in record.fields.items()}
+    fields = {clean(name): cleaned(value) for name, value in record.fields.items()}
     text = fields.pop(params.text_column, None)
     if isinstance(text, dict | list):
         return Fault("parse", f"'{params.text_column}' is not a text; write a string", record.line)
@@ -189,7 +190,7 @@ def _record_document(file: InputFile, record: Record, params: LoadParams, seen: 
         return Fault("empty", f"no text in '{params.text_column}'; fill it or set input.text_column", record.line)
     identity = _as_text(fields.pop(params.id_column, None)).strip()
     title = " ".join(_as_text(fields.pop(params.title_column, None)).split())
-    metadata = json.dumps(fields, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    metadata = as_json(fields)
     if identity:
         key = source = f"{file.name}#{identity}"
     else:
@@ -198,16 +199,6 @@ def _record_document(file: InputFile, record: Record, params: LoadParams, seen: 
         seen[content] += 1
         key, source = f"{file.name}#{content}{again}", f"{file.name}#{content[:_SHORT_DIGEST]}{again}"
     return _Document(key, source, title or _first_line(text) or source, text, metadata, record.line)
-
-
-def _cleaned(value: object) -> object:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [_cleaned(item) for item in value]
-    if isinstance(value, dict):
-        return {clean(name): _cleaned(item) for name, item in value.items()}
-    return value
 
 
 def _as_text(value: object) -> str:

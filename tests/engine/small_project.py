@@ -1,7 +1,7 @@
 """A workflow of the small verbs, and a chat model that says what it is told to say."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ import numpy as np
 
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow, read_workflow
-from pipeline.models.base import ChatReply, ChatRequest, Check, Listener, Usage
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
+from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
+from tests.talking import converse
 
 WORKFLOW = """
 name: small
@@ -44,13 +46,19 @@ class ScriptedChat:
     def identity(self) -> Mapping[str, Any]:
         return {"model": self.name}
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
-    ) -> list[ChatReply]:
-        for request in requests:
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+    ) -> list[Result]:
+        def reply(request: ChatRequest) -> ChatReply:
             if listener:
-                listener(Usage(request.row_id, self.name, 10, 2, cached=False, seconds=0.1, cost=0.5))
-        return [self._reply(request) for request in requests]
+                call = listener.begun(request.row_id, self.name, 40)
+                listener.ended(Usage(request.row_id, self.name, 10, 2, cached=False, seconds=0.1, cost=0.5), call)
+            return self._reply(request)
+
+        return converse(talks, reply)
+
+    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests), listener)
 
     def _reply(self, request: ChatRequest) -> ChatReply:
         reason = self.failures.get(request.row_id)
@@ -79,6 +87,9 @@ class NoEmbedding:
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         return np.zeros((len(texts), 2), dtype=np.float32)
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return []
 
     def preflight(self) -> None: ...
 

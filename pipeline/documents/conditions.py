@@ -1,0 +1,112 @@
+"""Conditions on a document's fields, as ``where`` writes them.
+
+year: 2020                  equal, as texts: 2020 and "2020" agree
+language: [en, de]          any of these
+year: {">=": 2020, "<": 2024}   every one of these operators holds
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, time
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pipeline.documents.metadata import as_text
+
+Operators = Mapping[str, Any]
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+def operators(field: str, wanted: Any) -> dict[str, Any]:
+    """The condition on a field as a mapping of operators. Raises ValueError for one that makes no sense."""
+    if isinstance(wanted, dict):
+        if not wanted:
+            raise ValueError(f"'{field}' names no operator; write a value, or one of {_HAVE}")
+        return {name: _operand(field, name, operand) for name, operand in wanted.items()}
+    name = "in" if isinstance(wanted, list | tuple) else "="
+    return {name: _operand(field, name, wanted)}
+
+
+def holds(conditions: Mapping[str, Operators], fields: Mapping[Any, Any]) -> bool:
+    """Whether the fields satisfy every condition. A field that is a list does where one of its items does."""
+    return all(
+        _holds(name, operand, fields.get(field))
+        for field, condition in conditions.items()
+        for name, operand in condition.items()
+    )
+
+
+def _holds(name: str, operand: Any, value: Any) -> bool:
+    if name == "exists":
+        return (value is not None) == operand
+    if name in _NEGATED:
+        return not _holds(_NEGATED[name], operand, value)
+    items = value if isinstance(value, list) else [value]
+    return any(_TESTS[name](item, operand) for item in items if item is not None)
+
+
+def _equal(value: Any, operand: Any) -> bool:
+    text = as_text(value)
+    return (text.lower() if isinstance(operand, bool) else text) == as_text(operand)
+
+
+def _compared(value: Any, operand: Any) -> int | None:
+    """Below, at or above 0; as numbers if the operand is one, else as texts; None for no number."""
+    there, wanted = _number(value), _number(operand)
+    if wanted is None:
+        left, right = as_text(value), as_text(operand)
+        return (left > right) - (left < right)
+    return None if there is None else (there > wanted) - (there < wanted)
+
+
+def _number(value: Any) -> Decimal | None:
+    text = as_text(value)
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
+
+
+def _ordered(test: Callable[[int], bool]) -> Callable[[Any, Any], bool]:
+    def compare(value: Any, operand: Any) -> bool:
+        order = _compared(value, operand)
+        return order is not None and test(order)
+
+    return compare
+
+
+_TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": _equal,
+    "in": lambda value, operand: any(_equal(value, item) for item in operand),
+    "<": _ordered(lambda order: order < 0),
+    "<=": _ordered(lambda order: order <= 0),
+    ">": _ordered(lambda order: order > 0),
+    ">=": _ordered(lambda order: order >= 0),
+    "matches": lambda value, operand: fnmatchcase(as_text(value), operand),
+}
+_NEGATED = {"!=": "=", "not in": "in"}
+_HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
+
+
+def _operand(field: str, name: str, operand: Any) -> Any:
+    where = f"'{field}' {name}"
+    if name == "exists":
+        if not isinstance(operand, bool):
+            raise ValueError(f"{where}: no truth value; write true or false")
+        return operand
+    if name in ("in", "not in"):
+        if not isinstance(operand, list | tuple) or not operand:
+            raise ValueError(f"{where}: no list of values; write [one, another]")
+        return [_scalar(where, item) for item in operand]
+    if name not in _TESTS and name not in _NEGATED:
+        raise ValueError(f"'{field}' has no operator '{name}'; have: {_HAVE}")
+    return str(_scalar(where, operand)) if name == "matches" else _scalar(where, operand)
+
+
+def _scalar(where: str, operand: Any) -> str | int | float | bool:
+    if isinstance(operand, date | time):  # YAML reads 2020-01-31 as a date
+        return operand.isoformat()
+    if isinstance(operand, float) and not math.isfinite(operand):
+        raise ValueError(f"{where}: not a finite number; write one")
+    if not isinstance(operand, str | int | float):
+        raise ValueError(f"{where}: {type(operand).__name__} is no value to compare with; for a missing one use exists")
+    return operand

@@ -1,0 +1,27 @@
+"""What may be asked of one run beside its workflow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.engine.selection import ALL, Selection
+
+Rows = Mapping[str, frozenset[str]]
+"""Step -> ids of its rows."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
+    lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
+    ``manifest``: the run whose tables are loaded, by default the newest."""
+
+    selection: Selection = ALL
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    allow_deletes: bool = False
+    memory_profile: bool = False
+    again: Rows = field(default_factory=dict)
+    manifest: str | None = None
+
+
+DEFAULTS = RunOptions()

@@ -1,0 +1,56 @@
+"""A run under way, and the report of it, however it ends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.engine.report import LoadCounts, Outcome, RunReport
+from pipeline.engine.runner import Runner
+from pipeline.engine.workflow import Workflow
+from pipeline.errors import BudgetError, GraphmillError, Terminated, WaitingError
+
+FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
+
+
+@dataclass
+class RunState:
+    """``reject_ratio`` and ``health`` as the index stage found them, ``load`` as the load stage did."""
+
+    workflow: Workflow
+    runner: Runner
+    reject_ratio: float = 0.0
+    health: Mapping[str, float] = field(default_factory=dict)
+    load: LoadCounts | None = None
+    load_seconds: float = 0.0
+
+    def report(self, run_id: str, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
+        return RunReport(
+            run_id,
+            self.workflow.name,
+            outcome,
+            exit_code,
+            tuple(self.runner.reports),
+            self.load or {},
+            message,
+            self.load_seconds,
+            self.health,
+        )
+
+    def broken_off(self, run_id: str, error: BaseException) -> RunReport:
+        if isinstance(error, KeyboardInterrupt):
+            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+            return self.report(run_id, "stopped", code, "interrupted")
+        code = error.exit_code if isinstance(error, GraphmillError) else FAILED
+        return self.report(run_id, _outcome(error), code, str(error) or type(error).__name__)
+
+    def completed(self, run_id: str, max_reject_ratio: float) -> RunReport:
+        if not any(step.rejects for step in self.runner.reports):
+            return self.report(run_id, "completed", 0)
+        above = self.reject_ratio > max_reject_ratio
+        message = f"{self.reject_ratio:.0%} of a step's rows rejected" if above else ""
+        return self.report(run_id, "completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
+
+
+def _outcome(error: BaseException) -> Outcome:
+    if isinstance(error, WaitingError):
+        return "waiting"
+    return "stopped" if isinstance(error, BudgetError) else "failed"

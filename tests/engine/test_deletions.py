@@ -1,0 +1,144 @@
+"""A run that would lose many documents at once stops before anything is lost."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline.engine.deletions import check_deletions
+from pipeline.errors import DataError, DeletionError
+from pipeline.project import Project
+from tests.projects import ProjectFolder, new_project
+
+LOAD_ONLY = "name: load\nsteps:\n  - verb: load_documents\n"
+
+
+def identities(*names: str) -> pd.DataFrame:
+    """Documents by id, and content after a colon if it is not the same: "a" or "a:text"."""
+    parts = [name.partition(":") for name in names]
+    return pd.DataFrame(
+        [(id, f"{id}.txt", content or id) for id, _, content in parts], columns=["id", "source", "content_hash"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "max_ratio"),
+    [
+        ("a b c d", "a b c", 0.25),
+        ("a b c d", "a b c", 0.3),
+        ("a b c d", "a:1 b:2 c:3 d:4 e", 0),
+        ("a b", "c:a d:b", 0),
+        ("a b", "c:a", 0.5),
+        ("a b", "", 1),
+        ("", "a", 0),
+    ],
+    ids=["as many as may", "fewer", "edited", "renamed", "renamed and gone", "any", "the first run"],
+)
+def test_what_may_pass(before: str, after: str, max_ratio: float):
+    check_deletions(identities(*before.split()), identities(*after.split()), max_ratio)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "a b c",
+            "a c",
+            r"input: 1 of 3 documents are gone \(b\.txt\), more than max_delete_ratio 0\.3; is the folder",
+        ),
+        ("e d c b a", "f", r"5 of 5 documents are gone \(a\.txt, b\.txt, c\.txt, \.\.\.\), .* --allow-deletes if this"),
+        ("a b", "c:a", r"1 of 2 documents are gone \(b\.txt\)"),
+    ],
+)
+def test_what_stops_a_run(before: str, after: str, message: str):
+    with pytest.raises(DeletionError, match=message) as caught:
+        check_deletions(identities(*before.split()), identities(*after.split()), 0.3)
+    assert caught.value.exit_code == 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    """Four documents loaded; no store is needed."""
+    texts = {f"{name}.txt": f"The mill of {name}." for name in "abcd"}
+    folder = new_project(tmp_path / "mill", "embedded", texts, workflow="load", max_delete_ratio=0.3)
+    (folder.root / "workflows" / "load.yaml").write_text(LOAD_ONLY)
+    with folder.open() as project:
+        project.index()
+    return folder
+
+
+def sources(project: Project) -> list[str]:
+    return sorted(project.table("documents")["source"])
+
+
+def test_a_refused_run_changes_nothing_however_often(folder: ProjectFolder):
+    folder.delete("a.txt")
+    folder.delete("b.txt")
+    for _ in range(2):
+        with folder.open() as project:
+            with pytest.raises(DeletionError, match=r"2 of 4 documents are gone \(a\.txt, b\.txt\)"):
+                project.index()
+            report = project.status()
+            assert report
+            assert (report["outcome"], report["exit_code"]) == ("failed", 1)
+            assert sources(project) == ["a.txt", "b.txt", "c.txt", "d.txt"]
+    with folder.open() as project:
+        assert project.index(options=RunOptions(allow_deletes=True)).exit_code == 0
+        assert sources(project) == ["c.txt", "d.txt"]
+        assert project.index().exit_code == 0
+
+
+def test_few_deletions_renames_and_edits_pass(folder: ProjectFolder):
+    folder.delete("a.txt")
+    folder.delete("b.txt")
+    folder.write("new/b.txt", "The mill of b.")
+    folder.write("c.txt", "Another mill.")
+    with folder.open() as project:
+        project.index()
+        assert sources(project) == ["c.txt", "d.txt", "new/b.txt"]
+
+
+def test_an_empty_folder_is_refused_whatever_is_allowed(folder: ProjectFolder):
+    for name in "abcd":
+        folder.delete(f"{name}.txt")
+    with folder.open() as project, pytest.raises(DataError, match="no documents"):
+        project.index(options=RunOptions(allow_deletes=True))
+
+
+def test_without_the_former_snapshot_there_is_nothing_to_compare(folder: ProjectFolder):
+    for name in "abc":
+        folder.delete(f"{name}.txt")
+    for path in (folder.root / "data" / "snapshots" / "documents").glob("*.parquet"):
+        path.unlink()
+    with folder.open() as project:
+        assert project.index().exit_code == 0
+
+
+def test_a_damaged_snapshot_is_said(folder: ProjectFolder):
+    for path in (folder.root / "data" / "snapshots" / "documents").glob("*.parquet"):
+        path.write_bytes(b"damaged")
+    folder.delete("a.txt")
+    with folder.open() as project, pytest.raises(DataError, match=r"damaged .*; delete it and run"):
+        project.index()
+
+
+def test_the_settings_allow_it(folder: ProjectFolder):
+    folder.delete("a.txt")
+    folder.delete("b.txt")
+    with folder.open("max_delete_ratio=0.5") as project:
+        assert project.index().exit_code == 0
+
+
+def test_documents_that_a_filter_leaves_out_count_as_gone(folder: ProjectFolder):
+    folder.edit_settings(input={"steps": [{"verb": "filter_documents", "args": {"where": {"source": "a.txt"}}}]})
+    with folder.open() as project, pytest.raises(DeletionError, match="3 of 4"):
+        project.index()
+
+
+def test_the_command_has_the_option_that_the_message_names(folder: ProjectFolder):
+    folder.delete("a.txt")
+    folder.delete("b.txt")
+    refused = folder.command("index")
+    assert refused.returncode == 1
+    assert "--allow-deletes" in refused.stderr
+    assert folder.command("index", "--allow-deletes").returncode == 0
