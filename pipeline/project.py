@@ -26,6 +26,7 @@ from pipeline.engine.usage import Journal, read_usage, settle
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
+from pipeline.folder import SETTINGS
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt, read_prompt
