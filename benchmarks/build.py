@@ -45,7 +45,12 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
 
 def by_step(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"step": name, "CPU s": taken["cpu"], "ms a unit": 1000 * taken["cpu"] / result["units"], "wall s": taken["wall"]}
+        {
+            "step": name,
+            "CPU s": taken["cpu"],
+            "ms a unit": 1000 * taken["cpu"] / result["units"],
+            "wall s": taken["wall"],
+        }
         for name, taken in result["steps"].items()
     ]
 
