@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.servers.openai_server import openai_server  # noqa: E402
+from tests.servers.openai_server import openai_server
 
 
 def main() -> None:

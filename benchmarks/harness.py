@@ -36,7 +36,8 @@ def endpoint(delay: float = 0.0, requests_file: Path | None = None) -> Iterator[
     command = [sys.executable, str(ROOT / "benchmarks" / "endpoint.py"), "--delay", str(delay)]
     command += ["--requests-file", str(requests_file)] if requests_file else []
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         yield Endpoint(json.loads(process.stdout.readline()))
     finally:
@@ -100,7 +101,7 @@ def _json_of(script: str, *arguments: str, env: Mapping[str, str] | None) -> dic
 def _run_json(line: Sequence[str], env: Mapping[str, str] | None) -> dict[str, Any]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
-    done = subprocess.run(line, stdout=subprocess.PIPE, text=True, env=environment, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
     if done.returncode or not done.stdout:
-        raise SystemExit(f"{' '.join(line)}: exit code {done.returncode}\n{done.stdout}")
+        raise SystemExit(f"{' '.join(line)}: exit code {done.returncode}\n{done.stderr}{done.stdout}")
     return json.loads(done.stdout)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import psutil  # noqa: E402
+import psutil
 
-from benchmarks.corpus import write_corpus  # noqa: E402
-from pipeline.engine.report import RunReport, StepReport  # noqa: E402
-from pipeline.engine.runner import Silent  # noqa: E402
-from pipeline.init import init_project  # noqa: E402
-from pipeline.project import Project  # noqa: E402
+from benchmarks.corpus import write_corpus
+from pipeline.engine.report import RunReport, StepReport
+from pipeline.engine.runner import Silent
+from pipeline.init import init_project
+from pipeline.project import Project
 
 PLAN, LOAD = "plan", "load"
 
