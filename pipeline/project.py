@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.adapters import Stores, chat_model, embedding_model, open_cache, open_stores
+from pipeline.adapters import Stores, batched_chat, chat_model, embedding_model, open_cache, open_stores
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
 from pipeline.engine.budget import Budget
@@ -30,7 +30,9 @@ from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.folder import SETTINGS
 from pipeline.load.loader import load
-from pipeline.models.base import ChatModel, EmbeddingModel
+from pipeline.models.base import EmbeddingModel
+from pipeline.models.batch import BatchChat
+from pipeline.models.openai import OpenAIChat
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
@@ -220,7 +222,7 @@ class Project:
     @property
     def resources(self) -> Resources:
         """Prompts are read anew each time: they may have been edited."""
-        return Resources(cache(self._prompt), self._chat, self._embedding, self._tokenizer)
+        return Resources(cache(self._prompt), self._chat, self._embedding, self._tokenizer, self._batched_chat)
 
     @property
     def query_stage(self) -> QueryStage:
@@ -263,9 +265,13 @@ class Project:
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
     @cached_property
-    def _chat(self) -> Callable[[str], ChatModel]:
+    def _chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
         return cache(lambda name: chat_model(self.settings, name, self._cache))
+
+    @cached_property
+    def _batched_chat(self) -> Callable[[str], BatchChat]:
+        return cache(lambda name: batched_chat(self.settings, name, self._chat(name)))
 
     @cached_property
     def _embedding(self) -> Callable[[str], EmbeddingModel]:

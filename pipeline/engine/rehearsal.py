@@ -46,6 +46,8 @@ class Tally:
     input_tokens: int = 0
     batch_size: int = 1
     """Texts that one call of an embedding model takes."""
+    paid: bool = True
+    """Whether the model makes calls at all: one that is built in does not."""
 
     def call(self, tokens: int) -> None:
         self.calls += 1
@@ -130,6 +132,7 @@ class RehearsedEmbedding:
         for batch in calls:
             self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
         self.tally.batch_size = getattr(self.model, "batch_size", 1)
+        self.tally.paid = hasattr(self.model, "cost")
         self.tally.rows += len(texts)
         self.tally.known += len(texts) - sum(map(len, calls))
         return np.zeros((len(texts), 1), dtype=np.float32)

@@ -28,7 +28,7 @@ from pipeline.registry import Verb
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
-PASSING_REASONS = frozenset({"timeout", "server_error"})
+PASSING_REASONS = frozenset({"timeout", "server_error", "expired"})
 """Rejects that another try may mend: a step that has one is not reused as it is."""
 
 RECOVERED = "recovered"

@@ -168,10 +168,11 @@ class Endpoint:
             cause = error.__cause__ or error
             detail = f"{type(cause).__name__}: {self._safe(str(cause))}"
             return Failure("server_error", f"{kind} ({detail})", answered=not broken)
-        refusal = self._refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
+        refusal = self.refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
         return replace(refusal, status=status, retry_after=_retry_after(error))
 
-    def _refusal(self, status: int, detail: str) -> Failure:
+    def refusal(self, status: int, detail: str) -> Failure:
+        """What an answer with this status means; ``detail`` is what it says."""
         said = detail.lower()
         message = f"HTTP {status}: {self._safe(detail)}"
         if status in (400, 403, 422) and REFUSED_BY_POLICY.search(said):

@@ -40,11 +40,9 @@ class RememberedReplies:
             return bool(request.check) or completion.valid is not False
         return completion.valid is not False and not (self.anew and self.anew(request.row_id))
 
-    def keep(self, key: str, completion: Completion, check: Check | None) -> ChatReply:
-        """Store the reply, then read it."""
+    def store(self, key: str, completion: Completion) -> None:
         self.cache.store_completion(key, self.model, completion)
         self.flags[key] = None
-        return read(completion, check)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
