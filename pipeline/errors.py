@@ -6,6 +6,7 @@
     │       └── AuthError     2   an endpoint refused the key
     ├── DataError             1   a table does not have the shape its schema declares
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
+    ├── DiskFullError         1   a file of the project cannot be written for want of space
     ├── StoreError            1   a database cannot be reached or refuses to work
     └── LockedError           1   another run holds the project
 
@@ -32,6 +33,10 @@ class AuthError(SettingsError):
 
 
 class DataError(GraphmillError):
+    pass
+
+
+class DiskFullError(GraphmillError):
     pass
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
 from pipeline.engine.workflow import Workflow, read_workflow
 from pipeline.errors import GraphmillError, UsageError
+from pipeline.gc import GcReport, collect_garbage
+from pipeline.history import manifest_of
 from pipeline.load.loader import load
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt, read_prompt
@@ -78,13 +80,28 @@ class Project:
         """Bring the snapshots up to date with the documents."""
         return self._run(name, progress, self._index)
 
-    def load(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
-        """Bring the stores up to date with the snapshots."""
-        return self._run(name, progress, self._load)
+    def load(self, name: str | None = None, progress: Progress | None = None, manifest: str | None = None) -> RunReport:
+        """Bring the stores up to date with the snapshots, or back to what they were at the end of an earlier run:
+        ``manifest`` is its id, or an unambiguous beginning of it. The next load brings back the newest.
+
+        Raises UsageError for a run that is not known, DataError when its snapshots are no longer kept.
+        """
+        return self._run(name, progress, partial(self._load, run=manifest))
 
     def run(self, name: str | None = None, progress: Progress | None = None) -> RunReport:
         """Index, then load."""
         return self._run(name, progress, self._index, self._load)
+
+    def gc(self, keep: int, dry_run: bool = True) -> GcReport:
+        """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow nor the live
+        ones name. The runs before those cannot be loaded any more.
+
+        Raises LockedError while a run is under way, UsageError for a ``keep`` below 1.
+        """
+        with self.runs.alone():
+            if not dry_run:
+                self.snapshots.sweep()
+            return collect_garbage(self.snapshots, keep, dry_run)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -219,26 +236,28 @@ class Project:
     def _run(self, name: str | None, progress: Progress | None, *stages: "Stage") -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""
         workflow = self.workflow(name)
-        state = RunState(workflow, Runner(self.resources, self.snapshots, progress or Silent()))
+        runner = Runner(self.resources, self.snapshots, progress or Silent())
         with self.runs.alone():
             self.snapshots.sweep()
-            run_id = self.runs.new_id()
+            state = RunState(self.runs.new_id(), workflow, runner)
             try:
                 for stage in stages:
                     stage(state)
             except BaseException as error:
-                self.runs.save(state.broken_off(run_id, error))
+                self.runs.save(state.broken_off(error))
                 raise
-            report = state.completed(run_id, self.settings.max_reject_ratio)
+            report = state.completed(self.settings.max_reject_ratio)
             self.runs.save(report)
         return report
 
     def _index(self, state: "RunState") -> None:
-        result = state.runner.run(state.workflow)
+        result = state.runner.run(state.workflow, state.run_id)
         state.reject_ratio = result.reject_ratio
 
-    def _load(self, state: "RunState") -> None:
-        manifest = self.snapshots.manifest(state.workflow.name)
+    def _load(self, state: "RunState", run: str | None = None) -> None:
+        name = state.workflow.name
+        earlier = manifest_of(run, name, self.snapshots, self.runs.ids(name)) if run is not None else None
+        manifest = earlier or self.snapshots.manifest(name)
         if not manifest.tables:
             raise UsageError(
                 f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"
@@ -254,30 +273,31 @@ class Project:
 class RunState:
     """A run under way."""
 
+    run_id: str
     workflow: Workflow
     runner: Runner
     reject_ratio: float = 0.0
     load: LoadCounts | None = None
     load_seconds: float = 0.0
 
-    def report(self, run_id: str, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
+    def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
         steps = tuple(self.runner.reports)
         return RunReport(
-            run_id, self.workflow.name, outcome, exit_code, steps, self.load or {}, message, self.load_seconds
+            self.run_id, self.workflow.name, outcome, exit_code, steps, self.load or {}, message, self.load_seconds
         )
 
-    def broken_off(self, run_id: str, error: BaseException) -> RunReport:
+    def broken_off(self, error: BaseException) -> RunReport:
         if isinstance(error, KeyboardInterrupt):
-            return self.report(run_id, "stopped", INTERRUPTED, "interrupted")
+            return self.report("stopped", INTERRUPTED, "interrupted")
         code = error.exit_code if isinstance(error, GraphmillError) else FAILED
-        return self.report(run_id, "failed", code, str(error) or type(error).__name__)
+        return self.report("failed", code, str(error) or type(error).__name__)
 
-    def completed(self, run_id: str, max_reject_ratio: float) -> RunReport:
+    def completed(self, max_reject_ratio: float) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):
-            return self.report(run_id, "completed", 0)
+            return self.report("completed", 0)
         above = self.reject_ratio > max_reject_ratio
         message = f"{self.reject_ratio:.0%} of a step's rows rejected" if above else ""
-        return self.report(run_id, "completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
+        return self.report("completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
 
 
 Stage = Callable[[RunState], None]

@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,6 @@ class Runs:
         return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         with temporary_file(self.folder) as temporary:
             temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             publish_file(temporary, self.folder / f"{report.run_id}.json")
@@ -41,6 +40,11 @@ class Runs:
         """The report of the last run as JSON; None before the first."""
         reports = sorted(self.folder.glob("*.json"))
         return json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+
+    def ids(self, workflow: str) -> list[str]:
+        """Ids of the workflow's runs, whatever became of them, oldest first."""
+        reports = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("*.json")}
+        return sorted(run_id for run_id, report in reports.items() if report["workflow"] == workflow)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -58,5 +62,6 @@ class Runs:
                 f"{self.folder.parent}: another run holds this project (process {owner}); wait for it to end"
             ) from error
         with held:
-            holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
+            with suppress(OSError):  # a full disk must not keep gc from making space
+                holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
             yield

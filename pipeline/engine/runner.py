@@ -72,9 +72,11 @@ class Runner:
     engine: LocalEngine = LocalEngine()
     reports: list[StepReport] = field(default_factory=list)
 
-    def run(self, workflow: Workflow) -> IndexResult:
-        """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be
-        needed cannot work, and DataError when a verb breaks its schema."""
+    def run(self, workflow: Workflow, run_id: str) -> IndexResult:
+        """Run what must run, and publish the manifest as the run's.
+
+        Raises AuthError or ModelError, before any work, when a model that will be needed cannot work, and
+        DataError when a verb breaks its schema."""
         self._preflight(plan(workflow, self.resources, self.snapshots))
         previous = self.snapshots.manifest(workflow.name)
         tables: dict[str, Snapshot] = {}
@@ -94,8 +96,7 @@ class Runner:
             self.progress.step_finished(report)
         tables[REJECTS] = self._gather_rejects(records)
         manifest = Manifest(workflow.name, tables, records)
-        if manifest != previous:
-            self.snapshots.publish(manifest)
+        self.snapshots.publish(manifest, run_id)
         return IndexResult(tuple(self.reports), manifest, worst)
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
