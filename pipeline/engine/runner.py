@@ -81,6 +81,7 @@ class Runner:
         previous = self.snapshots.manifest(workflow.name)
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
+        rejected: list[pd.DataFrame] = []
         worst = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
@@ -89,12 +90,13 @@ class Runner:
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
+            rejected.append(rejects.assign(step=step.id))
             worst = max(worst, _reject_ratio(step, record, tables, rejects))
             action = "reused" if planned.record else "ran"
             report = _with_result(_report(planned, action, meter, seconds), step, record, rejects)
             self.reports.append(report)
             self.progress.step_finished(report)
-        tables[REJECTS] = self._gather_rejects(records)
+        tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         self.snapshots.publish(manifest, run_id)
         return IndexResult(tuple(self.reports), manifest, worst)
@@ -158,13 +160,12 @@ class Runner:
         return roles | ({"params": step.params} if step.verb.takes_params else {})
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
-        if REJECTS not in record.outputs:
+        if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
         return self.snapshots.read(record.outputs[REJECTS])
 
-    def _gather_rejects(self, records: Mapping[str, StepRecord]) -> Snapshot:
-        frames = [self._rejects(record).assign(step=id) for id, record in records.items()]
-        frames = [frame for frame in frames if len(frame)] or [REJECTS_SCHEMA.frame()]
+    def _gather_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
+        frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
 
