@@ -29,6 +29,8 @@ from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.folder import SETTINGS
+from pipeline.gc import GcReport, collect_garbage
+from pipeline.history import manifest_of
 from pipeline.load.loader import load
 from pipeline.models.base import EmbeddingModel
 from pipeline.models.batch import BatchChat
@@ -112,7 +114,11 @@ class Project:
         on_event: OnEvent | None = None,
         options: RunOptions = DEFAULTS,
     ) -> RunReport:
-        """Bring the stores up to date with the snapshots. See ``run``."""
+        """Bring the stores up to date with the snapshots, or back to what they were at the end of an earlier run
+        (``options.manifest``: its id, or an unambiguous beginning of it); the next load brings back the newest.
+
+        Raises UsageError for a run that is not known, DataError when its snapshots are no longer kept.
+        """
         return self._run(name, progress or _heard_by(on_event), options, self._load)
 
     def run(
@@ -152,6 +158,17 @@ class Project:
     def usage(self) -> pd.DataFrame:
         """A row for every call of every run (engine/usage.py has the columns)."""
         return read_usage(self.usage_folder)
+
+    def gc(self, keep: int, dry_run: bool = True) -> GcReport:
+        """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow nor the live
+        ones name. The runs before those cannot be loaded any more.
+
+        Raises LockedError while a run is under way, UsageError for a ``keep`` below 1.
+        """
+        with self.runs.alone():
+            if not dry_run:
+                self.snapshots.sweep()
+            return collect_garbage(self.snapshots, keep, dry_run)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -301,18 +318,17 @@ class Project:
         with self.runs.alone():
             self.snapshots.sweep()
             settle(self.usage_folder)
-            run_id = self.runs.new_id()
-            journal = Journal(self.usage_folder, run_id, workflow.name)
-            state = RunState(workflow, self._runner(journal, progress, options))
+            journal = Journal(self.usage_folder, self.runs.new_id(), workflow.name)
+            state = RunState(journal.run_id, workflow, self._runner(journal, progress, options), options)
             try:
                 for stage in stages:
                     stage(state)
             except BaseException as error:
-                self.runs.save(state.broken_off(run_id, error))
+                self.runs.save(state.broken_off(error))
                 raise
             finally:
                 journal.close()
-            report = state.completed(run_id, self.settings.max_reject_ratio)
+            report = state.completed(self.settings.max_reject_ratio)
             self.runs.save(report)
         return report
 
@@ -330,11 +346,13 @@ class Project:
         )
 
     def _index(self, state: RunState) -> None:
-        result = state.runner.run(state.workflow)
+        result = state.runner.run(state.workflow, state.run_id)
         state.reject_ratio, state.health = result.reject_ratio, result.health
 
     def _load(self, state: RunState) -> None:
-        manifest = self.snapshots.manifest(state.workflow.name)
+        name, run = state.workflow.name, state.options.manifest
+        earlier = manifest_of(run, name, self.snapshots, self.runs.ids(name)) if run is not None else None
+        manifest = earlier or self.snapshots.manifest(name)
         if not manifest.tables:
             raise UsageError(
                 f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"

@@ -50,9 +50,7 @@ def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any]) -> No
         planned, estimate = entry.planned, entry.estimate
         action = f"{planned.action}: {planned.reason}" if planned.reason else planned.action
         bill = _bill(vars(estimate)) if estimate.rows or estimate.calls[1] else ""
-        print(
-            f"{planned.step.id:<22} {action:<14} {_bill(vars(estimate)) if estimate.rows or estimate.calls[1] else ''}".rstrip()
-        )
+        print(f"{planned.step.id:<22} {action:<14} {bill}".rstrip())
     print(f"{'all':<22} {'':<14} {_bill(totals)}")
 
 

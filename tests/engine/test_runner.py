@@ -23,7 +23,7 @@ def runner(project: SmallProject) -> Runner:
 
 def run(project: SmallProject) -> IndexResult:
     CALLS.clear()
-    return runner(project).run(project.workflow)
+    return runner(project).run(project.workflow, "run-1")
 
 
 def table(project: SmallProject, result: IndexResult, name: str) -> pd.DataFrame:
@@ -125,7 +125,7 @@ def test_what_was_done_before_a_failure_is_kept(project: SmallProject, monkeypat
     monkeypatch.setattr(project.chat, "complete", fail)
     failing = runner(project)
     with pytest.raises(RuntimeError):
-        failing.run(project.workflow)
+        failing.run(project.workflow, "run-1")
     assert [(report.step, report.action) for report in failing.reports] == [
         ("read_numbers", "ran"),
         ("keep_even", "ran"),
@@ -190,7 +190,7 @@ def test_progress_tells_of_every_step(project: SmallProject):
         def step_finished(self, report: StepReport) -> None:
             events.append(report.step)
 
-    Runner(project.resources, SnapshotStore(project.root / "s"), Told()).run(project.workflow)
+    Runner(project.resources, SnapshotStore(project.root / "s"), Told()).run(project.workflow, "run-1")
     start = events.index(("describe_numbers", 3, 4))
     assert events[start:][:5] == [
         ("describe_numbers", 3, 4),
