@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AuthError, ModelError, SettingsError
-from pipeline.models.base import ChatModel, ChatRequest, Check, Usage
+from pipeline.models.base import ChatModel, ChatRequest, Check
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from tests.servers.openai_server import OpenAIServer, Reply
@@ -111,8 +111,10 @@ def test_what_a_listener_raises_ends_the_work_and_keeps_the_reply(chat: OpenAICh
         pass
 
     class Miser(Hearer):
-        def ended(self, usage: Usage, call: str | None = None) -> None:
-            raise BudgetSpentError
+        def begun(self, row_id: str, model: str, characters: int) -> str:
+            if self.usages:
+                raise BudgetSpentError
+            return super().begun(row_id, model, characters)
 
     with pytest.raises(BudgetSpentError):
         replace(chat, concurrency=1).complete(ask("a", "b", "c"), Miser())
