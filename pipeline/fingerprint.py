@@ -52,8 +52,13 @@ def _is_machinery(module: str) -> bool:
     return module.removeprefix(f"{PACKAGE}.") in MACHINERY
 
 
-def _imports(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+@cache  # a module is read for every step of every plan, and parsed once
+def _imports(source: str) -> tuple[str, ...]:
+    return tuple(_imported(ast.parse(source)))
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith(f"{PACKAGE}."))
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
@@ -79,6 +84,7 @@ def _source(module: str) -> str:
     return Path(spec.origin).read_text(encoding="utf-8")
 
 
+@cache
 def _normalised(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
