@@ -4,7 +4,8 @@ import ast
 import hashlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
 
     Comments, docstrings and layout do not count.
     """
-    sources = {name: _normalised(_source(name)) for name in _closure(function.__module__)}
+    sources = {name: _read(_source(name)).normalised for name in _closure(function.__module__)}
     return fingerprint([function.__qualname__, sources])
 
 
@@ -44,7 +45,7 @@ def _closure(start: str) -> list[str]:
         if name in seen:
             continue
         seen.add(name)
-        waiting.extend(module for module in _imports(_source(name)) if not _is_machinery(module))
+        waiting.extend(module for module in _modules(_read(_source(name)).imports) if not _is_machinery(module))
     return sorted(seen)
 
 
@@ -52,21 +53,45 @@ def _is_machinery(module: str) -> bool:
     return module.removeprefix(f"{PACKAGE}.") in MACHINERY
 
 
-@cache  # a module is read for every step of every plan, and parsed once
-def _imports(source: str) -> tuple[str, ...]:
-    return tuple(_imported(ast.parse(source)))
+@dataclass(frozen=True)
+class _Reading:
+    """What counts of a module's source: ``normalised`` is without comments, docstrings and layout; ``imports``
+    are its (module, names), the names empty for a plain import."""
+
+    normalised: str
+    imports: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+@cache
+def _read(source: str) -> _Reading:
+    """By the source itself, which may change while the process goes on."""
+    tree = ast.parse(source)
+    imports = tuple(_imports(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not _is_docstring(statement)] or [ast.Pass()]
+    return _Reading(ast.unparse(tree), imports)
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith(f"{PACKAGE}."))
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
-            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
-            modules = [name for name in submodules if _is_module(name)]
-            yield from modules
-            if len(modules) < len(submodules) and node.module != PACKAGE:
-                yield node.module
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, tuple(alias.name for alias in node.names)
+
+
+def _modules(imports: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+    """The modules of this package among them."""
+    for module, names in imports:
+        if not names and module.startswith(f"{PACKAGE}."):
+            yield module
+        elif names and module.split(".")[0] == PACKAGE:
+            submodules = [f"{module}.{name}" for name in names]
+            found = [name for name in submodules if _is_module(name)]
+            yield from found
+            if len(found) < len(submodules) and module != PACKAGE:
+                yield module
 
 
 @cache
@@ -82,15 +107,6 @@ def _source(module: str) -> str:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"{module}: no source to fingerprint")
     return Path(spec.origin).read_text(encoding="utf-8")
-
-
-@cache
-def _normalised(source: str) -> str:
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [statement for statement in node.body if not _is_docstring(statement)] or [ast.Pass()]
-    return ast.unparse(tree)
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

@@ -17,11 +17,13 @@ from pipeline.adapters import Stores, chat_model, embedding_model, open_cache, o
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
 from pipeline.engine.budget import Budget
+from pipeline.engine.forecast import Forecast, forecast
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
 from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
+from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import Journal, read_usage, settle
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import UsageError
@@ -86,6 +88,10 @@ class Project:
     def plan(self, name: str | None = None) -> list[PlannedStep]:
         """What ``index`` would do, and why; no model is called."""
         return plan(self.workflow(name), self.resources, self.snapshots)
+
+    def forecast(self, name: str | None = None, selection: Selection = ALL) -> list[Forecast]:
+        """What ``index`` would do and what it would cost; no network is used and nothing is written."""
+        return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection)
 
     def index(
         self,

@@ -19,7 +19,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
-for command in (build.init, build.plan, build.index, build.load, build.run, inspect.status, ask.query):
+COMMANDS = (
+    build.init, build.plan, build.index, build.load, build.run, build.retry, inspect.status, inspect.rejects,
+    inspect.usage, inspect.doctor, ask.query,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 
 stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)

@@ -1,16 +1,36 @@
-"""init, plan, index, load, run: a project, and its tables and stores."""
+"""init, plan, index, load, run, retry: a project, and its tables and stores."""
 
 import sys
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.console import print_plan, print_report
+from pipeline.cli.console import print_forecast, print_report
 from pipeline.cli.options import FAILED, Folder, Json, Log, Name, Overrides, open_project, print_json
 from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.init import init_project
+
+if TYPE_CHECKING:
+    from pipeline.engine.forecast import Forecast
+    from pipeline.engine.options import RunOptions
+    from pipeline.engine.selection import Selection
+
+Steps = list[str] | None
+Start = Annotated[str | None, typer.Option("--from", metavar="STEP", help="Leave the steps before as they are.")]
+Only = Annotated[Steps, typer.Option("--only", metavar="STEP", help="Leave all other steps as they are.")]
+Skip = Annotated[Steps, typer.Option("--skip", metavar="STEP", help="Leave this step as it is.")]
+Force = Annotated[Steps, typer.Option("--force", metavar="STEP", help="Run this step though nothing has changed.")]
+MaxCost = Annotated[float | None, typer.Option(min=0, help="Stop, with exit code 5, when so much is spent.")]
+MaxTokens = Annotated[int | None, typer.Option(min=0, help="Stop, with exit code 5, when so many are used.")]
+AllowDeletes = Annotated[
+    bool, typer.Option("--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio.")
+]
+MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
+Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
 
 
 def init(context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None) -> None:
@@ -27,50 +47,106 @@ def init(context: typer.Context, folder: Annotated[Path | None, typer.Argument(m
 
 def plan(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False,
+    as_json: Json = False, start: Start = None, only: Only = None, skip: Skip = None, force: Force = None,
 ) -> None:  # fmt: skip
-    """Say per step whether it would be reused or run, and why. No model is called."""
+    """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
+        from pipeline.engine.forecast import totals
+
         workflow = project.workflow(name).name
-        planned = project.plan(name)
-    if not as_json:
-        return print_plan(planned)
-    steps = tuple(StepReport(entry.step.id, entry.step.verb.name, entry.action, entry.reason) for entry in planned)
-    print_json(RunReport("", workflow, "completed", 0, steps).to_json())
+        forecasts = project.forecast(name, _selection(start, only, skip, force))
+        sums = totals(forecasts)
+    if as_json:
+        steps = tuple(map(_planned, forecasts))
+        print_json({**RunReport("", workflow, "completed", 0, steps).to_json(), "estimate": sums})
+    else:
+        print_forecast(forecasts, sums)
 
 
 def index(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto",
+    as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
+    force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
+    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
 ) -> None:  # fmt: skip
     """Bring the snapshots up to date with the documents."""
-    _run("index", context, name, folder, overrides, as_json, log)
+    options = _options(start, only, skip, force, max_cost, max_tokens, allow_deletes, memory_profile)
+    _run("index", context, name, folder, overrides, as_json, log, options)
 
 
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto",
+    as_json: Json = False, log: Log = "auto", manifest: Manifest = None,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
-    _run("load", context, name, folder, overrides, as_json, log)
+    from pipeline.engine.options import RunOptions
+
+    _run("load", context, name, folder, overrides, as_json, log, RunOptions(manifest=manifest))
 
 
 def run(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto",
+    as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
+    force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
+    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
 ) -> None:  # fmt: skip
     """Index, then load."""
-    _run("run", context, name, folder, overrides, as_json, log)
+    options = _options(start, only, skip, force, max_cost, max_tokens, allow_deletes, memory_profile)
+    _run("run", context, name, folder, overrides, as_json, log, options)
+
+
+def retry(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False, log: Log = "auto",
+    recovered: Annotated[bool, typer.Option("--recovered", help="Also rows answered by halves or repair.")] = False,
+    max_cost: MaxCost = None, max_tokens: MaxTokens = None,
+) -> None:  # fmt: skip
+    """Run, and ask again for exactly the rows that were rejected."""
+    options = _options(None, None, None, None, max_cost, max_tokens, allow_deletes=False, memory_profile=False)
+    _run("retry_recovered" if recovered else "retry", context, name, folder, overrides, as_json, log, options)
+
+
+def _selection(
+    start: str | None, only: list[str] | None, skip: list[str] | None, force: list[str] | None
+) -> "Selection":
+    from pipeline.engine.selection import Selection
+
+    return Selection(start, tuple(only or ()), tuple(skip or ()), tuple(force or ()))
+
+
+def _options(
+    start: str | None, only: list[str] | None, skip: list[str] | None, force: list[str] | None,
+    max_cost: float | None, max_tokens: int | None, allow_deletes: bool, memory_profile: bool,
+) -> "RunOptions":  # fmt: skip
+    from pipeline.engine.options import RunOptions
+
+    return RunOptions(_selection(start, only, skip, force), max_cost, max_tokens, allow_deletes, memory_profile)
+
+
+def _planned(forecast: "Forecast") -> StepReport:
+    planned, estimate = forecast.planned, forecast.estimate
+    return StepReport(
+        planned.step.id, planned.step.verb.name, planned.action, planned.reason, calls=estimate.calls[0],
+        cached_calls=estimate.known, input_tokens=estimate.input_tokens[0], output_tokens=estimate.output_tokens[0],
+        cost=estimate.cost[0] if estimate.cost else None, estimate=asdict(estimate),
+    )  # fmt: skip
 
 
 def _run(
     stage: str, context: typer.Context, name: str | None, folder: Path | None, overrides: list[str] | None,
-    as_json: bool, log: str,
+    as_json: bool, log: str, options: "RunOptions",
 ) -> None:  # fmt: skip
     if log not in ("auto", "json"):
         raise typer.BadParameter("auto or json", param_hint="--log")
     with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
-        report = getattr(project, stage)(name, progress).to_json()
+        stages = {
+            "index": project.index,
+            "load": project.load,
+            "run": project.run,
+            "retry": project.retry,
+            "retry_recovered": partial(project.retry, recovered=True),
+        }
+        report = stages[stage](name, progress, options=options).to_json()
         rejects = project.table("rejects", report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:
         print_json(report)

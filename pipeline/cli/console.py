@@ -1,6 +1,6 @@
 """What plans, steps and runs look like to people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.engine.report import LoadCounts, StepReport
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pipeline.doctor.finding import Finding
-    from pipeline.engine.plan import PlannedStep
+    from pipeline.engine.forecast import Forecast
 
 MOST_REJECTS = 5
 SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
@@ -22,8 +22,10 @@ def describe(report: StepReport) -> str:
     known = f"; {report.cached_calls} known" if report.cached_calls else ""
     reasons = ", ".join(f"{count} {reason}" for reason, count in report.reject_reasons.items())
     rejects = f"; {report.rejects} left out ({reasons})" if reasons else ""
+    recovered = f"; {report.recovered} recovered" if report.recovered else ""
+    peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
     why = f"reused{' ' * 7}" if report.action == "reused" else f"ran ({report.reason})".ljust(13)
-    return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}  {report.seconds:.1f} s"
+    return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}{recovered}  {report.seconds:.1f} s{peak}"
 
 
 def describe_load(load: LoadCounts, seconds: float) -> str:
@@ -39,10 +41,29 @@ def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
-def print_plan(planned: "list[PlannedStep]") -> None:
-    for entry in planned:
-        reason = f": {entry.reason}" if entry.reason else ""
-        print(f"{entry.step.id:<22} {entry.action}{reason}")
+def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any]) -> None:
+    """A line a step, and the sums."""
+    print(
+        f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  cost"
+    )
+    for entry in forecasts:
+        planned, estimate = entry.planned, entry.estimate
+        action = f"{planned.action}: {planned.reason}" if planned.reason else planned.action
+        print(f"{planned.step.id:<22} {action:<14} {_bill(vars(estimate)) if estimate.rows else ''}".rstrip())
+    print(f"{'all':<22} {'':<14} {_bill(totals)}")
+
+
+def _bill(estimate: Mapping[str, Any]) -> str:
+    numbers = [f"{estimate[name]:>8,}" for name in ("rows", "known")]
+    widths = {"calls": 15, "input_tokens": 19, "output_tokens": 19}
+    ranges = [f"{_range(estimate[name], ',d'):>{width}}" for name, width in widths.items()]
+    cost = "no price" if estimate["cost"] is None else _range(estimate["cost"], ".4f")
+    return " ".join([*numbers, *ranges]) + f"  {cost}"
+
+
+def _range(ends: Sequence[float], form: str) -> str:
+    low, high = (format(end, form) for end in ends)
+    return low if low == high else f"{low} to {high}"
 
 
 def print_steps(report: dict[str, Any]) -> None:
@@ -63,12 +84,36 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     """The end of a run; ``report`` is RunReport's JSON."""
     totals = report["totals"]
     if rejects is not None:
-        for step, row, reason, message in rejects[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
+        lost = rejects[rejects["kind"] != "recovered"]
+        for step, row, reason, message in lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
             print(f"left out by {step}: {row}: {reason}: {message}")
-        if len(rejects) > MOST_REJECTS:
-            print(f"... and {len(rejects) - MOST_REJECTS} more, in the table 'rejects'")
+        if len(lost) > MOST_REJECTS:
+            print(f"... and {len(lost) - MOST_REJECTS} more: graphmill rejects")
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
-    print(f"{calls}, {tokens}, {totals['rejects']} rejects, {totals['seconds']:.1f} s")
+    recovered = f", {totals['recovered']} recovered" if totals.get("recovered") else ""
+    print(f"{calls}, {tokens}, {totals['rejects']} rejects{recovered}, {totals['seconds']:.1f} s")
+    if report.get("health"):
+        print("health: " + ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in report["health"].items()))
     print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())
+
+
+def print_rejects(rejects: "pd.DataFrame") -> None:
+    """A line a row, and how many there are of each reason."""
+    for row in rejects.itertuples(index=False):
+        print(f"{row.step:<22} {row.kind:<9} {row.reason:<15} {row.row_id}  {row.message}")
+    counts = rejects.groupby(["kind", "reason"]).size().reset_index(name="rows")
+    print(", ".join(f"{row.rows} {row.kind} {row.reason}" for row in counts.itertuples()) or "no rejects")
+
+
+def print_usage(usage: "pd.DataFrame", by: str) -> None:
+    """A line for each run, step, document, model or outcome."""
+    print(f"{by:<44} {'calls':>8} {'ok':>8} {'tokens in':>13} {'out':>13} {'cost':>12} {'seconds':>9}")
+    priced = usage["cost"].notna()
+    for row, has_price in zip(usage.itertuples(index=False), priced, strict=True):
+        cost = f"{row.cost:.4f}" if has_price else "no price"
+        print(
+            f"{row[0] or '-':<44} {row.calls:>8,} {row.ok:>8,} {row.input_tokens:>13,} {row.output_tokens:>13,} "
+            f"{cost:>12} {row.seconds:>9.1f}"
+        )

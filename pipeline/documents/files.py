@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from pipeline.errors import SettingsError
 from pipeline.text import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+_SETTLED_AFTER = 3.0
+"""Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,10 @@ def _matching(root: Path, pattern: str) -> Iterator[InputFile]:
     real_root = root.resolve()
     yield from _closed_folders(root)
     for path in root.glob(pattern):
-        below = path.relative_to(root)
+        below = path.parts[len(root.parts) :]
         if _is_hidden(below):
             continue
-        name = below.as_posix().encode("utf-8", "backslashreplace").decode()
+        name = "/".join(below).encode("utf-8", "backslashreplace").decode()
         if path.is_symlink() and not _real_path(path).is_relative_to(real_root):
             yield InputFile(path, name, ("outside", "a link out of the input folder; copy the file"))
         elif path.is_file():
@@ -70,19 +73,45 @@ def _closed_folders(root: Path) -> Iterator[InputFile]:
         yield InputFile(path, path.relative_to(root).as_posix(), ("unreadable", reason))
 
 
-def _is_hidden(below: Path) -> bool:
-    return any(part.startswith(".") or part in _JUNK for part in below.parts)
+def _is_hidden(below: tuple[str, ...]) -> bool:
+    return any(part.startswith(".") or part in _JUNK for part in below)
 
 
 def _real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A file's content as the file system tells it apart."""
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+_DIGESTS: dict[str, tuple[_Version, str]] = {}
+
+
 def _content(file: InputFile) -> str:
     if file.fault:
         return file.fault[0]
     try:
-        with file.path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return _file_digest(file.path)
     except OSError:
         return "unreadable"
+
+
+def _file_digest(path: Path) -> str:
+    """A file is read once a process for as long as it stays as it is."""
+    state = path.stat()
+    version = _Version(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    before, digest = _DIGESTS.get(str(path), (None, ""))
+    if version == before:
+        return digest
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if time.time() - max(state.st_mtime, state.st_ctime) > _SETTLED_AFTER:
+        _DIGESTS[str(path)] = version, digest
+    return digest

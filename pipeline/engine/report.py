@@ -20,7 +20,8 @@ SUMS = (
 class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
     ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows
-    that were answered by halves or by repair; ``peak_mb``: of memory, where it was looked at."""
+    that were answered by halves or by repair; ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's
+    (engine/forecast.py), else None."""
 
     step: str
     verb: str
@@ -38,6 +39,7 @@ class StepReport:
     recovered: int = 0
     seconds: float = 0.0
     peak_mb: float | None = None
+    estimate: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

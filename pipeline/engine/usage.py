@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import pandas as pd
 import pyarrow.parquet as pq
 
+from pipeline.errors import UsageError
 from pipeline.models.base import Usage
 from pipeline.schemas import FLOAT, INT, STRING, table
 from pipeline.snapshots import publish_file, temporary_file
@@ -100,6 +101,22 @@ def read_usage(folder: Path) -> pd.DataFrame:
     frames = [pq.read_table(path).to_pandas() for path in sorted(folder.glob("*.parquet"))]
     frames += [USAGE.frame(list(_rows(journal))) for journal in sorted(folder.glob("*.jsonl"))]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+
+
+COLUMNS = {"run": "run_id", "step": "step", "document": "document_id", "model": "model", "outcome": "outcome"}
+
+
+def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Calls, those that were answered (``ok``), tokens, cost and seconds by run, step, document, model or outcome;
+    ``cost`` is null where a model has no price. Raises UsageError for another column."""
+    if by not in COLUMNS:
+        raise UsageError(f"usage: cannot sum by '{by}'; by: {', '.join(COLUMNS)}")
+    rows = usage.assign(calls=1, ok=(usage["outcome"] == "ok").astype(int), priced=usage["cost"].notna())
+    grouped = rows.groupby(COLUMNS[by], sort=True)
+    counted = ["calls", "ok", "input_tokens", "cached_tokens", "output_tokens", "cost", "seconds"]
+    totals = grouped[counted].sum()
+    totals["cost"] = totals["cost"].where(grouped["priced"].all())
+    return totals.reset_index()
 
 
 def _rows(journal: Path) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,9 @@
 """merge_graphs: the graphs of all text units become one."""
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 import pandas as pd
@@ -103,9 +106,8 @@ def _commonest(occurrences: pd.DataFrame) -> pd.Series:
 
 
 def _merge_entities(entities: pd.DataFrame, occurrences: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    units = _distinct_lists(occurrences.sort_values("place", kind="stable"), ["entity_id"], "text_unit_id")
-    described = entities[entities["description"] != ""]
-    descriptions = _distinct_lists(described, ["entity_id"], "description")
+    units = _distinct_lists(occurrences.sort_values("place", kind="stable"), "entity_id", "text_unit_id")
+    descriptions = _distinct_lists(entities[entities["description"] != ""], "entity_id", "description")
     types = _type_counts(entities)
     merged = pd.DataFrame({"id": names.index, "name": names.to_numpy()})
     counts = [types.get(id, []) for id in merged["id"]]
@@ -133,37 +135,41 @@ def _type_counts(entities: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def _merge_relationships(links: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    ends = ["source_entity_id", "target_entity_id"]
-    merged = links.groupby(ends, sort=True)["weight"].sum().reset_index()
-    keys = list(merged[ends].itertuples(index=False, name=None))
-    described = links[links["description"] != ""]
+    by_ends = links.groupby(["source_entity_id", "target_entity_id"], sort=True)
+    links = links.assign(pair=by_ends.ngroup())
+    merged = by_ends["weight"].sum().reset_index()
     lists = {
-        "descriptions": _distinct_lists(described, ends, "description"),
-        "text_unit_ids": _distinct_lists(links, ends, "text_unit_id"),
-        "keywords": _keywords(links, ends),
+        "descriptions": _distinct_lists(links[links["description"] != ""], "pair", "description"),
+        "text_unit_ids": _distinct_lists(links, "pair", "text_unit_id"),
+        "keywords": _keywords(links),
     }
     for column, values in lists.items():
-        merged[column] = pd.Series([values.get(key, []) for key in keys], dtype=object)
-    merged["id"] = [relationship_id(*key) for key in keys]
+        merged[column] = pd.Series([values.get(pair, []) for pair in range(len(merged))], dtype=object)
+    ends = zip(merged["source_entity_id"], merged["target_entity_id"], strict=True)
+    merged["id"] = [relationship_id(source, target) for source, target in ends]
     merged["source"] = merged["source_entity_id"].map(names)
     merged["target"] = merged["target_entity_id"].map(names)
     return merged[MERGED_RELATIONSHIPS.columns]
 
 
-def _keywords(links: pd.DataFrame, ends: list[str]) -> dict[object, list[str]]:
-    """Both ends -> keywords, the most frequent first, then in order of appearance."""
-    exploded = links[[*ends, "keywords"]].explode("keywords").dropna(subset=["keywords"])
-    exploded = exploded.assign(appearance=range(len(exploded)))
-    counted = exploded.groupby([*ends, "keywords"])["appearance"].agg(["size", "min"]).reset_index()
-    ordered = counted.sort_values([*ends, "size", "min"], ascending=[True, True, False, True], kind="stable")
-    return _distinct_lists(ordered, ends, "keywords")
+def _keywords(links: pd.DataFrame) -> dict[int, list[str]]:
+    """Pair -> keywords, the most frequent first, then in order of appearance."""
+    ordered = links[["pair", "keywords"]].sort_values("pair", kind="stable")
+    rows = zip(ordered["pair"].tolist(), ordered["keywords"], strict=True)
+    keywords = {}
+    for pair, of_pair in groupby(rows, key=itemgetter(0)):
+        counts = Counter(word for _, words in of_pair for word in words if word is not None)
+        keywords[pair] = [word for word, _ in counts.most_common()]
+    return keywords
 
 
-def _distinct_lists(rows: pd.DataFrame, by: list[str], column: str) -> dict:
-    """Key -> the column's distinct values in row order. The key is a scalar for one ``by`` column."""
-    distinct = rows.drop_duplicates([*by, column])
-    grouped = distinct.groupby(by[0] if len(by) == 1 else by, sort=False)[column].agg(list)
-    return grouped.to_dict()
+def _distinct_lists(rows: pd.DataFrame, by: str, column: str) -> dict[Any, list[str]]:
+    """Key -> the column's distinct values in row order."""
+    distinct = rows[[by, column]].drop_duplicates()
+    lists: dict[Any, list[str]] = {}
+    for key, value in zip(distinct[by].tolist(), distinct[column].tolist(), strict=True):
+        lists.setdefault(key, []).append(value)
+    return lists
 
 
 def _mentions(occurrences: pd.DataFrame) -> pd.DataFrame:

@@ -1,16 +1,22 @@
 import logging
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import wordllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from pipeline.models import builtin
 from pipeline.models.base import EmbeddingModel
 from pipeline.models.builtin import BuiltinEmbedding
 
 MODEL = BuiltinEmbedding()
+TOKENIZER = Tokenizer.from_file(str(Path(wordllama.__file__).parent / "tokenizers/l2_supercat_tokenizer_config.json"))
 TEXTS = [f"The {a} of {b} keeps a ledger." for a in ("mayor", "harbour", "clock", "灯塔") for b in ("Tarn", "Velm")]
 
 
@@ -48,6 +54,25 @@ def test_no_text_gives_anything_but_a_unit_vector_or_zeros(text: str):
 def test_a_very_long_text():
     (vector,) = MODEL.embed(["tide clock " * 20_000])
     assert np.allclose(vector @ vector, 1, atol=1e-6)
+
+
+PARTS = [*"a ▁\n\t潮é<>.", "<s>", "</s>", "<unk>", " tide", "clock", "  ", "\r", "0x0A"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PARTS)).map("".join))
+def test_a_text_has_the_tokens_that_its_tokenizer_gives_it_whole(text: str):
+    whole = TOKENIZER.encode(text, add_special_tokens=False).ids
+    assert builtin._tokens([text, "tide"], builtin._model().tokenizer)[0] == whole
+
+
+def test_no_token_goes_on_past_a_space_and_sums_are_exact_in_any_order():
+    assert not [token for token in TOKENIZER.get_vocab() if re.search(r"[^▁]▁|[\n\t ]", token)]
+    ids = np.random.default_rng(1).integers(0, 32_000, 10_000)
+    embedding = builtin._model().embedding
+    assert embedding.dtype == np.float16
+    forward, backward = builtin._sums(embedding, [ids, ids[::-1]])
+    assert np.array_equal(forward, backward)
 
 
 def test_identity_names_the_version():

@@ -1,0 +1,107 @@
+"""What the benchmarks share: projects over the synthetic corpus, an endpoint in a process of its own, measurements
+of one run in a process of its own, and tables of results."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.corpus import write_corpus  # noqa: E402
+from pipeline.init import init_project  # noqa: E402
+from pipeline.stores.embedded import stop_embedded  # noqa: E402
+
+UNIT_TOKENS = 150
+"""Size of a text unit where a document has several passages: each becomes a unit of its own."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``env``: what a command needs to talk to it."""
+
+    env: Mapping[str, str]
+
+
+@contextmanager
+def endpoint(delay: float = 0.0, requests_file: Path | None = None) -> Iterator[Endpoint]:
+    """The tests' endpoint in its own process; at the end it writes the chat requests it was sent to the file."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "endpoint.py"), "--delay", str(delay)]
+    command += ["--requests-file", str(requests_file)] if requests_file else []
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin
+    assert process.stdout
+    try:
+        yield Endpoint(json.loads(process.stdout.readline()))
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+@contextmanager
+def new_project(units: int, passages: int = 1) -> Iterator[Path]:
+    """A project over a synthetic corpus, in a temporary folder; embeddings are the builtin ones."""
+    with tempfile.TemporaryDirectory(prefix="graphmill-bench-", ignore_cleanup_errors=True) as name:
+        root = Path(name) / "project"
+        init_project(root)
+        write_corpus(root / "data" / "input", units, passages)
+        if passages > 1:
+            for path in (root / "workflows").glob("*.yaml"):
+                path.write_text(path.read_text().replace("size: 1200", f"size: {UNIT_TOKENS}"))
+        try:
+            yield root
+        finally:
+            stop_embedded(root / "data" / "postgres")
+
+
+def measure(root: Path, workflow: str, stage: str = "index", env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One run in a process of its own; see measure.py for what is measured."""
+    return _json_of("measure.py", str(root), workflow, stage, env=env)
+
+
+def measure_bare(requests_file: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """The chat requests sent once more with the client alone; see bare.py."""
+    return _json_of("bare.py", str(requests_file), env=env)
+
+
+def command(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The JSON of a graphmill command."""
+    line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments, "--json"]
+    return _run_json(line, env)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with the same keys, as Markdown."""
+    names = list(rows[0])
+    cells = [names, *([_shown(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells
+    ]
+    print("\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]), flush=True)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else "" if value is None else str(value)
+
+
+def _json_of(script: str, *arguments: str, env: Mapping[str, str] | None) -> dict[str, Any]:
+    return _run_json([sys.executable, str(ROOT / "benchmarks" / script), *arguments], env)
+
+
+def _run_json(line: Sequence[str], env: Mapping[str, str] | None) -> dict[str, Any]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode or not done.stdout:
+        raise SystemExit(f"{' '.join(line)}: exit code {done.returncode}\n{done.stderr}{done.stdout}")
+    return json.loads(done.stdout)

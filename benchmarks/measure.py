@@ -1,0 +1,125 @@
+"""One run of a workflow in this process, measured; prints JSON.
+
+CPU and wall seconds by step, start-up apart: a run over one document goes first, and what that takes (imports,
+ranks, weights) is told as ``startup``. Memory is the process's peak, start-up included. ``written``: bytes that
+this process wrote to files.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import psutil
+
+from benchmarks.corpus import write_corpus
+from pipeline.engine.report import RunReport, StepReport
+from pipeline.engine.runner import Silent
+from pipeline.init import init_project
+from pipeline.project import Project
+
+PLAN, LOAD = "plan", "load"
+
+
+@dataclass(frozen=True)
+class Clock:
+    cpu: float
+    wall: float
+
+    @classmethod
+    def now(cls) -> "Clock":
+        return cls(time.process_time(), time.perf_counter())
+
+    def since(self) -> dict[str, float]:
+        now = Clock.now()
+        return {"cpu": now.cpu - self.cpu, "wall": now.wall - self.wall}
+
+
+@dataclass
+class Steps(Silent):
+    """Progress that takes the time of each step; what comes before the first is the plan."""
+
+    started: Clock = field(default_factory=Clock.now)
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        if position == 1:
+            self.seconds[PLAN] = self.started.since()
+            self.started = Clock.now()
+
+    def step_finished(self, report: StepReport) -> None:
+        self._note(report.step)
+
+    def load_started(self) -> None:
+        self.started = Clock.now()
+
+    def load_finished(self, counts: object, seconds: float) -> None:
+        self._note(LOAD)
+
+    def _note(self, name: str) -> None:
+        self.seconds[name] = self.started.since()
+        self.started = Clock.now()
+
+
+def main() -> None:
+    root, workflow, stage = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    _warm_up(workflow)
+    startup = time.process_time()
+    written = _written()
+    with Project.open(root) as project:
+        begun, steps = Clock.now(), Steps()
+        stages: dict[str, Callable[..., RunReport]] = {"index": project.index, "run": project.run, "load": project.load}
+        report = stages[stage](workflow, steps)
+        whole = begun.since()
+        snapshots = sum(path.stat().st_size for path in project.snapshots.root.rglob("*.parquet"))
+    rows = {table: rows for step in report.steps for table, rows in step.rows.items()}
+    result = {
+        "units": rows.get("text_units", 0),
+        "entities": rows.get("entities", 0),
+        "relationships": rows.get("relationships", 0),
+        "calls": sum(step.calls for step in report.steps),
+        "outcome": report.outcome,
+        "startup": startup,
+        "cpu": whole["cpu"],
+        "wall": whole["wall"],
+        "steps": steps.seconds,
+        "peak_mb": _peak() / 2**20,
+        "written": _written() - written,
+        "snapshots": snapshots,
+    }
+    print(json.dumps(result))
+
+
+def _warm_up(workflow: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="graphmill-bench-") as name:
+        root = Path(name)
+        init_project(root)
+        write_corpus(root / "data" / "input", 1)
+        with Project.open(root) as project:
+            project.index(workflow)
+
+
+def _peak() -> int:
+    """In bytes. Not getrusage's, which a child process inherits."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource  # not on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _written() -> int:
+    """Zero where the system does not count."""
+    process = psutil.Process()
+    return process.io_counters().write_chars if hasattr(process, "io_counters") else 0
+
+
+if __name__ == "__main__":
+    main()

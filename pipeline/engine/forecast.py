@@ -1,0 +1,184 @@
+"""The bill before it is spent: every step worked through with what is known, and what it would ask, counted.
+
+Verbs run as they will run, on real rows; their models answer from the cache and count the rest. Nothing is written, and
+no network is used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import pandas as pd
+
+from pipeline.engine.plan import PlannedStep, Planner, tables_of
+from pipeline.engine.rehearsal import Tally, rehearsed
+from pipeline.engine.resources import Model, Resources
+from pipeline.engine.selection import ALL, Selection
+from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.models.base import ChatModel
+from pipeline.models.endpoint import Tokens
+from pipeline.snapshots import Snapshot, SnapshotStore
+
+Range = tuple[int, int]
+CALLS_TO_TRUST = 5
+"""Calls of former runs below which their mean says nothing."""
+SPREAD = (0.7, 1.4)
+TOKENS_OF_INSTRUCTIONS = 400
+TOKENS_OF_A_DESCRIPTION = 15
+"""The least that a record of the graph takes in a reply."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``rows`` of model work, of which ``known`` need no call. Ranges hold both ends: they differ where replies that
+    are still to come decide. ``cost`` is None without a price."""
+
+    rows: int = 0
+    known: int = 0
+    calls: Range = (0, 0)
+    input_tokens: Range = (0, 0)
+    output_tokens: Range = (0, 0)
+    cost: tuple[float, float] | None = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    planned: PlannedStep
+    estimate: Estimate
+
+
+def forecast(
+    workflow: Workflow,
+    resources: Resources,
+    snapshots: SnapshotStore,
+    usage: pd.DataFrame,
+    selection: Selection = ALL,
+) -> list[Forecast]:
+    """What each step would do and cost; ``usage``: the calls of former runs, which tell how long replies are."""
+    previous = snapshots.manifest(workflow.name).steps
+    planner = Planner(workflow, resources, snapshots, selection, (), previous)
+    stage = Stage(workflow, resources, snapshots, usage)
+    return [Forecast(planned, stage.estimate(planned)) for planned in stage.planned(planner)]
+
+
+@dataclass
+class Stage:
+    """The tables of a rehearsal: snapshots where they are certain, frames where they are not."""
+
+    workflow: Workflow
+    resources: Resources
+    snapshots: SnapshotStore
+    usage: pd.DataFrame
+
+    def __post_init__(self) -> None:
+        self._known: dict[str, Snapshot] = {}
+        self._frames: dict[str, pd.DataFrame] = {}
+        self._to_come: dict[str, int] = {}
+
+    def planned(self, planner: Planner) -> Any:
+        for step in self.workflow.steps:
+            planned = planner.plan(step, self._known)
+            if planned.record and planned.action == "reuse":
+                self._known |= tables_of(step, planned.record)
+            yield planned
+
+    def estimate(self, planned: PlannedStep) -> Estimate:
+        """Rehearse the step unless it is reused, or nothing that is paid for depends on it."""
+        if planned.action == "reuse" or not self._matters(planned.step):
+            return Estimate()
+        step, tally = planned.step, Tally(self.resources.tokenizer)
+        frames = step.verb.function(**self._inputs(step), **self._roles(step, tally))
+        outputs = zip(step.verb.outputs.items(), frames if isinstance(frames, tuple) else (frames,), strict=True)
+        for (name, schema), frame in outputs:
+            if name != REJECTS:
+                self._frames[step.outputs[name]] = schema.encode(frame, step.id).to_pandas()
+        before = max((self._to_come.get(table, 0) for table in step.inputs.values()), default=0)
+        estimate = self._estimate(step, tally, before)
+        after = before + (estimate.output_tokens[1] if step.verb.roles_of(ChatModel) else 0)
+        self._to_come |= dict.fromkeys(step.outputs.values(), after)
+        return estimate
+
+    def _matters(self, step: Step) -> bool:
+        """Whether the step has a model, or a later one that has reads what comes of it."""
+        wanted: set[str] = set()
+        for later in reversed(self.workflow.steps):
+            if later.models or wanted & set(later.outputs.values()):
+                wanted |= set(later.inputs.values())
+                if later is step:
+                    return True
+        return False
+
+    def _inputs(self, step: Step) -> dict[str, pd.DataFrame]:
+        return {name: self._table(table)[step.verb.inputs[name].columns] for name, table in step.inputs.items()}
+
+    def _table(self, table: str) -> pd.DataFrame:
+        if table not in self._frames:
+            self._frames[table] = self.snapshots.read(self._known[table])
+        return self._frames[table]
+
+    def _roles(self, step: Step, tally: Tally) -> dict[str, Any]:
+        models = self.resources.models_of(step).items()
+        roles: dict[str, Any] = {
+            **self.resources.prompts_of(step),
+            **self.resources.tokenizers_of(step),
+            **{role: rehearsed(model, tally) for role, model in models},
+        }
+        return roles | ({"params": step.params} if step.verb.takes_params else {})
+
+    def _estimate(self, step: Step, tally: Tally, to_come: int) -> Estimate:
+        """``to_come``: tokens of replies, at most, that the step's rows are still to be made of."""
+        models = list(self.resources.models_of(step).values())
+        if not models:
+            return Estimate()
+        more_calls, more_tokens = _more(step, tally, to_come)
+        calls = (tally.calls, tally.calls + more_calls)
+        asked = (tally.input_tokens, tally.input_tokens + more_tokens)
+        said = self._replies(step, calls, asked) if step.verb.roles_of(ChatModel) else (0, 0)
+        return Estimate(tally.rows, tally.known, calls, asked, said, _cost(models[0], asked, said))
+
+    def _replies(self, step: Step, calls: Range, asked: Range) -> Range:
+        """Output tokens: by the mean of former calls, else between a record and as much as was asked."""
+        former = self.usage[(self.usage["step"] == step.id) & (self.usage["outcome"] == "ok")]["output_tokens"]
+        if len(former) >= CALLS_TO_TRUST:
+            mean = float(former.mean())
+            return int(calls[0] * mean * SPREAD[0]), ceil(calls[1] * mean * SPREAD[1])
+        return calls[0] * TOKENS_OF_A_DESCRIPTION, asked[1]
+
+
+def _more(step: Step, tally: Tally, to_come: int) -> Range:
+    """Calls and tokens beyond those counted: what the model is asked again for, and rows that replies to come add to or
+    change."""
+    gleanings = getattr(step.params, "gleanings", 0)
+    calls, tokens = tally.calls * gleanings, 2 * tally.input_tokens * gleanings
+    if to_come and step.verb.roles_of(ChatModel):
+        added = ceil(2 * to_come / getattr(step.params, "max_tokens", TOKENS_OF_A_DESCRIPTION))
+        return calls + added + tally.known, tokens + 3 * to_come + tally.known_tokens + added * TOKENS_OF_INSTRUCTIONS
+    if to_come:
+        added = ceil(to_come / TOKENS_OF_A_DESCRIPTION) + tally.known
+        return ceil(added / max(1, tally.batch_size)), 3 * to_come + tally.known_tokens
+    return calls, tokens
+
+
+def _cost(model: Model, asked: Range, said: Range) -> tuple[float, float] | None:
+    price = getattr(model, "cost", None)
+    ends = [price(Tokens(*tokens)) if price else 0.0 for tokens in zip(asked, said, strict=True)]
+    return None if None in ends else (ends[0], ends[1])
+
+
+def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
+    """Sums over all steps; ``cost`` is None where a model that would be called has no price."""
+    estimates = [entry.estimate for entry in forecasts]
+    costs = [estimate.cost for estimate in estimates]
+
+    def both(name: str) -> list[int]:
+        return [sum(getattr(estimate, name)[end] for estimate in estimates) for end in (0, 1)]
+
+    return {
+        "rows": sum(estimate.rows for estimate in estimates),
+        "known": sum(estimate.known for estimate in estimates),
+        "calls": both("calls"),
+        "input_tokens": both("input_tokens"),
+        "output_tokens": both("output_tokens"),
+        "cost": None if None in costs else [sum(cost[end] for cost in costs if cost) for end in (0, 1)],
+    }

@@ -1,0 +1,141 @@
+"""Models that answer from what is known and count what they would have to ask."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from pipeline.engine.resources import Model
+from pipeline.models.base import (
+    Anew,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    EmbeddingModel,
+    Result,
+    Talk,
+    Tokenizer,
+)
+from pipeline.models.exchange import Exchange, Memory, in_rounds, one_question
+
+NOT_ASKED = "not_asked"
+"""The reason of a reply that a rehearsal has not got."""
+
+
+@runtime_checkable
+class RememberingChat(Protocol):
+    """A chat model that tells what it knows and what a request costs."""
+
+    def memory(self, anew: Anew | None = None) -> Memory: ...
+
+    def count(self, request: ChatRequest) -> int:
+        """Input tokens of a request."""
+        ...
+
+
+@dataclass
+class Tally:
+    """``rows`` of model work, of which ``known`` needed no call."""
+
+    tokenizer: Tokenizer
+    rows: int = 0
+    known: int = 0
+    known_tokens: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    batch_size: int = 1
+    """Texts that one call of an embedding model takes."""
+
+    def call(self, tokens: int) -> None:
+        self.calls += 1
+        self.input_tokens += tokens
+
+
+def rehearsed(model: Model, tally: Tally) -> Model:
+    return RehearsedChat(model, tally) if isinstance(model, ChatModel) else RehearsedEmbedding(model, tally)
+
+
+@dataclass(frozen=True)
+class RehearsedChat:
+    """A ChatModel. A conversation ends where a reply is missing: it is sent one with the reason NOT_ASKED."""
+
+    model: ChatModel
+    tally: Tally
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.model.identity
+
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: object = None, anew: Anew | None = None
+    ) -> list[Result]:
+        if not isinstance(self.model, RememberingChat):
+            raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
+        model, memory = self.model, _ReadOnly(self.model.memory())
+
+        def heard(request: ChatRequest, reply: ChatReply) -> None:
+            if reply.reason != NOT_ASKED:
+                self.tally.known += 1
+                self.tally.known_tokens += model.count(request)
+
+        def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+            for request in requests.values():
+                self.tally.call(model.count(request))
+            return dict.fromkeys(requests, ChatReply("", reason=NOT_ASKED, message="not asked yet"))
+
+        results = in_rounds(Exchange(talks, memory, heard), ask)
+        self.tally.rows += len(results)
+        return results
+
+    def complete(self, requests: Sequence[ChatRequest], listener: object = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests))
+
+    def stream(self, request: ChatRequest) -> Iterator[str]:
+        raise NotImplementedError("a rehearsal streams nothing")
+
+    def preflight(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class _ReadOnly:
+    """A memory that a rehearsal leaves as it is."""
+
+    memory: Memory
+
+    def key(self, request: ChatRequest) -> str:
+        return self.memory.key(request)
+
+    def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+        return self.memory.recall(requests)
+
+    def flag(self, valid: Mapping[str, bool]) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class RehearsedEmbedding:
+    """An EmbeddingModel whose vectors say nothing: one zero each."""
+
+    model: EmbeddingModel
+    tally: Tally
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.model.identity
+
+    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
+        calls = self.model.unknown(texts)
+        for batch in calls:
+            self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
+        self.tally.batch_size = getattr(self.model, "batch_size", 1)
+        self.tally.rows += len(texts)
+        self.tally.known += len(texts) - sum(map(len, calls))
+        return np.zeros((len(texts), 1), dtype=np.float32)
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return self.model.unknown(texts)
+
+    def preflight(self) -> None:
+        return
