@@ -1,72 +1,364 @@
-"""Killed at any instant: the next run goes on, asks for no stored reply again, and ends as if nothing had been."""
+"""Killed at any instant, or stopped, or left without a database or a disk: the next run goes on, asks for no stored
+reply again, and ends as if nothing had been."""
 
+import json
+import os
+import random
+import resource
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from pipeline.snapshots import Manifest
+from pipeline.errors import StoreError
+from pipeline.stores.embedded import start_embedded, stop_embedded
 from tests.projects import ProjectFolder, new_project
-from tests.servers.openai_server import OpenAIServer
+from tests.servers.openai_faults import canonical
+from tests.servers.openai_server import OpenAIServer, Reply, Request, openai_server
+from tests.servers.openai_replies import default_reply
+from tests.servers.postgres_server import server_folder
+from tests.sizes import size
+from tests.states import models, postgres_rows, set_args, table_hashes
 
 CONCURRENCY = 4
-DOCUMENTS = {
-    f"report-{number:02}.txt": f"Report {number}\n\nCaptain Orla Venn visited Port {chr(65 + number)}ella in "
-    f"{1900 + number}. Port {chr(65 + number)}ella trades with Tessing Harbour."
-    for number in range(24)
-}
+EMBEDDINGS_AT_ONCE = 4 * 16
+"""In states.models: calls under way, and texts in each."""
+SECONDS = 120
+UNITS = size(60, 500)
+UNITS_OF_A_DOCUMENT = 10
+SEED = 20
 
 
-def _tables(project: ProjectFolder) -> dict[str, str]:
-    manifest: Manifest = project.open().snapshots.manifest("index")
-    return {name: snapshot.sha256 for name, snapshot in manifest.tables.items()}
+def long_corpus(units: int) -> dict[str, str]:
+    """So many text units, as the workflow of ``project`` cuts them."""
+    sentences = [
+        f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number % 26)}ella to Tessing Harbour with "
+        f"a cargo of {7 * number + 1} barrels of oil, salt and tar for the house of Merchant {chr(65 + number % 17)}orren."
+        for number in range(units)
+    ]
+    return {
+        f"log-{start // UNITS_OF_A_DOCUMENT:03}.txt": "\n\n".join(sentences[start : start + UNITS_OF_A_DOCUMENT])
+        for start in range(0, units, UNITS_OF_A_DOCUMENT)
+    }
 
 
-def _stored_replies(project: ProjectFolder) -> int:
-    with closing(sqlite3.connect(project.root / "data/cache.sqlite")) as cache:
-        return cache.execute("SELECT count(*) FROM completions").fetchone()[0]
+def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, units: int, **chat: float) -> ProjectFolder:
+    folder = new_project(root, postgres_url, long_corpus(units), models=models(endpoint, **chat))
+    set_args(folder, chunk_documents={"size": 50}, summarize_descriptions={"max_tokens": 60})
+    return folder
 
 
-def _project(root: Path, postgres_url: str, endpoint: OpenAIServer) -> ProjectFolder:
-    project = new_project(root, postgres_url, DOCUMENTS, endpoint)
-    chat = {"base_url": "${OPENAI_BASE_URL:-}", "api_key": "${OPENAI_API_KEY:-}", "concurrency": CONCURRENCY}
-    project.edit_settings(models={"chat": {"default": chat}, "embedding": {"default": {"provider": "builtin"}}})
-    return project
+@dataclass(frozen=True)
+class Whole:
+    """An uninterrupted run: what it made, and how much it asked."""
+
+    tables: dict[str, str]
+    rows: object
+    requests: list[Request]
+    snapshots: int
+
+    @property
+    def chats(self) -> set[bytes]:
+        return {canonical(request.body) for request in self.requests if request.kind == "chat"}
+
+    @property
+    def texts(self) -> set[str]:
+        return {text for request in self.requests for text in request.inputs}
 
 
-@pytest.mark.parametrize("answered_before_the_kill", [1, 9, 20])
-def test_killed_during_extraction(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer, answered_before_the_kill: int
-) -> None:
-    whole = _project(tmp_path / "whole", postgres_url, openai)
-    assert whole.command("index").returncode == 0
-    expected = _tables(whole)
-    calls = openai.count("chat")
-    assert calls == len(DOCUMENTS)
+def state(folder: ProjectFolder, postgres_url: str) -> tuple[dict[str, str], object]:
+    with folder.open() as project:
+        return table_hashes(project), postgres_rows(postgres_url, project.settings.workspace)
 
-    killed = _project(tmp_path / "killed", postgres_url, openai)
-    openai.delay = 0.05
-    process = subprocess.Popen(
-        killed.command_line("index"),
-        env=killed.environment,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 60
-    while openai.count("chat") < calls + answered_before_the_kill and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+
+def snapshot_files(folder: ProjectFolder) -> int:
+    return len(list((folder.root / "data" / "snapshots").glob("*/*.parquet")))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Whole:
+    with openai_server() as endpoint:
+        folder = new_folder(tmp_path_factory.mktemp("uninterrupted") / "whole", postgres_url, endpoint, UNITS)
+        with folder.open() as project:
+            project.run("index")
+            assert len(project.table("text_units")) == UNITS
+        return Whole(*state(folder, postgres_url), endpoint.requests, snapshot_files(folder))
+
+
+@dataclass
+class Command:
+    """graphmill in a process of its own; ``events`` are those that it has told of."""
+
+    folder: ProjectFolder
+    arguments: tuple[str, ...] = ("run", "--log", "json")
+    limit: Callable[[], None] | None = None
+    events: list[dict[str, object]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> "Command":
+        self.process = subprocess.Popen(
+            self.folder.command_line(*self.arguments), env=self.folder.environment, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=self.limit,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.wait()
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            try:
+                self.events.append(json.loads(line))
+            except ValueError:
+                self.said.append(line.rstrip())
+
+    def has_told(self, event: str, step: str | None = None) -> bool:
+        return any(told["event"] == event and step in (None, told.get("step")) for told in list(self.events))
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS
+        while self.process.poll() is None and not reached():
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.001)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, once all that it said is read."""
+        code = self.process.wait(SECONDS)
+        self._reader.join()
+        if self.process.stderr:
+            self.process.stderr.close()
+        return code
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a run is killed: ``share`` of the calls or files that there will be, or seconds after a step began."""
+
+    where: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.where}-{self.share:.2f}"
+
+
+KINDS = ("extraction", "embed", "load", "snapshot", "merge")
+
+
+def points(count: int) -> list[Point]:
+    draw = random.Random(SEED)
+    return [Point(KINDS[number % len(KINDS)], draw.uniform(0.02, 0.98)) for number in range(count)]
+
+
+def reached(point: Point, command: Command, endpoint: OpenAIServer, whole: Whole) -> Callable[[], bool]:
+    calls = Counter(request.kind for request in whole.requests)
+    if point.where == "extraction":
+        return lambda: endpoint.count("chat") >= point.share * UNITS
+    if point.where == "embed":
+        return lambda: endpoint.count("embeddings") >= point.share * calls["embeddings"]
+    if point.where == "snapshot":
+        return lambda: snapshot_files(command.folder) >= point.share * whole.snapshots
+    event, step = {"merge": ("step_started", "merge_graphs"), "load": ("load_started", None)}[point.where]
+    return After(lambda: command.has_told(event, step), seconds=point.share / 2)
+
+
+@dataclass
+class After:
+    """True so many seconds after something was first so."""
+
+    so: Callable[[], bool]
+    seconds: float
+    since: float | None = None
+
+    def __call__(self) -> bool:
+        if self.since is None and self.so():
+            self.since = time.monotonic()
+        return self.since is not None and time.monotonic() >= self.since + self.seconds
+
+
+def stored(folder: ProjectFolder, table: str) -> int:
+    path = folder.root / "data" / "cache.sqlite"
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(path)) as cache, suppress(sqlite3.OperationalError):  # before it has tables
+        return cache.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return 0
+
+
+@pytest.mark.parametrize("point", points(size(4, 20)), ids=str)
+def test_killed_and_run_again(tmp_path: Path, postgres_url: str, openai: OpenAIServer, whole: Whole, point: Point):
+    folder = new_folder(tmp_path / "killed", postgres_url, openai, UNITS)
+    openai.delay = 0.02
+    with Command(folder) as command:
+        command.until(reached(point, command, openai, whole))
+        command.signal(signal.SIGKILL)
+        assert command.wait() == -signal.SIGKILL, "it had ended before"
+    openai.await_silence()
     openai.delay = 0.0
-    stored = _stored_replies(killed)
-    asked = openai.count("chat")
+    chats, vectors = stored(folder, "completions"), stored(folder, "embeddings")
+    before = openai.requests
+    openai.forget()
+    with folder.open() as project:
+        project.run("index")
+    after = openai.requests
+    assert state(folder, postgres_url) == (whole.tables, whole.rows)
+    assert sum(request.kind == "chat" for request in after) == len(whole.chats) - chats
+    assert sum(len(request.inputs) for request in after) == len(whole.texts) - vectors
+    assert sum(request.kind == "chat" for request in before) - chats <= CONCURRENCY
+    assert sum(len(request.inputs) for request in before) - vectors <= EMBEDDINGS_AT_ONCE
 
-    done = killed.command("run", "--json")
-    assert done.returncode == 0, done.stderr
-    assert _tables(killed) == expected
-    assert openai.count("chat") - asked == len(DOCUMENTS) - stored
-    assert asked - calls - stored <= CONCURRENCY
+
+SMALL = 24
+
+
+@pytest.fixture(scope="module")
+def small_tables(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> dict[str, str]:
+    """The tables of a small corpus after an uninterrupted run."""
+    with openai_server() as endpoint:
+        folder = new_folder(tmp_path_factory.mktemp("small") / "p", postgres_url, endpoint, SMALL)
+        with folder.open() as project:
+            project.run("index")
+            return table_hashes(project)
+
+
+def run_again(folder: ProjectFolder) -> dict[str, str]:
+    with folder.open() as project:
+        assert project.run("index").outcome == "completed"
+        return table_hashes(project)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_it_waits_for_the_calls_under_way(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], number: signal.Signals,
+    code: int,
+):  # fmt: skip
+    folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
+    openai.delay = 1.0
+    with Command(folder) as command:
+        command.until(lambda: openai.count("chat") >= CONCURRENCY + 1)
+        command.signal(number)
+        assert command.wait() == code
+        assert "run the same command again to go on" in command.said[-1]
+    assert CONCURRENCY < openai.count("chat") <= 2 * CONCURRENCY + 1
+    assert stored(folder, "completions") == openai.count("chat")
+    openai.delay = 0.0
+    assert run_again(folder) == small_tables
+    assert openai.count("chat") == len({canonical(request.body) for request in openai.requests if request.messages})
+
+
+def test_stopped_twice_it_waits_no_longer(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
+    openai.reply = lambda messages, body: Reply(hold=True)
+    with Command(folder) as command:
+        command.until(lambda: openai.count("chat") >= CONCURRENCY)
+        command.signal(signal.SIGINT)
+        time.sleep(1)
+        assert command.process.poll() is None
+        command.signal(signal.SIGINT)
+        started = time.monotonic()
+        assert command.wait() == 130
+    assert time.monotonic() - started < 10
+    assert "run the same command again to go on" in command.said[-1]
+    assert not any("Traceback" in line for line in command.said)
+
+
+def test_a_second_run_stops_at_once_and_a_killed_one_stands_in_nobodys_way(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str]
+):
+    folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
+    openai.reply = lambda messages, body: Reply(hold=True)
+    with Command(folder) as first:
+        first.until(lambda: openai.count("chat") >= 1)
+        second = folder.command("run")
+        assert second.returncode == 1
+        assert f"process {first.process.pid} on {os.uname().nodename}" in second.stderr
+        assert "wait for it to end" in second.stderr
+        first.signal(signal.SIGKILL)
+        assert first.wait() == -signal.SIGKILL
+    openai.reply = default_reply
+    assert run_again(folder) == small_tables
+
+
+@pytest.mark.parametrize("whole_server", [False, True], ids=["its connection", "the server"])
+def test_a_database_lost_in_the_middle_of_a_load(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], whole_server: bool
+):
+    with server_folder() as data:
+        url = start_embedded(data) if whole_server else postgres_url
+        folder = new_folder(tmp_path / "p", url, openai, SMALL)
+        with folder.open() as project:
+            project.run("index")
+            workspace = project.settings.workspace
+            before = postgres_rows(url, workspace)
+            folder.write("log-999.txt", "Captain Orla Venn retired to Tessing Harbour.")
+            with pytest.raises(StoreError, match="stores.postgres.url: .* does not answer"):
+                lose(url, lambda: project.run("index"), (lambda: stop_embedded(data)) if whole_server else None)
+            if whole_server:
+                start_embedded(data)
+            assert postgres_rows(url, workspace) == before
+            calls = len(openai.requests)
+            assert project.run("index").outcome == "completed"
+            assert len(openai.requests) == calls
+        assert len(postgres_rows(url, workspace)["graphmill_documents"]) == SMALL // UNITS_OF_A_DOCUMENT + 2
+        folder.delete("log-999.txt")
+        assert run_again(folder) == small_tables
+        assert postgres_rows(url, workspace) == before
+
+
+def lose(url: str, run: Callable[[], object], stop: Callable[[], object] | None) -> None:
+    """Run, and take the database away while the load waits for a lock: ``stop`` ends it, None only the connection."""
+    with psycopg.connect(url, autocommit=True) as watching, psycopg.connect(url) as blocking:
+        blocking.execute("LOCK TABLE lightrag_entities IN ACCESS EXCLUSIVE MODE")
+        taker = threading.Thread(target=take, args=(watching, blocking, stop))
+        taker.start()
+        try:
+            run()
+        finally:
+            taker.join()
+
+
+def take(watching: psycopg.Connection, blocking: psycopg.Connection, stop: Callable[[], object] | None) -> None:
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid <> %s"
+    deadline = time.monotonic() + SECONDS
+    while not (found := watching.execute(waiting, [blocking.info.backend_pid]).fetchone()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    if stop:
+        stop()
+    else:
+        watching.execute("SELECT pg_terminate_backend(%s)", found)
+    blocking.close()
+
+
+@pytest.mark.parametrize("kilobytes", [80, 200])
+def test_a_full_disk(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], kilobytes: int
+):
+    """By a limit on the size of files: what would exceed it fails as on a device without space."""
+    folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024 * kilobytes, resource.RLIM_INFINITY))
+
+    with Command(folder, limit=limit) as command:
+        assert command.wait() == 1
+    assert len(command.said) == 1, command.said
+    assert command.said[0].startswith("graphmill: ")
+    asked, kept = openai.count("chat"), stored(folder, "completions")
+    assert run_again(folder) == small_tables
+    assert asked - kept <= CONCURRENCY + 1

@@ -183,6 +183,11 @@ class OpenAIServer(ThreadingHTTPServer):
         with self._lock:
             self._ledger.append(request)
 
+    def await_silence(self) -> None:
+        """Wait until nobody is connected: what a killed client has sent is then in the ledger."""
+        while self._connections:
+            time.sleep(0.005)
+
     @contextmanager
     def in_flight(self, reply: Reply) -> Iterator[None]:
         with self._lock:

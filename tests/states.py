@@ -1,0 +1,113 @@
+"""What a project has come to: its tables by content and every row of its stores, made to be compared."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import yaml
+from neo4j import GraphDatabase
+
+from pipeline.project import Project
+from pipeline.stores.tables import LIVE, TABLES
+from tests.projects import ProjectFolder
+from tests.servers.neo4j_server import Neo4jAddress
+from tests.servers.openai_server import OpenAIServer, Request
+
+Rows = Mapping[str, Any]
+
+
+def models(endpoint: OpenAIServer, **chat: Any) -> dict[str, Any]:
+    """The settings of models that are all behind this endpoint."""
+    where = {"base_url": endpoint.base_url, "api_key": endpoint.key}
+    embedding = {**where, "provider": "openai", "model": "text-embedding-3-small", "batch_size": 16, "concurrency": 4}
+    return {"chat": {"default": {**where, "concurrency": 4, **chat}}, "embedding": {"default": embedding}}
+
+
+def set_args(folder: ProjectFolder, **steps: Mapping[str, Any]) -> None:
+    """Give steps of the workflow "index", named by their verbs, other arguments."""
+    path = folder.root / "workflows" / "index.yaml"
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for step in workflow["steps"]:
+        step["args"] = {**step.get("args", {}), **steps.get(step["verb"], {})}
+    path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
+
+
+def table_hashes(project: Project) -> dict[str, str]:
+    """Every table of the workflow "index" by its content's hash."""
+    tables = project.snapshots.manifest("index").tables
+    return {name: snapshot.sha256 for name, snapshot in tables.items()}
+
+
+def postgres_rows(url: str, workspace: str, columns: str = "to_jsonb(t) - 'workspace'") -> dict[str, list[Any]]:
+    """Every row of every table of the workspace, without the workspace's name."""
+    with _postgres(url) as connection:
+        return {
+            name: connection.execute(
+                f"SELECT {columns} FROM {name} t WHERE workspace = %s ORDER BY {key}", [workspace]
+            ).fetchall()
+            for name, key in _tables(connection)
+        }  # fmt: skip
+
+
+def postgres_versions(url: str, workspace: str) -> dict[str, list[Any]]:
+    """Of every row, where it is and which transaction wrote it: any write changes that."""
+    return postgres_rows(url, workspace, "t.xmin::text, t.ctid::text")
+
+
+def empty_postgres(url: str, workspace: str) -> None:
+    with _postgres(url) as connection:
+        for name, _ in _tables(connection):
+            connection.execute(f"DELETE FROM {name} WHERE workspace = %s", [workspace])
+
+
+def _tables(connection: psycopg.Connection) -> list[tuple[str, str]]:
+    """Those that are there, with what orders their rows."""
+    named = [*((table.name, "id") for table in TABLES.values()), (LIVE.name, "workspace")]
+    return [
+        (name, key)
+        for name, key in named
+        if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
+    ]
+
+
+@contextmanager
+def _postgres(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url) as connection:
+        yield connection
+
+
+NODES = "MATCH (n {workspace: $workspace}) RETURN labels(n) AS labels, properties(n) AS properties"
+EDGES = (
+    "MATCH (a {workspace: $workspace})-[r]->(b) "
+    "RETURN a.id AS source, type(r) AS type, b.id AS target, properties(r) AS properties"
+)
+EMPTY = "MATCH (n {workspace: $workspace}) DETACH DELETE n"
+
+
+def neo4j_rows(address: Neo4jAddress, workspace: str) -> dict[str, list[str]]:
+    """Every node and relationship of the workspace, without the workspace's name."""
+    return {name: sorted(map(_comparable, _neo4j(address, query, workspace))) for name, query in GRAPH.items()}
+
+
+GRAPH = {"nodes": NODES, "edges": EDGES}
+
+
+def empty_neo4j(address: Neo4jAddress, workspace: str) -> None:
+    _neo4j(address, EMPTY, workspace)
+
+
+def _neo4j(address: Neo4jAddress, query: Any, workspace: str) -> list[dict[str, Any]]:
+    with GraphDatabase.driver(address.uri, auth=(address.user, address.password)) as driver:
+        found = driver.execute_query(query, {"workspace": workspace}, database_=address.database)
+    return [record.data() for record in found.records]
+
+
+def _comparable(row: dict[str, Any]) -> str:
+    properties = {name: value for name, value in row["properties"].items() if name != "workspace"}
+    labels = sorted(row.get("labels", []))
+    return repr(({**row, "labels": labels, "properties": sorted(properties.items())}))
+
+
+def is_extraction(request: Request) -> bool:
+    return request.kind == "chat" and any("<|COMPLETE|>" in str(message["content"]) for message in request.messages)
