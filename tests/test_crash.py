@@ -23,8 +23,8 @@ from pipeline.errors import StoreError
 from pipeline.stores.embedded import start_embedded, stop_embedded
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_faults import canonical
-from tests.servers.openai_server import OpenAIServer, Reply, Request, openai_server
 from tests.servers.openai_replies import default_reply
+from tests.servers.openai_server import OpenAIServer, Reply, Request, openai_server
 from tests.servers.postgres_server import server_folder
 from tests.sizes import size
 from tests.states import models, postgres_rows, set_args, table_hashes
