@@ -53,8 +53,7 @@ def test_threads_share_a_bucket(database: Database):
     paced, turns = bucket(database, FAST), []
 
     def take() -> None:
-        for _ in range(20):
-            turns.append(time.time() + paced.take(0))
+        turns.extend(time.time() + paced.take(0) for _ in range(20))
 
     threads = [threading.Thread(target=take) for _ in range(8)]
     for thread in threads:

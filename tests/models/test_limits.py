@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.Monkey
     assert limit.allowed == 2
     ups = [limit.allowed for _ in range(200) if limit.succeeded() is None]
     assert ups == sorted(ups)
-    assert all(after - before <= 0.5 for before, after in zip(ups, ups[1:], strict=False))
+    assert all(after - before <= 0.5 for before, after in pairwise(ups))
     assert ups[-1] == 16
 
 
