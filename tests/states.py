@@ -65,9 +65,7 @@ def _tables(connection: psycopg.Connection) -> list[tuple[str, str]]:
     """Those that are there, with what orders their rows."""
     named = [*((table.name, "id") for table in TABLES.values()), (LIVE.name, "workspace")]
     return [
-        (name, key)
-        for name, key in named
-        if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
+        (name, key) for name, key in named if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
     ]
 
 
@@ -106,7 +104,7 @@ def _neo4j(address: Neo4jAddress, query: Any, workspace: str) -> list[dict[str, 
 def _comparable(row: dict[str, Any]) -> str:
     properties = {name: value for name, value in row["properties"].items() if name != "workspace"}
     labels = sorted(row.get("labels", []))
-    return repr(({**row, "labels": labels, "properties": sorted(properties.items())}))
+    return repr({**row, "labels": labels, "properties": sorted(properties.items())})
 
 
 def is_extraction(request: Request) -> bool:

@@ -186,9 +186,7 @@ def test_any_nights_end_in_a_full_build(postgres_url: str, openai: OpenAIServer)
     run_machine(lambda: Nights(postgres_url, openai, {}, state, empty), examples=size(8, 200))
 
 
-def test_any_nights_end_in_a_full_build_on_neo4j(
-    postgres_url: str, openai: OpenAIServer, neo4j_address: Neo4jAddress
-):
+def test_any_nights_end_in_a_full_build_on_neo4j(postgres_url: str, openai: OpenAIServer, neo4j_address: Neo4jAddress):
     neo4j = {
         "uri": neo4j_address.uri, "user": neo4j_address.user,
         "password": neo4j_address.password, "database": neo4j_address.database,
@@ -231,9 +229,7 @@ def test_one_edited_sentence_costs_three_extractions_at_most(long_document: Proj
     assert 1 <= sum(map(is_extraction, openai.requests)) <= 3
 
 
-def test_a_night_without_a_change_costs_nothing(
-    long_document: ProjectFolder, openai: OpenAIServer, postgres_url: str
-):
+def test_a_night_without_a_change_costs_nothing(long_document: ProjectFolder, openai: OpenAIServer, postgres_url: str):
     with long_document.open() as project:
         workspace = project.settings.workspace
         before = postgres_versions(postgres_url, workspace)
