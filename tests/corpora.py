@@ -1,4 +1,4 @@
-"""Documents in numbers: each paragraph is a text unit of its own, and names the ship, ports and merchant it tells of."""
+"""Documents in numbers: each paragraph is a text unit of its own, with names that some others have too."""
 
 from tests.projects import ProjectFolder
 from tests.states import set_args
@@ -6,9 +6,9 @@ from tests.states import set_args
 UNITS_OF_A_DOCUMENT = 10
 
 
-def voyages(units: int) -> dict[str, str]:
-    """So many text units in documents of ten, where ``cut_by_paragraphs`` cuts them."""
-    told = [voyage(number) for number in range(units)]
+def voyages(units: int, first: int = 0) -> dict[str, str]:
+    """So many text units, numbered from ``first``, in documents of ten, where ``cut_by_paragraphs`` cuts them."""
+    told = [voyage(first + number) for number in range(units)]
     starts = range(0, units, UNITS_OF_A_DOCUMENT)
     return {f"log-{start:05}.txt": "\n\n".join(told[start : start + UNITS_OF_A_DOCUMENT]) for start in starts}
 
@@ -22,4 +22,4 @@ def voyage(number: int) -> str:
 
 
 def cut_by_paragraphs(folder: ProjectFolder) -> None:
-    set_args(folder, chunk_documents={"size": 90})
+    set_args(folder, chunk_documents={"size": 100})

@@ -1,4 +1,4 @@
-"""How much of a heavy test runs: a reduced form by default, the whole of it under GRAPHMILL_FULL=1 (`make test-full`)."""
+"""How much of a heavy test runs: a reduced form, or under GRAPHMILL_FULL=1 (`make test-full`) the whole of it."""
 
 import os
 from typing import TypeVar

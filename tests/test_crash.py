@@ -294,7 +294,7 @@ def test_a_database_lost_in_the_middle_of_a_load(
             workspace = project.settings.workspace
             before = postgres_rows(url, workspace)
             folder.write("log-late.txt", voyage(999))
-            with pytest.raises(StoreError, match="stores.postgres.url: .* does not answer"):
+            with pytest.raises(StoreError, match=r"stores\.postgres\.url: .* does not answer"):
                 lose(url, lambda: project.run("index"), (lambda: stop_embedded(data)) if whole_server else None)
             if whole_server:
                 start_embedded(data)
