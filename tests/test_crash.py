@@ -95,7 +95,7 @@ class Command:
     def __enter__(self) -> "Command":
         self.process = subprocess.Popen(
             self.folder.command_line(*self.arguments), env=self.folder.environment, text=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=self.limit,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=self.limit,  # noqa: PLW1509
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

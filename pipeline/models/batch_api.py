@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.errors import ModelError
+from pipeline.errors import GraphmillError, ModelError
 from pipeline.models.batch_intents import Intent
 from pipeline.models.endpoint import Endpoint, Failure
 from pipeline.models.limits import backoff
@@ -22,7 +22,8 @@ GONE = 404
 
 @dataclass(frozen=True)
 class BatchApi:
-    """Each call is tried again after failures that may pass. Raises ModelError when it fails for good."""
+    """Each call is tried again after failures that may pass. Raises AuthError when the key is refused,
+    ModelError when a call fails for good."""
 
     endpoint: Endpoint
     max_retries: int
@@ -113,5 +114,5 @@ class BatchApi:
             time.sleep(answer.retry_after if answer.retry_after is not None else backoff(attempt))
         raise AssertionError("unreachable")
 
-    def _error(self, failure: Failure) -> ModelError:
-        return ModelError(f"{self.endpoint.where}: batch: {failure.message}; run again: what came before is kept")
+    def _error(self, failure: Failure) -> GraphmillError:
+        return failure.fatal or ModelError(f"{self.endpoint.where}: batch: {failure.message}; run again: what came before is kept")
