@@ -48,10 +48,10 @@ class Hearer:
     begun_calls: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begun(self, row_id: str, model: str, characters: int) -> str:
+    def begun(self, expected: Usage) -> str:
         with self.lock:
             self.begun_calls += 1
-            self.under_way[str(self.begun_calls)] = row_id
+            self.under_way[str(self.begun_calls)] = expected.row_id
             return str(self.begun_calls)
 
     def ended(self, usage: Usage, call: str | None = None) -> None:

@@ -3,6 +3,7 @@
 No command imports anything heavy before it knows that it needs it: --help and status answer at once.
 """
 
+import os
 import signal
 from types import FrameType
 
@@ -37,6 +38,7 @@ def options(context: typer.Context, folder: Folder = None) -> None:
 
 
 def main() -> None:
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pool keeps what a step has let go
     signal.signal(signal.SIGTERM, _terminate)
     app()
 

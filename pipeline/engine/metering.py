@@ -43,12 +43,12 @@ class Meter:
         self.done += rows
         self.tick(self.done, self.expected)
 
-    def begun(self, row_id: str, model: str, characters: int) -> str:
+    def begun(self, expected: Usage) -> str:
         """Raises BudgetError, so that the call is not sent, when the budget is used up."""
         self.budget.check()
         if self.journal is None:
             return ""
-        return self.journal.begun(self.step, row_id, self.documents.get(row_id, ""), model, characters, None)
+        return self.journal.begun(self.step, self.documents.get(expected.row_id, ""), expected)
 
     def ended(self, usage: Usage, call: str | None = None) -> None:
         with self.lock:

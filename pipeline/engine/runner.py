@@ -122,8 +122,9 @@ class Runner:
                 refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio)
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
+        counts = health(tables, self.snapshots)
         self.snapshots.publish(manifest, run_id)
-        return IndexResult(tuple(self.reports), manifest, worst, health(tables, self.snapshots))
+        return IndexResult(tuple(self.reports), manifest, worst, counts)
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
         models: dict[int, Model] = {}

@@ -31,7 +31,6 @@ USAGE = table(
 then an estimate. ``cost`` is null where the model has no price. ``at``: seconds since 1970 when it ended."""
 
 UNKNOWN = "unknown"
-CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass
@@ -47,27 +46,23 @@ class Journal:
         self._names = count()
         self._file: TextIO | None = None
 
-    def begun(self, step: str, row_id: str, document_id: str, model: str, characters: int, cost: float | None) -> str:
-        """A call is about to be sent; returns its name. ``cost``: an estimate."""
+    def begun(self, step: str, document_id: str, expected: Usage) -> str:
+        """A call is about to be sent, and what it is expected to take; returns its name."""
         name = str(next(self._names))
-        self._write(
-            {
-                "begun": name, "step": step, "row_id": row_id, "document_id": document_id, "model": model,
-                "input_tokens": characters // CHARACTERS_PER_TOKEN, "cost": cost, "at": time.time(),
-            }
-        )  # fmt: skip
+        self._write({"begun": name, **self._row(step, document_id, expected)})
         return name
 
     def ended(self, step: str, document_id: str, usage: Usage, call: str | None) -> None:
-        self._write(
-            {
-                "ended": call, "step": step, "row_id": usage.row_id, "document_id": document_id, "model": usage.model,
-                "kind": "embedding" if usage.texts else "chat", "outcome": usage.outcome, "attempt": usage.attempt,
-                "input_tokens": usage.input_tokens, "cached_tokens": usage.cached_tokens,
-                "output_tokens": usage.output_tokens, "cost": usage.cost, "seconds": round(usage.seconds, 4),
-                "texts": usage.texts, "at": time.time(),
-            }
-        )  # fmt: skip
+        self._write({"ended": call, **self._row(step, document_id, usage)})
+
+    def _row(self, step: str, document_id: str, usage: Usage) -> dict[str, Any]:
+        return {
+            "workflow": self.workflow, "step": step, "row_id": usage.row_id, "document_id": document_id,
+            "model": usage.model, "kind": "embedding" if usage.texts else "chat", "outcome": usage.outcome,
+            "attempt": usage.attempt, "input_tokens": usage.input_tokens, "cached_tokens": usage.cached_tokens,
+            "output_tokens": usage.output_tokens, "cost": usage.cost, "seconds": round(usage.seconds, 4),
+            "texts": usage.texts, "at": time.time(),
+        }  # fmt: skip
 
     def close(self) -> None:
         """The journal becomes a table."""
@@ -78,7 +73,7 @@ class Journal:
         settle(self.folder)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        text = json.dumps({**line, "workflow": self.workflow}, ensure_ascii=False) + "\n"
+        text = json.dumps(line, ensure_ascii=False) + "\n"
         with self.lock:
             if self._file is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -133,6 +128,5 @@ def _rows(journal: Path) -> Iterator[dict[str, Any]]:
                 continue
             open_calls.pop(line.pop("ended"), None)
             yield {"run_id": journal.stem, **line}
-    unknown = {"kind": "chat", "outcome": UNKNOWN, "attempt": 1, "cached_tokens": 0, "output_tokens": 0}
     for line in open_calls.values():
-        yield {"run_id": journal.stem, **line, **unknown, "seconds": 0.0, "texts": 0}
+        yield {"run_id": journal.stem, **line, "outcome": UNKNOWN}

@@ -17,6 +17,7 @@ Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1
 """A call that brings nothing within its time rarely does at the third try, and each costs the whole time."""
 LONGEST_THROTTLING = 3600.0
+CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Attempts:
 
     def _once(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int) -> Answer | Failure:
         with self.limiter.turn(call.tokens, self.stop):
-            name = self.listener.begun(call.row_id, self.endpoint.model, call.characters) if self.listener else ""
+            name = self.listener.begun(self._expected(call, attempt)) if self.listener else ""
             started = time.monotonic()
             answer = self.endpoint.call(send)
             seconds = time.monotonic() - started
@@ -112,6 +113,13 @@ class Attempts:
         self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens if call.tokens else 0)
         self._tell(call, name, tokens, seconds, attempt, "ok")
         return value
+
+    def _expected(self, call: Call, attempt: int) -> Usage:
+        tokens = Tokens(call.characters // CHARACTERS_PER_TOKEN, 0)
+        return Usage(
+            call.row_id, self.endpoint.model, tokens.input, 0, cached=False, seconds=0.0, cost=self.cost(tokens),
+            attempt=attempt, texts=call.texts,
+        )  # fmt: skip
 
     def _wait(self, failure: Failure, times: int) -> None:
         overloaded = failure.throttled or failure.status in (502, 503, 504, 529)

@@ -80,8 +80,8 @@ class Usage:
 class Listener(Protocol):
     """Hears of every call, from any thread. What it raises ends the work: calls under way are waited for."""
 
-    def begun(self, row_id: str, model: str, characters: int) -> str:
-        """A call is about to be sent, ``characters`` long; returns a name for it."""
+    def begun(self, expected: Usage) -> str:
+        """A call is about to be sent, and what it is expected to take; returns a name for it."""
         ...
 
     def ended(self, usage: Usage, call: str | None = None) -> None:

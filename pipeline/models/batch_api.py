@@ -115,4 +115,5 @@ class BatchApi:
         raise AssertionError("unreachable")
 
     def _error(self, failure: Failure) -> GraphmillError:
-        return failure.fatal or ModelError(f"{self.endpoint.where}: batch: {failure.message}; run again: what came before is kept")
+        fact = f"{self.endpoint.where}: batch: {failure.message}"
+        return failure.fatal or ModelError(f"{fact}; run again: what came before is kept")

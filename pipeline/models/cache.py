@@ -14,7 +14,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from pipeline.models.base import ChatRequest
-from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, slices
+from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, slices
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
@@ -49,6 +49,7 @@ class ReplyCache:
     def __init__(self, url: str, owner: str = ""):
         self.database = Database(url)
         self.owner = owner
+        self._replies = SharedWrites(self.database, COMPLETIONS)
 
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
         """What is known of these keys."""
@@ -58,11 +59,13 @@ class ReplyCache:
 
     def store_completion(self, key: str, model: str, reply: Completion) -> None:
         """Keep the reply, in place of an older one; it is on disk when the call returns."""
-        self.store_completions(model, {key: reply})
+        self._replies.write(self._row(key, model, reply))
 
     def store_completions(self, model: str, replies: Mapping[str, Completion]) -> None:
-        shared = {"model": model, "created": datetime.now(UTC), "owner": self.owner}
-        self.database.upsert(COMPLETIONS, [{"key": key, **shared, **vars(reply)} for key, reply in replies.items()])
+        self.database.upsert(COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()])
+
+    def _row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
+        return {"key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner, **vars(reply)}
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Note which stored replies may be served."""

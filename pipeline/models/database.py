@@ -5,6 +5,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,47 @@ class Database:
         _create_tables(engine)
         _upgrade(engine, address(self.url))
         return engine
+
+
+@dataclass
+class _Ticket:
+    row: dict[str, Any]
+    written: bool = False
+    error: Exception | None = None
+
+
+@dataclass
+class SharedWrites:
+    """Rows that many threads write one at a time, in as few transactions as possible: whoever may write takes all that
+    wait along. A row is on disk when ``write`` returns."""
+
+    database: Database
+    table: sa.Table
+    waiting: list[_Ticket] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, row: dict[str, Any]) -> None:
+        ticket = _Ticket(row)
+        with self.lock:
+            self.waiting.append(ticket)
+        with self.writing:
+            if not ticket.written:
+                self._write_all()
+        if ticket.error:
+            raise ticket.error
+
+    def _write_all(self) -> None:
+        with self.lock:
+            tickets, self.waiting = self.waiting, []
+        rows = {ticket.row["key"]: ticket.row for ticket in tickets}
+        error = None
+        try:
+            self.database.upsert(self.table, list(rows.values()))
+        except Exception as raised:
+            error = raised
+        for ticket in tickets:
+            ticket.written, ticket.error = True, error
 
 
 def _read_url(text: str) -> sa.URL:

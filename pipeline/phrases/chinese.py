@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import rjieba
-
 from pipeline.phrases.gazetteer import Gazetteer
 from pipeline.phrases.keyphrases import Phrase
 from pipeline.phrases.kinds import chinese_head
@@ -67,6 +65,8 @@ def read_chinese(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[
 
 def _tag(sentence: str) -> list[_Word]:
     words, start = [], 0
+    import rjieba  # its dictionary takes 35 MB: only Chinese texts pay for it
+
     for text, tag in rjieba.tag(sentence):
         words.append(_Word(start, text, tag))
         start += len(text)

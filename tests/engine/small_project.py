@@ -51,8 +51,8 @@ class ScriptedChat:
     ) -> list[Result]:
         def reply(request: ChatRequest) -> ChatReply:
             if listener:
-                call = listener.begun(request.row_id, self.name, 40)
-                listener.ended(Usage(request.row_id, self.name, 10, 2, cached=False, seconds=0.1, cost=0.5), call)
+                usage = Usage(request.row_id, self.name, 10, 2, cached=False, seconds=0.1, cost=0.5)
+                listener.ended(usage, listener.begun(usage))
             return self._reply(request)
 
         return converse(talks, reply)

@@ -14,7 +14,7 @@ from tests.engine.small_verbs import CALLS
 def run(project: SmallProject, selection: Selection = ALL) -> IndexResult:
     CALLS.clear()
     store = SnapshotStore(project.root / "snapshots")
-    return Runner(project.resources, store, Silent(), selection=selection).run(project.workflow)
+    return Runner(project.resources, store, Silent(), selection=selection).run(project.workflow, "run")
 
 
 def actions(result: IndexResult) -> list[str]:

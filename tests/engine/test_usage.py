@@ -16,13 +16,17 @@ def usage(row: str, outcome: str = "ok", attempt: int = 1, **more: object) -> Us
     return Usage(row, "m", 100, 20, cached=False, seconds=0.5, outcome=outcome, attempt=attempt, cost=0.25, **more)
 
 
+def expected(row: str, tokens: int, texts: int = 0) -> Usage:
+    return Usage(row, "m", tokens, 0, cached=False, seconds=0.0, cost=0.125, texts=texts)
+
+
 def test_a_journal_becomes_a_table(tmp_path: Path):
     journal = Journal(tmp_path, "run-1", "index")
-    call = journal.begun("extract", "chunk-1", "doc-1", "m", 4000, None)
+    call = journal.begun("extract", "doc-1", expected("chunk-1", 1000))
     journal.ended("extract", "doc-1", usage("chunk-1", "throttled"), call)
-    call = journal.begun("extract", "chunk-1", "doc-1", "m", 4000, None)
+    call = journal.begun("extract", "doc-1", expected("chunk-1", 1000))
     journal.ended("extract", "doc-1", usage("chunk-1", attempt=2, cached_tokens=64), call)
-    call = journal.begun("embed", "", "", "e", 400, None)
+    call = journal.begun("embed", "", expected("", 100, texts=4))
     journal.ended("embed", "", usage("", texts=7), call)
     during = read_usage(tmp_path)
     journal.close()
@@ -53,7 +57,7 @@ from pipeline.engine.usage import Journal
 from pipeline.models.base import Usage
 journal = Journal(Path(sys.argv[1]), "run-1", "index")
 for row in range(5):
-    call = journal.begun("extract", f"chunk-{row}", "doc-1", "m", 4000, None)
+    call = journal.begun("extract", "doc-1", expected(f"chunk-{row}", 1000))
     if row < 3:
         journal.ended("extract", "doc-1", Usage(f"chunk-{row}", "m", 900, 80, cached=False, seconds=1), call)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -75,7 +79,7 @@ def test_calls_that_a_kill_cut_off_are_unknown_with_an_estimate(tmp_path: Path):
 
 def test_half_a_line_is_left_out(tmp_path: Path):
     journal = Journal(tmp_path, "run-1", "index")
-    call = journal.begun("extract", "chunk-1", "", "m", 40, None)
+    call = journal.begun("extract", "", expected("chunk-1", 10))
     journal.ended("extract", "", usage("chunk-1"), call)
     with (tmp_path / "run-1.jsonl").open("a") as file:
         file.write(json.dumps({"begun": "1", "step": "extr"})[:-4])
@@ -85,7 +89,7 @@ def test_half_a_line_is_left_out(tmp_path: Path):
 
 def test_what_was_there_stays_when_the_table_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     journal = Journal(tmp_path, "run-1", "index")
-    journal.ended("extract", "", usage("chunk-1"), journal.begun("extract", "chunk-1", "", "m", 40, None))
+    journal.ended("extract", "", usage("chunk-1"), journal.begun("extract", "", expected("chunk-1", 10)))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -104,7 +108,7 @@ def test_threads_share_a_journal_and_runs_a_folder(tmp_path: Path):
 
         def work(journal: Journal = journal) -> None:
             for n in range(50):
-                call = journal.begun("extract", f"chunk-{n}", "doc", "m", 40, None)
+                call = journal.begun("extract", "doc", expected(f"chunk-{n}", 10))
                 journal.ended("extract", "doc", usage(f"chunk-{n}"), call)
 
         threads = [threading.Thread(target=work) for _ in range(8)]

@@ -111,10 +111,10 @@ def test_what_a_listener_raises_ends_the_work_and_keeps_the_reply(chat: OpenAICh
         pass
 
     class Miser(Hearer):
-        def begun(self, row_id: str, model: str, characters: int) -> str:
+        def begun(self, expected: Usage) -> str:
             if self.usages:
                 raise BudgetSpentError
-            return super().begun(row_id, model, characters)
+            return super().begun(expected)
 
     with pytest.raises(BudgetSpentError):
         replace(chat, concurrency=1).complete(ask("a", "b", "c"), Miser())
