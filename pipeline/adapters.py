@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
-from pipeline.models.base import ChatModel, EmbeddingModel
+from pipeline.models.base import EmbeddingModel
+from pipeline.models.batch import BatchChat, BatchOptions
 from pipeline.models.buckets import Rate
 from pipeline.models.builtin import BuiltinEmbedding
 from pipeline.models.cache import ReplyCache
@@ -47,7 +48,7 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     return ReplyCache(url, settings.workspace)
 
 
-def chat_model(settings: Settings, name: str, cache: ReplyCache) -> ChatModel:
+def chat_model(settings: Settings, name: str, cache: ReplyCache) -> OpenAIChat:
     chat = _named(settings.models.chat, name, "models.chat")
     price = chat.price or Price()
     return OpenAIChat(
@@ -63,6 +64,23 @@ def chat_model(settings: Settings, name: str, cache: ReplyCache) -> ChatModel:
         input_price=price.input if chat.price else None,
         output_price=price.output if chat.price else None,
         where=f"models.chat.{name}",
+    )
+
+
+def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
+    """The model, asked through the endpoint's Batch API."""
+    batch = settings.models.chat[name].batch
+    return BatchChat(
+        chat,
+        BatchOptions(
+            poll_seconds=batch.poll_seconds,
+            wait_seconds=60 * batch.wait_minutes,
+            failed=batch.failed,
+            least=batch.least,
+            max_requests=batch.max_requests,
+            max_bytes=1_000_000 * batch.max_mb,
+            discount=batch.discount,
+        ),
     )
 
 

@@ -7,6 +7,7 @@
     ├── DataError             1   a table does not have the shape its schema declares
     ├── DeletionError         1   more of the documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
+    ├── DiskFullError         1   a file of the project cannot be written for want of space
     ├── StoreError            1   a database cannot be reached or refuses to work
     ├── LockedError           1   another run holds the project
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
@@ -41,6 +42,10 @@ class DataError(GraphmillError):
 
 
 class DeletionError(GraphmillError):
+    pass
+
+
+class DiskFullError(GraphmillError):
     pass
 
 

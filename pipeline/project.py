@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache as memoized
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,16 @@ import pandas as pd
 from pydantic import ValidationError
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.adapters import Stores, chat_model, embedding_model, open_cache, open_stores
+from pipeline.adapters import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    Stores,
+    batched_chat,
+    chat_model,
+    embedding_model,
+    open_cache,
+    open_stores,
+)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
 from pipeline.engine.budget import Budget
@@ -29,9 +39,15 @@ from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.folder import SETTINGS
+from pipeline.gc import GcReport, collect_garbage
+from pipeline.history import manifest_of
 from pipeline.load.loader import load
-from pipeline.models.base import ChatModel, EmbeddingModel
+from pipeline.models.base import EmbeddingModel
+from pipeline.models.batch import BatchChat
+from pipeline.models.cache import ReplyCache
+from pipeline.models.openai import OpenAIChat
 from pipeline.prompts import Prompt, read_prompt
+from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
@@ -39,6 +55,7 @@ from pipeline.run_state import RunState
 from pipeline.runs import Runs
 from pipeline.settings import Settings, read_settings
 from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.stores.embedded import stop_embedded
 from pipeline.tokens import tokenizer
 from pipeline.validation import explain
 
@@ -110,7 +127,11 @@ class Project:
         on_event: OnEvent | None = None,
         options: RunOptions = DEFAULTS,
     ) -> RunReport:
-        """Bring the stores up to date with the snapshots. See ``run``."""
+        """Bring the stores up to date with the snapshots, or back to what they were at the end of an earlier run
+        (``options.manifest``: its id, or an unambiguous beginning of it); the next load brings back the newest.
+
+        Raises UsageError for a run that is not known, DataError when its snapshots are no longer kept.
+        """
         return self._run(name, progress or _heard_by(on_event), options, self._load)
 
     def run(
@@ -150,6 +171,49 @@ class Project:
     def usage(self) -> pd.DataFrame:
         """A row for every call of every run (engine/usage.py has the columns)."""
         return read_usage(self.usage_folder)
+
+    def gc(self, keep: int, dry_run: bool = True) -> GcReport:
+        """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow nor the live
+        ones name. The runs before those cannot be loaded any more.
+
+        Raises LockedError while a run is under way, UsageError for a ``keep`` below 1.
+        """
+        with self.runs.alone():
+            if not dry_run:
+                self.snapshots.sweep()
+            return collect_garbage(self.snapshots, keep, dry_run)
+
+    def purge(self, document: str) -> PurgeReport:
+        """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
+        return purge(self, document)
+
+    def abandon_batches(self) -> None:
+        """Cancel the batches that are under way, and delete their files."""
+        for name in self.settings.models.chat:
+            self._batched_chat(name).abandon()
+
+    def live_workflow(self) -> str | None:
+        """Which workflow's tables the stores show; None when nothing is loaded."""
+        if self.embedded_folder is not None and not self.embedded_folder.exists():
+            return None
+        live = self.stores.vectors.live()
+        return live.workflow if live else None
+
+    def stop_stores(self) -> None:
+        """Let go of the stores, and stop the embedded PostgreSQL."""
+        self.close()
+        self.__dict__.pop("stores", None)
+        if self.embedded_folder is not None:
+            stop_embedded(self.embedded_folder)
+
+    @property
+    def input_folder(self) -> Path:
+        return self.root / self.settings.input.path
+
+    @property
+    def embedded_folder(self) -> Path | None:
+        """Where the embedded PostgreSQL is; None where another server is used."""
+        return self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -220,7 +284,7 @@ class Project:
     @property
     def resources(self) -> Resources:
         """Prompts are read anew each time: they may have been edited."""
-        return Resources(cache(self._prompt), self._chat, self._embedding, self._tokenizer)
+        return Resources(memoized(self._prompt), self._chat, self._embedding, self._tokenizer, self._batched_chat)
 
     @property
     def query_stage(self) -> QueryStage:
@@ -251,7 +315,7 @@ class Project:
         return Runs.of(self.root)
 
     @cached_property
-    def _cache(self) -> Any:
+    def cache(self) -> ReplyCache:
         return open_cache(self.settings, self.root)
 
     @cached_property
@@ -263,13 +327,17 @@ class Project:
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
     @cached_property
-    def _chat(self) -> Callable[[str], ChatModel]:
+    def _chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
-        return cache(lambda name: chat_model(self.settings, name, self._cache))
+        return memoized(lambda name: chat_model(self.settings, name, self.cache))
+
+    @cached_property
+    def _batched_chat(self) -> Callable[[str], BatchChat]:
+        return memoized(lambda name: batched_chat(self.settings, name, self._chat(name)))
 
     @cached_property
     def _embedding(self) -> Callable[[str], EmbeddingModel]:
-        return cache(lambda name: embedding_model(self.settings, name, self._cache))
+        return memoized(lambda name: embedding_model(self.settings, name, self.cache))
 
     def _embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
@@ -295,18 +363,17 @@ class Project:
         with self.runs.alone():
             self.snapshots.sweep()
             settle(self.usage_folder)
-            run_id = self.runs.new_id()
-            journal = Journal(self.usage_folder, run_id, workflow.name)
-            state = RunState(workflow, self._runner(journal, progress, options))
+            journal = Journal(self.usage_folder, self.runs.new_id(), workflow.name)
+            state = RunState(journal.run_id, workflow, self._runner(journal, progress, options), options)
             try:
                 for stage in stages:
                     stage(state)
             except BaseException as error:
-                self.runs.save(state.broken_off(run_id, error))
+                self.runs.save(state.broken_off(error))
                 raise
             finally:
                 journal.close()
-            report = state.completed(run_id, self.settings.max_reject_ratio)
+            report = state.completed(self.settings.max_reject_ratio)
             self.runs.save(report)
         return report
 
@@ -324,11 +391,13 @@ class Project:
         )
 
     def _index(self, state: RunState) -> None:
-        result = state.runner.run(state.workflow)
+        result = state.runner.run(state.workflow, state.run_id)
         state.reject_ratio, state.health = result.reject_ratio, result.health
 
     def _load(self, state: RunState) -> None:
-        manifest = self.snapshots.manifest(state.workflow.name)
+        name, run = state.workflow.name, state.options.manifest
+        earlier = manifest_of(run, name, self.snapshots, self.runs.ids(name)) if run is not None else None
+        manifest = earlier or self.snapshots.manifest(name)
         if not manifest.tables:
             raise UsageError(
                 f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"

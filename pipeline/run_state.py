@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.engine.options import RunOptions
 from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.runner import Runner
 from pipeline.engine.workflow import Workflow
@@ -15,16 +16,18 @@ FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 class RunState:
     """``reject_ratio`` and ``health`` as the index stage found them, ``load`` as the load stage did."""
 
+    run_id: str
     workflow: Workflow
     runner: Runner
+    options: RunOptions
     reject_ratio: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
     load: LoadCounts | None = None
     load_seconds: float = 0.0
 
-    def report(self, run_id: str, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
+    def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
         return RunReport(
-            run_id,
+            self.run_id,
             self.workflow.name,
             outcome,
             exit_code,
@@ -35,19 +38,19 @@ class RunState:
             self.health,
         )
 
-    def broken_off(self, run_id: str, error: BaseException) -> RunReport:
+    def broken_off(self, error: BaseException) -> RunReport:
         if isinstance(error, KeyboardInterrupt):
             code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-            return self.report(run_id, "stopped", code, "interrupted")
+            return self.report("stopped", code, "interrupted")
         code = error.exit_code if isinstance(error, GraphmillError) else FAILED
-        return self.report(run_id, _outcome(error), code, str(error) or type(error).__name__)
+        return self.report(_outcome(error), code, str(error) or type(error).__name__)
 
-    def completed(self, run_id: str, max_reject_ratio: float) -> RunReport:
+    def completed(self, max_reject_ratio: float) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):
-            return self.report(run_id, "completed", 0)
+            return self.report("completed", 0)
         above = self.reject_ratio > max_reject_ratio
         message = f"{self.reject_ratio:.0%} of a step's rows rejected" if above else ""
-        return self.report(run_id, "completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
+        return self.report("completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
 
 
 def _outcome(error: BaseException) -> Outcome:

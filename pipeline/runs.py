@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,6 @@ class Runs:
     def save(self, report: RunReport) -> None:
         from pipeline.snapshots import publish_file, temporary_file  # brings pandas, which last() does without
 
-        self.folder.mkdir(parents=True, exist_ok=True)
         with temporary_file(self.folder) as temporary:
             temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             publish_file(temporary, self.folder / f"{report.run_id}.json")
@@ -40,6 +39,17 @@ class Runs:
         """The report of the last run as JSON; None before the first."""
         reports = sorted(self.folder.glob("*.json"))
         return json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+
+    def ids(self, workflow: str) -> list[str]:
+        """Ids of the workflow's runs, whatever became of them, oldest first."""
+        reports = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("*.json")}
+        return sorted(run_id for run_id, report in reports.items() if report["workflow"] == workflow)
+
+    def forget_before(self, run_id: str) -> None:
+        """Delete the reports of all runs before this one: their messages may quote documents."""
+        for path in self.folder.glob("*.json"):
+            if path.stem < run_id:
+                path.unlink()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -59,5 +69,6 @@ class Runs:
                 f"{self.folder.parent}: another run holds this project (process {owner}); wait for it to end"
             ) from error
         with held:
-            holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
+            with suppress(OSError):  # a full disk must not keep gc from making space
+                holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
             yield

@@ -67,8 +67,21 @@ class EndpointSettings(Section):
         return bool(self.base_url or self.api_key.get_secret_value())
 
 
+class BatchSettings(Section):
+    """``failed``: whether rows that failed in a batch are asked for directly or rejected."""
+
+    poll_seconds: float = Field(default=30, gt=0)
+    wait_minutes: float = Field(default=60, ge=0)
+    failed: Literal["direct", "reject"] = "direct"
+    least: PositiveInt = 10
+    max_requests: PositiveInt = 50_000
+    max_mb: PositiveInt = 190
+    discount: float = Field(default=0.5, ge=0, le=1)
+
+
 class ChatSettings(EndpointSettings):
     model: str = "gpt-4o-mini"
+    batch: BatchSettings = BatchSettings()
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None

@@ -3,11 +3,14 @@
     <root>/<table>/<sha256>.parquet     a table
     <root>/steps/<fingerprint>.json     which snapshots a step wrote (the key to reuse)
     <root>/manifest-<workflow>.json     the live snapshot of each table
+    <root>/manifests/<workflow>/<run_id>.json   the manifests that were live, each from the run that made it
 
-Every file comes to its name by fsync and rename, records after what they point at: a crash at any
-instant leaves whole files only.
+Run ids sort by time, and a run that changed nothing leaves no manifest: what was live when a run ended is the
+newest manifest up to its id. Every file comes to its name by fsync and rename, records after what they point
+at: a crash at any instant leaves whole files only.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -22,10 +25,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import DataError
+from pipeline.errors import DataError, DiskFullError
+from pipeline.schema_version import SCHEMA_VERSION, refuse_newer
 
 ROW_GROUP = 100_000
 PARTIAL = ".partial"
+LIVE_PREFIX = "manifest-"
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True)
@@ -61,12 +67,14 @@ class Manifest:
 
 @dataclass(frozen=True)
 class SnapshotStore:
+    """``intact`` remembers the files this process has found whole, as (path, size, time of change)."""
+
     root: Path
+    intact: set[tuple[str, int, int]] = field(default_factory=set, repr=False, compare=False)
 
     def write(self, name: str, table: pa.Table) -> Snapshot:
-        """Write the table unless its content is there already."""
+        """Write the table unless its content is there already. Raises DiskFullError, and leaves nothing."""
         folder = self.root / name
-        folder.mkdir(parents=True, exist_ok=True)
         with temporary_file(folder) as temporary:
             pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP, store_schema=False)
             sha256 = _sha256(temporary)
@@ -79,11 +87,13 @@ class SnapshotStore:
         """Raises DataError when the file is gone or damaged."""
         path = self.root / snapshot.path
         try:
-            intact = _sha256(path) == snapshot.sha256
+            state = path.stat()
+            seen = (snapshot.path, state.st_size, state.st_mtime_ns)
+            if seen not in self.intact and _sha256(path) != snapshot.sha256:
+                raise DataError(f"{path}: damaged; delete it and run the workflow again")
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}; run the workflow again") from error
-        if not intact:
-            raise DataError(f"{path}: damaged; delete it and run the workflow again")
+        self.intact.add(seen)
         return pq.read_table(path).to_pandas()
 
     def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:
@@ -105,17 +115,39 @@ class SnapshotStore:
             return None
         return record if record and all(map(self.exists, record.outputs.values())) else None
 
-    def publish(self, manifest: Manifest) -> None:
-        self._write_json(f"manifest-{manifest.workflow}.json", asdict(manifest))
+    def publish(self, manifest: Manifest, run_id: str) -> None:
+        """Make it the live manifest of its workflow and keep it under the run's id, unless it is live already.
 
-    def manifest(self, workflow: str) -> Manifest:
-        """The workflow's manifest; empty if it has never completed."""
-        content = self._read_json(f"manifest-{workflow}.json")
+        The copy comes first: there is never a live manifest that its run's id does not lead to.
+        """
+        kept = self.history(manifest.workflow)
+        if kept and manifest == self.manifest(manifest.workflow):
+            return
+        self._write_json(_kept_name(manifest.workflow, run_id), asdict(manifest))
+        self._write_json(_live_name(manifest.workflow), asdict(manifest))
+
+    def manifest(self, workflow: str, run_id: str = "") -> Manifest:
+        """The workflow's live manifest, or the one kept under the run's id; empty if there is none."""
+        name = _kept_name(workflow, run_id) if run_id else _live_name(workflow)
+        content = self._read_json(name)
         try:
             return _manifest(content) if content else Manifest(workflow)
         except (KeyError, TypeError) as error:
-            path = self.root / f"manifest-{workflow}.json"
+            path = self.root / name
             raise DataError(f"{path}: of another version ({error}); run the workflow again to replace it") from error
+
+    def history(self, workflow: str) -> list[str]:
+        """Ids of the runs whose manifests are kept, oldest first."""
+        return sorted(path.stem for path in (self.root / "manifests" / workflow).glob("*.json"))
+
+    def workflows(self) -> list[str]:
+        """Names of the workflows that have a manifest, live or kept."""
+        live = {path.stem.removeprefix(LIVE_PREFIX) for path in self.root.glob(f"{LIVE_PREFIX}*.json")}
+        return sorted(live | {path.name for path in (self.root / "manifests").glob("*") if path.is_dir()})
+
+    def forget(self, workflow: str, run_id: str) -> None:
+        """Delete the manifest kept under the run's id."""
+        (self.root / _kept_name(workflow, run_id)).unlink()
 
     def sweep(self) -> None:
         """Remove what killed processes have left half written. Only for a caller who is alone here."""
@@ -124,9 +156,9 @@ class SnapshotStore:
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_file(path.parent) as temporary:
-            text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+            marked = {**content, "schema_version": SCHEMA_VERSION}
+            text = json.dumps(marked, indent=1, sort_keys=True, ensure_ascii=False)
             temporary.write_text(text + "\n", encoding="utf-8")
             publish_file(temporary, path)
 
@@ -135,9 +167,19 @@ class SnapshotStore:
         if not path.is_file():
             return None
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise DataError(f"{path}: not readable ({error}); delete it and run the workflow again") from error
+        refuse_newer(content.pop("schema_version", None), str(path))
+        return content
+
+
+def _live_name(workflow: str) -> str:
+    return f"{LIVE_PREFIX}{workflow}.json"
+
+
+def _kept_name(workflow: str, run_id: str) -> str:
+    return f"manifests/{workflow}/{run_id}.json"
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
@@ -155,9 +197,21 @@ def _step_record(content: dict[str, Any]) -> StepRecord:
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[Path]:
+    """A file in the folder, made if need be, that is gone when the block ends, unless it was published.
+
+    Raises DiskFullError when the block cannot write for want of space.
+    """
     path = folder / f".{secrets.token_hex(8)}{PARTIAL}"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         yield path
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise DiskFullError(
+                f"{folder}: a file could not be written ({os.strerror(error.errno)}); make space "
+                "('graphmill gc' does) and run the same command again: it goes on from what is done"
+            ) from error
+        raise
     finally:
         path.unlink(missing_ok=True)
 

@@ -1,9 +1,10 @@
 """What a chat model that a test makes up needs to hold conversations."""
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from pipeline.models.base import ChatReply, ChatRequest, Result, Talk
+from pipeline.models.base import ChatReply, ChatRequest, Result, Talk, Usage
 from pipeline.models.cache import completion_key
 from pipeline.models.exchange import Exchange, in_rounds
 
@@ -36,3 +37,31 @@ def checked(request: ChatRequest, reply: ChatReply) -> ChatReply:
     if reply.finish_reason == "length":
         return replace(reply, message="cut off")
     return replace(reply, message=request.check(reply.text) or "")
+
+
+@dataclass
+class Hearer:
+    """A Listener that keeps what it hears; ``under_way`` are the calls that were begun and have not ended."""
+
+    usages: list[Usage] = field(default_factory=list)
+    under_way: dict[str, str] = field(default_factory=dict)
+    begun_calls: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begun(self, row_id: str, model: str, characters: int) -> str:
+        with self.lock:
+            self.begun_calls += 1
+            self.under_way[str(self.begun_calls)] = row_id
+            return str(self.begun_calls)
+
+    def ended(self, usage: Usage, call: str | None = None) -> None:
+        with self.lock:
+            self.usages.append(usage)
+            if call is not None:
+                del self.under_way[call]
+
+    def reserve(self, tokens: int, cost: float | None) -> None: ...
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [usage.outcome for usage in self.usages]

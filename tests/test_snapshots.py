@@ -111,14 +111,14 @@ def test_a_damaged_record_or_manifest_is_a_data_error(store: SnapshotStore, reco
 
 def test_a_manifest_is_read_as_it_was_published(store: SnapshotStore, record: StepRecord):
     manifest = Manifest("index", {"t": record.outputs["texts"]}, {"embed": record})
-    store.publish(manifest)
+    store.publish(manifest, "run-1")
     assert store.manifest("index") == manifest
     assert store.manifest("fast") == Manifest("fast")
     assert (store.root / "manifest-index.json").is_file()
 
 
 def test_nothing_temporary_is_left(store: SnapshotStore, record: StepRecord):
-    store.publish(Manifest("index", {}, {"embed": record}))
+    store.publish(Manifest("index", {}, {"embed": record}), "run-1")
     assert not list(store.root.rglob("*.partial"))
 
 

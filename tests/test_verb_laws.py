@@ -1,6 +1,6 @@
 """Laws that hold for every verb: run a small corpus through all of them, then each by itself again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,23 @@ import pytest
 
 import pipeline.verbs
 from pipeline.engine.local import LocalEngine
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Check, EmbeddingModel, Listener, Tokenizer
+from pipeline.models.base import (
+    Anew,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    EmbeddingModel,
+    Listener,
+    Result,
+    Talk,
+    Tokenizer,
+)
+from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
 from pipeline.registry import REGISTRY, Verb
 from pipeline.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
+from tests.talking import converse
 
 CORPUS = {
     "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
@@ -68,10 +80,13 @@ class Clerk:
 
     identity: Mapping[str, Any] = {"model": "clerk"}
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
-    ) -> list[ChatReply]:
-        return [self._reply(request.messages[-1]["content"]) for request in requests]
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+    ) -> list[Result]:
+        return converse(talks, lambda request: self._reply(request.messages[-1]["content"]))
+
+    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests))
 
     def _reply(self, question: str) -> ChatReply:
         if question.startswith("What else"):

@@ -149,6 +149,8 @@ class Stage:
 def _more(step: Step, tally: Tally, to_come: int) -> Range:
     """Calls and tokens beyond those counted: what the model is asked again for, and rows that replies to come add to or
     change."""
+    if not tally.paid:
+        return 0, 0
     gleanings = getattr(step.params, "gleanings", 0)
     calls, tokens = tally.calls * gleanings, 2 * tally.input_tokens * gleanings
     if to_come and step.verb.roles_of(ChatModel):

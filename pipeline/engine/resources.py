@@ -17,6 +17,7 @@ class Resources:
     chat: Callable[[str], ChatModel]
     embedding: Callable[[str], EmbeddingModel]
     tokenizer: Tokenizer
+    batched_chat: Callable[[str], ChatModel] | None = None
 
     def prompts_of(self, step: Step) -> dict[str, Prompt]:
         """Raises SettingsError when a prompt has not the placeholders its role needs."""
@@ -26,7 +27,8 @@ class Resources:
         return prompts
 
     def models_of(self, step: Step) -> dict[str, Model]:
-        lookup: Mapping[type, Callable[[str], Any]] = {ChatModel: self.chat, EmbeddingModel: self.embedding}
+        chat = self.batched_chat if self.batched_chat and step.execution == "batch" else self.chat
+        lookup: Mapping[type, Callable[[str], Any]] = {ChatModel: chat, EmbeddingModel: self.embedding}
         return {role: lookup[step.verb.roles[role]](name) for role, name in step.models.items()}
 
     def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:

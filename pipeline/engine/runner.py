@@ -28,7 +28,7 @@ from pipeline.registry import Verb
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
-PASSING_REASONS = frozenset({"timeout", "server_error"})
+PASSING_REASONS = frozenset({"timeout", "server_error", "expired"})
 """Rejects that another try may mend: a step that has one is not reused as it is."""
 
 RECOVERED = "recovered"
@@ -92,17 +92,19 @@ class Runner:
     max_delete_ratio: float | None = None
     reports: list[StepReport] = field(default_factory=list)
 
-    def run(self, workflow: Workflow) -> IndexResult:
-        """Run what must run. Raises AuthError or ModelError, before any work, when a model that will be needed cannot
-        work; DataError when a verb breaks its schema, or nothing was extracted; DeletionError when too many documents
-        are gone; BudgetError and WaitingError when the
-        run has to stop before its end."""
+    def run(self, workflow: Workflow, run_id: str) -> IndexResult:
+        """Run what must run, and publish the manifest as the run's.
+
+        Raises AuthError or ModelError, before any work, when a model that will be needed cannot work; DataError when a
+        verb breaks its schema, or nothing was extracted; DeletionError when too many documents are gone; BudgetError
+        and WaitingError when the run has to stop before its end."""
         self.selection.check(workflow)
         self._preflight(plan(workflow, self.resources, self.snapshots, self.selection, self.again))
         previous = self.snapshots.manifest(workflow.name)
         planner = Planner(workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps)
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
+        rejected: list[pd.DataFrame] = []
         worst = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
@@ -111,16 +113,16 @@ class Runner:
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
+            rejected.append(rejects.assign(step=step.id))
             worst = max(worst, _reject_ratio(step, record, tables, rejects))
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
                 before = previous.tables.get(DOCUMENTS)
                 refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio)
-        tables[REJECTS] = self._gather_rejects(records)
+        tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
-        if manifest != previous:
-            self.snapshots.publish(manifest)
+        self.snapshots.publish(manifest, run_id)
         return IndexResult(tuple(self.reports), manifest, worst, health(tables, self.snapshots))
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
@@ -195,13 +197,12 @@ class Runner:
         return MeteredEmbedding(model, meter)
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
-        if REJECTS not in record.outputs:
+        if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
         return self.snapshots.read(record.outputs[REJECTS])
 
-    def _gather_rejects(self, records: Mapping[str, StepRecord]) -> Snapshot:
-        frames = [self._rejects(record).assign(step=id) for id, record in records.items()]
-        frames = [frame for frame in frames if len(frame)] or [REJECTS_SCHEMA.frame()]
+    def _gather_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
+        frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
 

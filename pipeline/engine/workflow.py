@@ -20,10 +20,14 @@ REJECTS = "rejects"
 """The one output that every step may write: the run gathers them into one table."""
 
 
+Execution = Literal["direct", "batch"]
+
+
 @dataclass(frozen=True)
 class Step:
     """One use of a verb. ``inputs`` and ``outputs`` map the verb's table names to the workflow's;
-    ``prompts`` and ``models`` map its roles to names of files and of settings."""
+    ``prompts`` and ``models`` map its roles to names of files and of settings. ``execution``: "batch" sends what it
+    asks of a chat model to the endpoint's Batch API; the result is the same."""
 
     id: str
     verb: Verb
@@ -32,6 +36,7 @@ class Step:
     outputs: Mapping[str, str]
     prompts: Mapping[str, str]
     models: Mapping[str, str]
+    execution: Execution = "direct"
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class _StepFile(BaseModel):
     outputs: dict[str, TableName] = {}
     prompts: dict[str, str] = {}
     models: dict[str, str] = {}
+    execution: Execution = "direct"
 
 
 class _WorkflowFile(BaseModel):
@@ -112,6 +118,8 @@ def _step(entry: _StepFile, where: str, settings: Mapping[str, Mapping[str, Any]
         params = verb.params.model_validate({**defaults, **entry.args})
     except ValidationError as error:
         raise SettingsError(explain(f"{where}: args", error, _known_keys(verb.params))) from error
+    if entry.execution == "batch" and not verb.roles_of(ChatModel):
+        raise SettingsError(f"{where}: execution: batch is for steps that ask a chat model; remove it")
     return Step(
         id=entry.id or entry.verb,
         verb=verb,
@@ -125,6 +133,7 @@ def _step(entry: _StepFile, where: str, settings: Mapping[str, Mapping[str, Any]
             entry.models,
             "default",
         ),
+        execution=entry.execution,
     )
 
 

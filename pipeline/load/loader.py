@@ -1,16 +1,28 @@
 """Bring the stores to what a manifest says, writing only what differs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from pipeline.fingerprint import fingerprint
+from pipeline.fingerprint import code_fingerprint, fingerprint
 from pipeline.load.diff import diff, with_hashes
-from pipeline.load.projection import SOURCES, project
+from pipeline.load.projection import SOURCES, project, require_sources
+from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the stores shall show. ``version`` covers everything that decides their rows."""
+
+    workflow: str
+    version: str
+    embedding: Mapping[str, Any]
 
 
 def load(
@@ -18,37 +30,59 @@ def load(
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Store -> table -> {inserted, updated, deleted, unchanged}.
 
-    Raises UsageError when the manifest lacks a table, StoreError when a store cannot be written.
+    The snapshots are read only if a store does not show the manifest, or holds other rows than the load left.
+    Raises UsageError when the manifest lacks a table, StoreError when a store cannot be written, DataError when
+    a snapshot is gone or damaged or a store was loaded by a newer version.
     """
-    tables = {name: snapshots.read(manifest.tables[name]) for name in SOURCES if name in manifest.tables}
-    rows = {name: with_hashes(frame) for name, frame in project(tables, max_types).items()}
-    live = live_version(manifest, tables)
-    return {store.name: _load_store(store, rows, live) for store in stores}
-
-
-def live_version(manifest: Manifest, tables: Mapping[str, pd.DataFrame]) -> Live:
+    require_sources(manifest.tables)
+    target = target_of(manifest, max_types)
+    counts = {store.name: _unchanged(store, target) for store in stores}
+    if None not in counts.values():
+        return {name: count for name, count in counts.items() if count is not None}
+    tables = {name: snapshots.read(manifest.tables[name]) for name in SOURCES}
     vectors = tables[EMBEDDING_STEP_TABLE]["vector"]
+    live = Live(target.workflow, target.version, target.embedding, len(vectors.iloc[0]) if len(vectors) else 0)
+    rows = {name: with_hashes(frame) for name, frame in project(tables, max_types).items()}
+    return {store.name: counts[store.name] or _load_store(store, rows, live) for store in stores}
+
+
+def target_of(manifest: Manifest, max_types: int) -> Target:
     identity = next(
         record.components["models"]["embedding"]
         for record in manifest.steps.values()
         if manifest.tables[EMBEDDING_STEP_TABLE] in record.outputs.values()
     )
-    version = fingerprint({name: manifest.tables[name].sha256 for name in SOURCES})
-    return Live(manifest.workflow, version, identity, len(vectors.iloc[0]) if len(vectors) else 0)
+    tables = {name: manifest.tables[name].sha256 for name in SOURCES}
+    code = [code_fingerprint(project), code_fingerprint(with_hashes)]
+    version = fingerprint({"tables": tables, "max_types": max_types, "code": code})
+    return Target(manifest.workflow, version, identity)
+
+
+def _unchanged(store: Store, target: Target) -> dict[str, dict[str, int]] | None:
+    """The counts of a load that finds nothing to do; None where there is something."""
+    live = store.live()
+    if (
+        live is None
+        or Target(live.workflow, live.version, live.embedding) != target
+        or live.schema_version != SCHEMA_VERSION
+    ):
+        return None
+    states = store.table_states()
+    if states != live.tables:
+        return None
+    none = {"inserted": 0, "updated": 0, "deleted": 0}
+    return {_reported(table, store): {**none, "unchanged": state.rows} for table, state in states.items()}
 
 
 def _load_store(store: Store, rows: Mapping[str, pd.DataFrame], live: Live) -> dict[str, dict[str, int]]:
     counts = {}
-    changed = store.live() != live
     with store.writing() as writer:
         for table in store.tables:
             delta = diff(rows[table], writer.hashes(table))
             if not delta.empty:
                 writer.apply(table, delta)
-                changed = True
             counts[table] = delta.counts
-        if changed:
-            writer.publish(live)
+        writer.publish(live)
     return {_reported(table, store): count for table, count in counts.items()}
 
 

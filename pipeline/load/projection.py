@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import pandas as pd
 
@@ -31,9 +31,7 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
 
     Raises UsageError when a table is missing.
     """
-    missing = [name for name in SOURCES if name not in tables]
-    if missing:
-        raise UsageError(f"load: the workflow writes no {', '.join(missing)}; add the steps that do")
+    require_sources(tables)
     entities, relationships = tables["entities"], tables["relationships"]
     return {
         "documents": _documents(tables["documents"]),
@@ -43,6 +41,13 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
         "nodes": _nodes(entities),
         "edges": _edges(relationships, max_types),
     }
+
+
+def require_sources(tables: Container[str]) -> None:
+    """Raises UsageError when a table of SOURCES is missing."""
+    missing = [name for name in SOURCES if name not in tables]
+    if missing:
+        raise UsageError(f"load: the workflow writes no {', '.join(missing)}; add the steps that do")
 
 
 def _documents(documents: pd.DataFrame) -> pd.DataFrame:

@@ -41,6 +41,14 @@ class BuiltinEmbedding:
     def preflight(self) -> None:
         return
 
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        """Nothing is remembered."""
+        return set()
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        """No call is ever made."""
+        return []
+
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called, so ``listener`` hears nothing."""
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
@@ -84,10 +92,6 @@ def _sums(embedding: np.ndarray, tokens: Sequence[Sequence[int]]) -> np.ndarray:
 def _sum(vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
     starts = range(0, len(places), TOKENS_AT_ONCE)
     return sum((vectors[places[start : start + TOKENS_AT_ONCE]].sum(axis=0) for start in starts), np.zeros(DIMENSIONS))
-
-    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        """No call is ever made."""
-        return []
 
 
 @cache

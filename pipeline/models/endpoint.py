@@ -140,14 +140,11 @@ class Endpoint:
             raise failure.fatal
 
     def call(self, function: "Callable[[OpenAI], Answer]") -> "Answer | Failure":
-        """``function(client)``, or what its failure means. Raises AuthError or ModelError for a fatal one."""
+        """``function(client)``, or what its failure means."""
         try:
             return function(self.client)
         except Exception as error:
-            failure = self.failure(error)
-        if failure.fatal:  # raised here, not above: no traceback leads to the request and its headers
-            raise failure.fatal
-        return failure
+            return self.failure(error)
 
     def failure(self, error: Exception) -> Failure:
         """What an exception of the client means; one that is not the client's is raised."""
@@ -168,10 +165,11 @@ class Endpoint:
             cause = error.__cause__ or error
             detail = f"{type(cause).__name__}: {self._safe(str(cause))}"
             return Failure("server_error", f"{kind} ({detail})", answered=not broken)
-        refusal = self._refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
+        refusal = self.refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
         return replace(refusal, status=status, retry_after=_retry_after(error))
 
-    def _refusal(self, status: int, detail: str) -> Failure:
+    def refusal(self, status: int, detail: str) -> Failure:
+        """What an answer with this status means; ``detail`` is what it says."""
         said = detail.lower()
         message = f"HTTP {status}: {self._safe(detail)}"
         if status in (400, 403, 422) and REFUSED_BY_POLICY.search(said):

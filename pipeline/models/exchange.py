@@ -96,6 +96,8 @@ class Exchange(Generic[Result]):
         mended = not bad
         try:
             requests = row.talk.send(replies) if replies is not None else next(row.talk)
+            while not requests:
+                requests = row.talk.send(())
         except StopIteration as end:
             self._results[row.position] = end.value
             self._judge(row, bad, mended)

@@ -15,7 +15,7 @@ from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_
 from pipeline.models.exchange import Exchange, Heard, one_question
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Workers, converse
-from pipeline.models.remembered import RememberedReplies
+from pipeline.models.remembered import RememberedReplies, read
 from pipeline.text import clean
 from pipeline.tokens import tokenizer
 
@@ -82,11 +82,17 @@ class OpenAIChat:
 
         def ask(item: tuple[str, ChatRequest]) -> tuple[str, ChatReply]:
             key, request = item
-            answer = attempts.ask(self._call(request), lambda client: _completion(self._send(client, request)))
+
+            def send(client: "OpenAI") -> tuple[Completion, Tokens]:
+                completion, tokens = _read_answer(self._send(client, request))
+                memory.store(key, completion)  # before anybody counts or reads it
+                return completion, tokens
+
+            answer = attempts.ask(self._call(request), send)
             if isinstance(answer, Failure):
                 return key, ChatReply("", "error", answer.reason, answer.message)
             self._length_of_a_reply.learn(answer.output_tokens)
-            return key, memory.keep(key, answer, request.check)
+            return key, read(answer, request.check)
 
         workers = Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
         return converse(Exchange(talks, memory, self.tell_known(listener)), workers)
@@ -124,7 +130,8 @@ class OpenAIChat:
             yield known.text
             return known
         completion = yield from self._stream(request)
-        return memory.keep(key, completion, None)
+        memory.store(key, completion)
+        return read(completion, None)
 
     def _attempts(self, listener: Listener | None) -> Attempts:
         patience = Patience(self.endpoint, limit=max(8, 2 * self.concurrency))
@@ -141,15 +148,19 @@ class OpenAIChat:
         return _Mean()
 
     def _call(self, request: ChatRequest) -> Call:
-        characters = sum(len(message["content"]) for message in request.messages)
+        characters = _characters(request)
         if not self.rate.tokens_per_minute:
             return Call(request.row_id, characters)
-        return Call(request.row_id, characters, self.count(request) + self._length_of_a_reply.guess(characters))
+        return Call(request.row_id, characters, self.count(request) + self.length_of_a_reply(request))
 
     def count(self, request: ChatRequest) -> int:
         """Input tokens of a request, as the endpoint will count them (chat models add a few to each message)."""
         texts = [message["content"] for message in request.messages]
         return sum(map(tokenizer(self.model).count, texts)) + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
+
+    def length_of_a_reply(self, request: ChatRequest) -> int:
+        """A guess, in tokens, by what came so far."""
+        return self._length_of_a_reply.guess(_characters(request))
 
     def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
         pieces: list[str] = []
@@ -194,6 +205,10 @@ class OpenAIChat:
         return (tokens.input * self.input_price + tokens.output * self.output_price) / 1e6
 
 
+def _characters(request: ChatRequest) -> int:
+    return sum(len(message["content"]) for message in request.messages)
+
+
 @dataclass
 class _Mean:
     """How long replies are, as learnt from those that came."""
@@ -208,7 +223,7 @@ class _Mean:
         return self.total // self.replies if self.replies else characters // CHARACTERS_PER_TOKEN_AT_FIRST
 
 
-def _completion(answer: Any) -> tuple[Completion, Tokens]:
+def _read_answer(answer: Any) -> tuple[Completion, Tokens]:
     """Raises ValueError when the answer is not one."""
     choices = getattr(answer, "choices", None)
     if not choices or choices[0].message is None:
@@ -218,6 +233,13 @@ def _completion(answer: Any) -> tuple[Completion, Tokens]:
         return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
     text = clean(_text(choice.message.content))
     return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
+
+
+def completion_of(body: Mapping[str, Any]) -> Completion:
+    """The reply in an answer's JSON. Raises ValueError when it has none."""
+    from openai.types.chat import ChatCompletion
+
+    return _read_answer(ChatCompletion.construct(**body))[0]
 
 
 def _text(content: Any) -> str:

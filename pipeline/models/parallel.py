@@ -86,6 +86,7 @@ class Workers(Generic[Item, Done]):
             except StoppedError:
                 return
             except BaseException as error:
+                self.stop.set()
                 self._done.put(error)
 
 

@@ -40,11 +40,9 @@ class RememberedReplies:
             return bool(request.check) or completion.valid is not False
         return completion.valid is not False and not (self.anew and self.anew(request.row_id))
 
-    def keep(self, key: str, completion: Completion, check: Check | None) -> ChatReply:
-        """Store the reply, then read it."""
+    def store(self, key: str, completion: Completion) -> None:
         self.cache.store_completion(key, self.model, completion)
         self.flags[key] = None
-        return read(completion, check)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
@@ -93,6 +91,10 @@ def recall_vectors(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequen
     asked = {key: text for key, text in zip(keys, texts, strict=True) if key is not None}
     known = cache.vectors(asked)
     return RecalledVectors(keys, known, {key: text for key, text in asked.items() if key not in known})
+
+
+def embedding_keys(identity: Mapping[str, Any], texts: Sequence[str]) -> set[str]:
+    return {embedding_key(identity, text) for text in texts if text.strip()}
 
 
 def unknown_texts(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+
+from pipeline.schema_version import SCHEMA_VERSION
 
 ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
 RELATIONSHIP_COLUMNS = [
@@ -42,13 +44,30 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class TableState:
+    """The rows a workspace has in a table. ``checksum`` is the database's, over their ids and row_hashes: equal
+    for equal rows, whatever their order."""
+
+    rows: int
+    checksum: str
+
+
+@dataclass(frozen=True)
 class Live:
-    """What a workspace shows: a workflow's tables at a version, their vectors made by a model."""
+    """What a workspace shows: a workflow's tables at a version, their vectors made by a model. ``tables``: their
+    states when the load had ended; the store fills them in."""
 
     workflow: str
     version: str
     embedding: Mapping[str, Any]
     dimensions: int
+    tables: Mapping[str, TableState] = field(default_factory=dict, compare=False)
+    schema_version: int = SCHEMA_VERSION
+
+
+def read_states(stored: Mapping[str, Mapping[str, Any]] | None) -> dict[str, TableState]:
+    """``Live.tables`` from JSON; empty where an earlier version of the software has stored none."""
+    return {table: TableState(state["rows"], state["checksum"]) for table, state in (stored or {}).items()}
 
 
 class Writer(Protocol):
@@ -61,7 +80,7 @@ class Writer(Protocol):
     def apply(self, table: str, delta: Delta) -> None: ...
 
     def publish(self, live: Live) -> None:
-        """Say what the workspace shows from now on."""
+        """Say what the workspace shows from now on; the last thing a load does."""
         ...
 
 
@@ -79,7 +98,14 @@ class Store(Protocol):
         ...
 
     def live(self) -> Live | None:
-        """What was loaded last; None for an empty workspace."""
+        """What was loaded last; None for an empty workspace.
+
+        Raises DataError when a newer version of the software has loaded it.
+        """
+        ...
+
+    def table_states(self) -> Mapping[str, TableState]:
+        """What the workspace has in each of the tables now. Only for a workspace that has been loaded."""
         ...
 
     def close(self) -> None: ...

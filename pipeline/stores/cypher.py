@@ -26,6 +26,30 @@ HASHES: Mapping[str, LiteralString] = {
         """,
 }
 
+_HASH_NUMBER: LiteralString = """toInteger(replace(replace(replace(replace(replace(replace(
+            %s, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))"""
+"""Twelve hexadecimal digits as a number that sums of millions of rows stay exact with: Cypher reads no
+hexadecimal text and has no hash function."""
+
+
+def _checksum(row: LiteralString) -> LiteralString:
+    hashes = _HASH_NUMBER % f"left({row}.row_hash, 12)"
+    ids = _HASH_NUMBER % f"right({row}.id, 12)"
+    return f"toString(sum({hashes})) + '-' + toString(sum({ids}))"
+
+
+STATES: Mapping[str, LiteralString] = {
+    "nodes": f"""
+        MATCH (n:Entity {{workspace: $workspace}}) WHERE n.id IS NOT NULL
+        RETURN count(*) AS rows, {_checksum("n")} AS checksum
+        """,
+    "edges": f"""
+        MATCH (n:Entity {{workspace: $workspace}})-[r {{workspace: $workspace}}]->()
+        WHERE n.id IS NOT NULL AND r.id IS NOT NULL
+        RETURN count(*) AS rows, {_checksum("r")} AS checksum
+        """,
+}
+
 WRITE_NODES = """
     UNWIND $rows AS row
     MERGE (n:Entity {workspace: $workspace, id: row.id})

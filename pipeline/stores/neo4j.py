@@ -20,8 +20,17 @@ from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, Tra
 from neo4j.exceptions import AuthError, DriverError, Neo4jError
 
 from pipeline.errors import StoreError
+from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores import cypher
-from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Delta, Live, in_order
+from pipeline.stores.base import (
+    ENTITY_COLUMNS,
+    RELATIONSHIP_COLUMNS,
+    Delta,
+    Live,
+    TableState,
+    in_order,
+    read_states,
+)
 from pipeline.text import relationship_ends
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
@@ -73,7 +82,6 @@ class Neo4jStore:
                 around.run(cypher.LOCK, workspace=self.workspace).consume()
                 writer = Neo4jWriter(self, around)
                 yield writer
-                writer.delete_nodes()
                 if writer.published:
                     around.commit()
 
@@ -82,12 +90,20 @@ class Neo4jStore:
         if not found:
             return None
         properties = found[0][0]
+        schema_version = properties.get("schema_version") or UNMARKED
+        refuse_newer(schema_version, f"stores.neo4j.uri: {self.uri}, workspace '{self.workspace}'")
         return Live(
             properties["workflow"],
             properties["version"],
             json.loads(properties["embedding"]),
             properties["dimensions"],
+            read_states(json.loads(properties.get("tables", "{}"))),
+            schema_version,
         )
+
+    def table_states(self) -> dict[str, TableState]:
+        states = {table: self._rows(cypher.STATES[table]) for table in self.tables}
+        return {table: TableState(*rows[0]) for table, rows in states.items()}
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
@@ -146,8 +162,8 @@ class Neo4jStore:
 
 @dataclass
 class Neo4jWriter:
-    """``around`` holds the workspace's lock. Nodes are deleted last, so that every relationship that goes
-    is counted and found by its ends."""
+    """``around`` holds the workspace's lock. Nodes are deleted when the load is published, so that
+    every relationship that goes is counted and found by its ends."""
 
     store: Neo4jStore
     around: Transaction
@@ -176,17 +192,24 @@ class Neo4jWriter:
             self._write((cypher.WRITE_EDGES, {"rows": rows}))
 
     def publish(self, live: Live) -> None:
+        self._delete_nodes()
+        states = {
+            table: self.around.run(cypher.STATES[table], workspace=self.store.workspace).single(True).data()
+            for table in self.store.tables
+        }
         properties = {
             "workspace": self.store.workspace,
             "workflow": live.workflow,
             "version": live.version,
             "embedding": json.dumps(dict(live.embedding), sort_keys=True),
             "dimensions": live.dimensions,
+            "tables": json.dumps(states, sort_keys=True),
+            "schema_version": live.schema_version,
         }
         self.around.run(cypher.PUBLISH, workspace=self.store.workspace, properties=properties).consume()
         self.published = True
 
-    def delete_nodes(self) -> None:
+    def _delete_nodes(self) -> None:
         for ids in self._batches(self.gone):
             self._write((cypher.DELETE_NODES, {"ids": ids}))
 

@@ -19,14 +19,16 @@ from sqlalchemy import (
     event,
     func,
     literal,
+    literal_column,
     select,
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from pipeline.errors import StoreError
-from pipeline.stores.base import CHUNK_COLUMNS, Live, in_order
-from pipeline.stores.postgres_writer import PostgresWriter, create_tables, register_types
+from pipeline.schema_version import UNMARKED, refuse_newer
+from pipeline.stores.base import CHUNK_COLUMNS, Live, TableState, in_order, read_states
+from pipeline.stores.postgres_writer import PostgresWriter, create_tables, register_types, table_states
 from pipeline.stores.tables import (
     CHUNKS,
     DOCUMENTS,
@@ -80,16 +82,30 @@ class PostgresStore:
             create_tables(connection, self.workspace)
         with self.connection() as connection:
             connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}"))))
-            yield PostgresWriter(connection, self.workspace, self.exact_below)
+            yield PostgresWriter(connection, self.workspace, self.tables, self.exact_below)
 
     def live(self) -> Live | None:
         with self.connection() as connection:
             if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
                 return None
-            row = connection.execute(select(LIVE).where(LIVE.c.workspace == self.workspace)).mappings().first()
+            every_column = select(literal_column("*")).select_from(LIVE)  # an earlier version's table has fewer
+            row = connection.execute(every_column.where(LIVE.c.workspace == self.workspace)).mappings().first()
         if row is None:
             return None
-        return Live(row["workflow"], row["version"], row["embedding"], row["dimensions"])
+        schema_version = row.get("schema_version") or UNMARKED
+        refuse_newer(schema_version, f"stores.postgres.url: {_shown(self.url)}, workspace '{self.workspace}'")
+        return Live(
+            row["workflow"],
+            row["version"],
+            row["embedding"],
+            row["dimensions"],
+            read_states(row.get("tables")),
+            schema_version,
+        )
+
+    def table_states(self) -> dict[str, TableState]:
+        with self.connection() as connection:
+            return table_states(connection, self.workspace, self.tables)
 
     def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         rows = VECTOR_TABLES[table]

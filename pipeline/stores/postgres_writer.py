@@ -1,7 +1,8 @@
 """One load of a workspace into PostgreSQL: rows by COPY, indexes after the rows."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -10,17 +11,24 @@ from pgvector.psycopg import register_vector
 from psycopg import sql
 from psycopg.types.json import Jsonb
 from sqlalchemy import (
+    ColumnElement,
     Connection,
+    Numeric,
     Table,
+    Text,
+    cast,
     delete,
     func,
+    inspect,
+    literal,
     select,
     text,
+    union_all,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 
-from pipeline.stores.base import Delta, Live
+from pipeline.stores.base import Delta, Live, TableState
 from pipeline.stores.tables import HALFVEC_LIMIT, LIVE, METADATA, TABLES, VECTOR_LIMIT, VECTOR_TABLES
 from pipeline.text import digest
 
@@ -40,6 +48,7 @@ COPY_TYPES = {
 class PostgresWriter:
     connection: Connection
     workspace: str
+    tables: Sequence[str]
     exact_below: int
 
     def hashes(self, table: str) -> Mapping[str, str]:
@@ -59,11 +68,14 @@ class PostgresWriter:
         self._analyze(rows)
 
     def publish(self, live: Live) -> None:
+        states = table_states(self.connection, self.workspace, self.tables)
         values = {
             "workflow": live.workflow,
             "version": live.version,
             "embedding": dict(live.embedding),
             "dimensions": live.dimensions,
+            "tables": {table: asdict(state) for table, state in states.items()},
+            "schema_version": live.schema_version,
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
@@ -113,16 +125,43 @@ class PostgresWriter:
         _cursor(self.connection).execute(sql.SQL("ANALYZE {}").format(sql.Identifier(name)))
 
 
+def table_states(connection: Connection, workspace: str, tables: Sequence[str]) -> dict[str, TableState]:
+    """All in one query; the tables must exist."""
+    states = [
+        select(literal(name), func.count(), func.coalesce(func.sum(_row_number(TABLES[name])), 0).cast(Text)).where(
+            TABLES[name].c.workspace == workspace
+        )
+        for name in tables
+    ]
+    return {name: TableState(rows, checksum) for name, rows, checksum in connection.execute(union_all(*states))}
+
+
+def _row_number(table: Table) -> ColumnElement[Decimal]:
+    """A number of the row's id and hash that PostgreSQL makes; as numeric, so that no sum is too large."""
+    return cast(func.hashtextextended(table.c.id + table.c.row_hash, 0), Numeric)
+
+
 def create_tables(connection: Connection, workspace: str) -> None:
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/tables"))))
     if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
         connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
         METADATA.create_all(connection)
         register_types(connection.connection.dbapi_connection)
+    _add_columns(connection)
     for table in VECTOR_TABLES.values():
         partition = _partition(table, workspace)
         if not connection.execute(select(func.to_regclass(partition))).scalar():
             _create_partition(_cursor(connection), table.name, partition, workspace)
+
+
+def _add_columns(connection: Connection) -> None:
+    """What this version has and the one before had not. Only where it is missing: ALTER TABLE waits for the
+    loads of other workspaces even when it has nothing to do."""
+    names = {column["name"] for column in inspect(connection).get_columns(LIVE.name)}
+    for column in (LIVE.c.tables, LIVE.c.schema_version):
+        if column.name not in names:
+            kind = column.type.compile(dialect=DIALECT)
+            connection.execute(text(f"ALTER TABLE {LIVE.name} ADD COLUMN IF NOT EXISTS {column.name} {kind}"))
 
 
 def _create_partition(cursor: Any, table: str, partition: str, workspace: str) -> None:

@@ -81,6 +81,8 @@ LIVE = Table(
     Column("version", Text),
     Column("embedding", JSONB),
     Column("dimensions", Integer),
+    Column("tables", JSONB),
+    Column("schema_version", Integer),
 )
 
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS}

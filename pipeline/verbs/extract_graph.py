@@ -169,9 +169,10 @@ def _repaired(unit: str, messages: tuple[Message, ...], problem: Problem, questi
 
 
 def _gleaned(unit: str, opening: tuple[Message, ...], reply: ChatReply, questions: Questions) -> Talk[Reading]:
-    """The reading of a good reply, and of what the model adds to it when it is asked for more."""
+    """The reading of a good reply, and of what the model adds to it when it is asked for more; where it found
+    nothing it is not asked."""
     reading, messages = _reading(questions.parse(reply.text)), opening
-    for _ in range(questions.params.gleanings):
+    for _ in range(questions.params.gleanings if reading.records else 0):
         messages = (*messages, _said(reply), {"role": "user", "content": questions.glean.render()})
         (reply,) = yield (questions.ask(unit, messages),)
         problem = questions.problem(reply)

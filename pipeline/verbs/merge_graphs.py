@@ -1,11 +1,12 @@
 """merge_graphs: the graphs of all text units become one."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from pipeline.registry import Params, verb
@@ -48,108 +49,141 @@ def merge_graphs(
     of text units that mention it. Weights add up; keywords are the union in order of frequency. A relationship
     of an entity with itself is a reject.
     """
+    dropped = extractions[_orphans(extractions)] if params.orphans == "drop" else extractions[:0]
+    extractions = extractions.drop(dropped.index)
+    ids = _entity_ids(extractions)
+    known = sorted(set(ids.values()))
     records = _in_reading_order(extractions, text_units)
-    ids = {name: entity_id(name) for name in _names(records)}
-    entities = records[records["kind"] == "entity"].assign(entity_id=lambda rows: rows["name"].map(ids))
-    links = records[records["kind"] == "relationship"].assign(
-        source_entity_id=lambda rows: rows["source"].map(ids),
-        target_entity_id=lambda rows: rows["target"].map(ids),
+    numbers = {id: number for number, id in enumerate(known)}
+    entity_of = {name: numbers[id] for name, id in ids.items()}
+    entities = records[records["kind"] == "entity"]
+    entities = entities.assign(entity=_mapped(entities["name"], entity_of))
+    links = records[records["kind"] == "relationship"]
+    links = links.assign(
+        source_entity=_mapped(links["source"], entity_of), target_entity=_mapped(links["target"], entity_of)
     )
-    orphans = _orphans(links, entities) if params.orphans == "drop" else pd.Series(False, index=links.index)
-    dropped, links = links[orphans], links[~orphans]
-    loops = links["source_entity_id"] == links["target_entity_id"]
+    loops = links["source_entity"] == links["target_entity"]
     occurrences = _occurrences(entities, links)
     names = _commonest(occurrences)
     return (
-        _merge_entities(entities, occurrences, names),
-        _merge_relationships(links[~loops], names),
-        _mentions(occurrences),
+        _merge_entities(entities, occurrences, names, known),
+        _merge_relationships(links[~loops], names, known),
+        _mentions(occurrences, known),
         REJECTS.frame([*_rejects(links[loops], "self_loop"), *_rejects(dropped, "orphan")]),
     )
 
 
-def _orphans(links: pd.DataFrame, entities: pd.DataFrame) -> pd.Series:
-    described = set(entities["entity_id"])
-    return ~(links["source_entity_id"].isin(described) & links["target_entity_id"].isin(described))
+def _orphans(extractions: pd.DataFrame) -> pd.Series:
+    """Relationships with an end that no record of an entity names."""
+    ids = _entity_ids(extractions)
+    links = extractions["kind"] == "relationship"
+    described = {ids[name] for name in extractions.loc[~links, "name"].unique()}
+    known = {name for name, id in ids.items() if id in described}
+    return links & ~(extractions["source"].isin(known) & extractions["target"].isin(known))
+
+
+def _entity_ids(extractions: pd.DataFrame) -> dict[str, str]:
+    """Every name of an entity or of a relationship's end -> entity id."""
+    links = extractions["kind"] == "relationship"
+    used = {"name": extractions["kind"] == "entity", "source": links, "target": links}
+    return {name: entity_id(name) for end, rows in used.items() for name in extractions.loc[rows, end].unique()}
 
 
 def _in_reading_order(extractions: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
+    """The records with their texts, which are long and recur, as categories, and ``place``, that of the text unit."""
     units = text_units.sort_values(["document_id", "order"])["id"]
     place = pd.Series(range(len(units)), index=units, dtype="int64")
-    placed = extractions.assign(place=extractions["text_unit_id"].map(place))
+    ends = ("name", "source", "target")
+    names = pd.CategoricalDtype(sorted({name for end in ends for name in extractions[end].dropna().unique()}))
+    types = dict.fromkeys(ends, names) | dict.fromkeys(("kind", "type", "text_unit_id", "description"), "category")
+    placed = extractions.astype(types).assign(place=extractions["text_unit_id"].map(place))
     return placed.sort_values(["place", "order"], kind="stable").reset_index(drop=True)
 
 
-def _names(records: pd.DataFrame) -> pd.Series:
-    entities = records.loc[records["kind"] == "entity", "name"]
-    links = records[records["kind"] == "relationship"]
-    return pd.concat([entities, links["source"], links["target"]]).drop_duplicates()
+def _mapped(names: pd.Series, numbers: Mapping[str, int]) -> np.ndarray:
+    """The number of each name; names are categories."""
+    of_category = np.array([numbers.get(name, -1) for name in names.cat.categories], dtype=np.int64)
+    return of_category[names.cat.codes]
 
 
 def _occurrences(entities: pd.DataFrame, links: pd.DataFrame) -> pd.DataFrame:
-    """Every naming of an entity: (entity_id, name, text_unit_id, place, weight)."""
-    described = entities[["entity_id", "name", "text_unit_id", "place", "weight"]]
+    """Every naming of an entity: (entity, name, text_unit_id, place, weight)."""
+    described = entities[["entity", "name", "text_unit_id", "place", "weight"]]
     ends = [
-        links[[f"{end}_entity_id", end, "text_unit_id", "place"]]
-        .rename(columns={f"{end}_entity_id": "entity_id", end: "name"})
+        links[[f"{end}_entity", end, "text_unit_id", "place"]]
+        .rename(columns={f"{end}_entity": "entity", end: "name"})
         .assign(weight=0.0)
         for end in ("source", "target")
     ]
     return pd.concat([described, *ends], ignore_index=True)
 
 
-def _commonest(occurrences: pd.DataFrame) -> pd.Series:
-    """entity id -> display name."""
-    counts = occurrences.groupby(["entity_id", "name"], sort=True).size().rename("count").reset_index()
-    best = counts.sort_values(["entity_id", "count", "name"], ascending=[True, False, True], kind="stable")
-    return best.drop_duplicates("entity_id").set_index("entity_id")["name"]
+def _commonest(occurrences: pd.DataFrame) -> list[str]:
+    """The display name of each entity."""
+    counts = occurrences.groupby(["entity", "name"], sort=True, observed=True).size().rename("count").reset_index()
+    best = counts.sort_values(["entity", "count", "name"], ascending=[True, False, True], kind="stable")
+    return best.drop_duplicates("entity")["name"].tolist()
 
 
-def _merge_entities(entities: pd.DataFrame, occurrences: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    units = _distinct_lists(occurrences.sort_values("place", kind="stable"), "entity_id", "text_unit_id")
-    descriptions = _distinct_lists(entities[entities["description"] != ""], "entity_id", "description")
+def _merge_entities(
+    entities: pd.DataFrame, occurrences: pd.DataFrame, names: list[str], known: list[str]
+) -> pd.DataFrame:
+    units = _distinct_lists(occurrences.sort_values("place", kind="stable"), "entity", "text_unit_id")
+    descriptions = _distinct_lists(entities[entities["description"] != ""], "entity", "description")
     types = _type_counts(entities)
-    merged = pd.DataFrame({"id": names.index, "name": names.to_numpy()})
-    counts = [types.get(id, []) for id in merged["id"]]
-    merged = merged.assign(
-        type=[ranked[0]["type"] if ranked else UNKNOWN for ranked in counts],
-        types=pd.Series(counts, dtype=object),
-        descriptions=pd.Series([descriptions.get(id, []) for id in merged["id"]], dtype=object),
-        text_unit_ids=pd.Series([units[id] for id in merged["id"]], dtype=object),
-        frequency=[len(units[id]) for id in merged["id"]],
+    counts = [types.get(entity, []) for entity in range(len(known))]
+    return pd.DataFrame(
+        {
+            "id": known,
+            "name": names,
+            "type": [ranked[0]["type"] if ranked else UNKNOWN for ranked in counts],
+            "types": pd.Series(counts, dtype=object),
+            "descriptions": pd.Series([descriptions.get(entity, []) for entity in range(len(known))], dtype=object),
+            "text_unit_ids": pd.Series([units[entity] for entity in range(len(known))], dtype=object),
+            "frequency": [len(units[entity]) for entity in range(len(known))],
+        },
+        columns=MERGED_ENTITIES.columns,
     )
-    return merged[MERGED_ENTITIES.columns]
 
 
-def _type_counts(entities: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """entity id -> its types with their weights, heaviest first, ties by code point."""
+def _type_counts(entities: pd.DataFrame) -> dict[int, list[dict[str, Any]]]:
+    """Entity -> its types with their weights, heaviest first, ties by code point."""
     typed = entities[entities["type"] != ""]
-    weights = typed.groupby(["entity_id", "type"])["weight"].sum().round().astype("int64").rename("count")
+    by_type = typed.groupby(["entity", "type"], sort=True, observed=True)["weight"]
+    weights = by_type.sum().round().astype("int64").rename("count")
     ranked = weights.reset_index().sort_values(
-        ["entity_id", "count", "type"], ascending=[True, False, True], kind="stable"
+        ["entity", "count", "type"], ascending=[True, False, True], kind="stable"
     )
-    counts: dict[str, list[dict[str, Any]]] = {}
-    for id, type, count in ranked.itertuples(index=False):
-        counts.setdefault(id, []).append({"type": type, "count": count})
+    counts: dict[int, list[dict[str, Any]]] = {}
+    for entity, type, count in ranked.itertuples(index=False):
+        counts.setdefault(entity, []).append({"type": type, "count": count})
     return counts
 
 
-def _merge_relationships(links: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    by_ends = links.groupby(["source_entity_id", "target_entity_id"], sort=True)
+def _merge_relationships(links: pd.DataFrame, names: list[str], known: list[str]) -> pd.DataFrame:
+    by_ends = links.groupby(["source_entity", "target_entity"], sort=True)
     links = links.assign(pair=by_ends.ngroup())
     merged = by_ends["weight"].sum().reset_index()
-    lists = {
-        "descriptions": _distinct_lists(links[links["description"] != ""], "pair", "description"),
-        "text_unit_ids": _distinct_lists(links, "pair", "text_unit_id"),
-        "keywords": _keywords(links),
-    }
-    for column, values in lists.items():
-        merged[column] = pd.Series([values.get(pair, []) for pair in range(len(merged))], dtype=object)
-    ends = zip(merged["source_entity_id"], merged["target_entity_id"], strict=True)
-    merged["id"] = [relationship_id(source, target) for source, target in ends]
-    merged["source"] = merged["source_entity_id"].map(names)
-    merged["target"] = merged["target_entity_id"].map(names)
-    return merged[MERGED_RELATIONSHIPS.columns]
+    pairs = range(len(merged))
+    sources = [known[entity] for entity in merged["source_entity"]]
+    targets = [known[entity] for entity in merged["target_entity"]]
+    descriptions = _distinct_lists(links[links["description"] != ""], "pair", "description")
+    units = _distinct_lists(links, "pair", "text_unit_id")
+    keywords = _keywords(links)
+    return pd.DataFrame(
+        {
+            "id": [relationship_id(*ends) for ends in zip(sources, targets, strict=True)],
+            "source": [names[entity] for entity in merged["source_entity"]],
+            "target": [names[entity] for entity in merged["target_entity"]],
+            "source_entity_id": sources,
+            "target_entity_id": targets,
+            "descriptions": pd.Series([descriptions.get(pair, []) for pair in pairs], dtype=object),
+            "keywords": pd.Series([keywords[pair] for pair in pairs], dtype=object),
+            "weight": merged["weight"],
+            "text_unit_ids": pd.Series([units[pair] for pair in pairs], dtype=object),
+        },
+        columns=MERGED_RELATIONSHIPS.columns,
+    )
 
 
 def _keywords(links: pd.DataFrame) -> dict[int, list[str]]:
@@ -163,18 +197,21 @@ def _keywords(links: pd.DataFrame) -> dict[int, list[str]]:
     return keywords
 
 
-def _distinct_lists(rows: pd.DataFrame, by: str, column: str) -> dict[Any, list[str]]:
-    """Key -> the column's distinct values in row order."""
+def _distinct_lists(rows: pd.DataFrame, by: str, column: str) -> dict[int, list[str]]:
+    """Number -> the column's distinct values in row order."""
     distinct = rows[[by, column]].drop_duplicates()
-    lists: dict[Any, list[str]] = {}
-    for key, value in zip(distinct[by].tolist(), distinct[column].tolist(), strict=True):
-        lists.setdefault(key, []).append(value)
+    texts = distinct[column].cat.categories.tolist()
+    lists: dict[int, list[str]] = {}
+    for key, code in zip(distinct[by].tolist(), distinct[column].cat.codes.tolist(), strict=True):
+        lists.setdefault(key, []).append(texts[code])
     return lists
 
 
-def _mentions(occurrences: pd.DataFrame) -> pd.DataFrame:
-    weights = occurrences.groupby(["entity_id", "text_unit_id"])["weight"].sum()
+def _mentions(occurrences: pd.DataFrame, known: list[str]) -> pd.DataFrame:
+    weights = occurrences.groupby(["entity", "text_unit_id"], sort=True, observed=True)["weight"].sum()
     mentions = weights.clip(lower=1).round().astype("int64").rename("frequency").reset_index()
+    mentions["entity_id"] = [known[entity] for entity in mentions["entity"].tolist()]
+    mentions["text_unit_id"] = mentions["text_unit_id"].astype(str)
     return mentions[MENTIONS.columns]
 
 

@@ -140,8 +140,11 @@ class Asking:
 
 def summarise(subject: Subject, asking: Asking) -> Talk[Told]:
     """The conversation about one subject's descriptions."""
-    by_digest = sorted(subject.descriptions, key=digest)
-    (told,) = yield from _told([_grouped(tuple(by_digest), 0, asking)], subject, asking)
+    by_digest = tuple(sorted(set(subject.descriptions), key=digest))
+    if len(by_digest) == 1:
+        (reply,) = yield (asking.request(subject, [asking.cut(by_digest[0], 1)]),)
+        return _summary(reply)
+    (told,) = yield from _told([_grouped(by_digest, 0, asking)], subject, asking)
     return told
 
 

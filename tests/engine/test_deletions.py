@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from pipeline.engine.deletions import check_deletions
+from pipeline.engine.options import RunOptions
 from pipeline.errors import DataError, DeletionError
 from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project

@@ -40,33 +40,32 @@ def usage(cached: bool, cost: float | None) -> Usage:
 
 @given(st.lists(st.booleans()))
 def test_a_meter_counts_what_was_paid_for(cached: list[bool]):
-    meter = Meter(lambda done, expected: None)
+    meter = Meter("describe", lambda done, expected: None)
     for known in cached:
-        meter.count(usage(known, 0.0 if known else 0.25))
+        meter.ended(usage(known, 0.0 if known else 0.25))
     paid = cached.count(False)
     assert (meter.calls, meter.cached_calls) == (paid, len(cached) - paid)
     assert (meter.input_tokens, meter.output_tokens, meter.cost) == (10 * paid, 2 * paid, 0.25 * paid)
 
 
 def test_a_cost_is_unknown_as_soon_as_one_price_is():
-    meter = Meter(lambda done, expected: None)
-    meter.count(usage(cached=False, cost=0.25))
-    meter.count(usage(cached=False, cost=None))
+    meter = Meter("describe", lambda done, expected: None)
+    meter.ended(usage(cached=False, cost=0.25))
+    meter.ended(usage(cached=False, cost=None))
     assert meter.cost is None
 
 
-def test_a_metered_model_is_the_model_and_tells_both_listeners():
-    meter = Meter(lambda done, expected: None)
+def test_a_metered_model_is_the_model_and_counts_its_calls():
+    meter = Meter("describe", lambda done, expected: None)
     chat = MeteredChat(ScriptedChat(), meter)
     assert isinstance(chat, ChatModel)
     assert chat.identity == ScriptedChat().identity
-    heard: list[Usage] = []
-    request = ChatRequest("row", ({"role": "user", "content": "hello"},))
-    replies = chat.complete([request, request], listener=heard.append)
-    assert [reply.text for reply in replies] == ["hello", "hello"]
-    assert heard == meter.usages
+    requests = [ChatRequest("row", ({"role": "user", "content": text},)) for text in ("hello", "hullo")]
+    replies = chat.complete(requests)
+    assert [reply.text for reply in replies] == ["hello", "hullo"]
+    assert (meter.calls, meter.input_tokens, meter.output_tokens, meter.cost) == (2, 20, 4, 1.0)
     assert (meter.done, meter.expected) == (2, 2)
-    assert "".join(chat.stream(request)) == "hello"
+    assert "".join(chat.stream(requests[0])) == "hello"
     embedding = MeteredEmbedding(NoEmbedding(), meter)
     assert isinstance(embedding, EmbeddingModel)
     assert not isinstance(embedding, ChatModel)

@@ -24,7 +24,7 @@ class Built:
         return SnapshotStore(self.project.root / "snapshots")
 
     def run(self) -> list[tuple[str, str]]:
-        result = Runner(self.project.resources, self.store, Silent()).run(self.project.workflow)
+        result = Runner(self.project.resources, self.store, Silent()).run(self.project.workflow, "run-1")
         return [(report.action, report.reason) for report in result.steps]
 
     def plan(self) -> list[str]:

@@ -23,7 +23,7 @@ def runner(project: SmallProject) -> Runner:
 
 def run(project: SmallProject) -> IndexResult:
     CALLS.clear()
-    return runner(project).run(project.workflow)
+    return runner(project).run(project.workflow, "run-1")
 
 
 def table(project: SmallProject, result: IndexResult, name: str) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def test_a_step_with_a_passing_reject_is_tried_again(project: SmallProject, reas
     project.chat.failures = {"4": reason}
     assert run(project).reject_ratio == 0.5
     again = run(project)
-    assert actions(again) == ["reused", "reused", "ran missing", "ran missing"]
+    assert actions(again) == ["reused", "reused", "ran retry", "ran retry"]
     project.chat.failures = {}
     mended = run(project)
     assert table(project, mended, "texts")["id"].tolist() == ["2", "4"]
@@ -119,13 +119,13 @@ def test_a_model_that_is_not_needed_is_not_asked(project: SmallProject):
 
 
 def test_what_was_done_before_a_failure_is_kept(project: SmallProject, monkeypatch: pytest.MonkeyPatch):
-    def fail(requests: object, check: object = None, listener: object = None) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("lost")
 
-    monkeypatch.setattr(project.chat, "complete", fail)
+    monkeypatch.setattr(project.chat, "converse", fail)
     failing = runner(project)
     with pytest.raises(RuntimeError):
-        failing.run(project.workflow)
+        failing.run(project.workflow, "run-1")
     assert [(report.step, report.action) for report in failing.reports] == [
         ("read_numbers", "ran"),
         ("keep_even", "ran"),
@@ -190,7 +190,7 @@ def test_progress_tells_of_every_step(project: SmallProject):
         def step_finished(self, report: StepReport) -> None:
             events.append(report.step)
 
-    Runner(project.resources, SnapshotStore(project.root / "s"), Told()).run(project.workflow)
+    Runner(project.resources, SnapshotStore(project.root / "s"), Told()).run(project.workflow, "run-1")
     start = events.index(("describe_numbers", 3, 4))
     assert events[start:][:5] == [
         ("describe_numbers", 3, 4),

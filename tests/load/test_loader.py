@@ -1,8 +1,10 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import LiteralString
 
 import pandas as pd
 import pytest
+from sqlalchemy import text
 
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.loader import load
@@ -10,6 +12,7 @@ from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.stores.tables import TABLES as STORED
 from pipeline.text import entity_id
 from tests.load.tables import corpus, save
 
@@ -56,6 +59,89 @@ def test_a_second_load_writes_nothing(postgres: OpenPostgres, snapshots: Snapsho
     load(manifest, snapshots, [store], 100)
     counts = load(manifest, snapshots, [store], 100)["postgres"]
     assert all(count["unchanged"] == sum(count.values()) > 0 for count in counts.values())
+
+
+def test_a_second_load_reads_no_snapshot_and_writes_nothing(postgres: OpenPostgres, snapshots: SnapshotStore):
+    store, manifest = postgres(), save(BEFORE, snapshots)
+    first = load(manifest, snapshots, [store], 100)["postgres"]
+    before = _versions(store)
+    for snapshot in manifest.tables.values():
+        (snapshots.root / snapshot.path).unlink()
+    counts = load(manifest, snapshots, [store], 100)["postgres"]
+    assert {table: count["unchanged"] for table, count in counts.items()} == {
+        table: count["inserted"] for table, count in first.items()
+    }
+    assert _versions(store) == before
+
+
+def _versions(store: PostgresStore) -> dict[str, set]:
+    """The transactions that wrote the rows there are."""
+    names = [table.name for table in STORED.values()] + ["graphmill_live"]
+    with store.connection() as connection:
+        return {
+            name: set(connection.execute(text(f"SELECT xmin::text FROM {name} WHERE workspace = '{store.workspace}'")))
+            for name in names
+        }
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        "DELETE FROM graphmill_nodes WHERE workspace = :w AND display_name = 'Ada'",
+        "UPDATE lightrag_chunks SET row_hash = 'x' WHERE workspace = :w",
+        "UPDATE graphmill_edges SET id = id || 'x' WHERE workspace = :w",
+        "INSERT INTO graphmill_documents (workspace, id, row_hash) VALUES (:w, 'doc-x', 'x')",
+        "UPDATE graphmill_live SET tables = '{}' WHERE workspace = :w",
+    ],
+)
+def test_what_was_changed_in_the_database_is_mended(postgres: OpenPostgres, snapshots: SnapshotStore, drift: str):
+    store, manifest = postgres(), save(BEFORE, snapshots)
+    load(manifest, snapshots, [store], 100)
+    with store.writing() as writer:
+        before = {table: writer.hashes(table) for table in TABLES}
+    with store.connection() as connection:
+        connection.execute(text(drift), {"w": store.workspace})
+    load(manifest, snapshots, [store], 100)
+    with store.writing() as writer:
+        assert {table: writer.hashes(table) for table in TABLES} == before
+    live = store.live()
+    assert live
+    assert live.tables == store.table_states()
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n",
+        "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) SET n.row_hash = 'x'",
+        "MATCH (:Entity {workspace: $w})-[r {workspace: $w}]->() SET r.id = r.id + 'x'",
+        "MATCH (a:Entity {workspace: $w, displayName: 'Ada'}), (b:Entity {workspace: $w, displayName: 'London'}) "
+        "CREATE (a)-[:MET {workspace: $w, id: 'rel-x', row_hash: 'x'}]->(b)",
+    ],
+)
+def test_what_was_changed_in_neo4j_is_mended(
+    neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore, drift: LiteralString
+):
+    store, manifest = neo4j(), save(BEFORE, snapshots)
+    load(manifest, snapshots, [store], 100)
+    with store.writing() as writer:
+        before = {table: writer.hashes(table) for table in store.tables}
+    assert load(manifest, snapshots, [store], 100)["neo4j"]["nodes"]["unchanged"] == 3
+    store.driver.execute_query(drift, {"w": store.workspace}, database_=store.database)
+    load(manifest, snapshots, [store], 100)
+    with store.writing() as writer:
+        assert {table: writer.hashes(table) for table in store.tables} == before
+    live = store.live()
+    assert live
+    assert live.tables == store.table_states()
+
+
+def test_other_type_names_are_loaded_though_the_snapshots_are_the_same(
+    postgres: OpenPostgres, snapshots: SnapshotStore
+):
+    store, manifest = postgres(), save(BEFORE, snapshots)
+    load(manifest, snapshots, [store], 100)
+    assert load(manifest, snapshots, [store], 1)["postgres"]["edges"]["updated"] == 1
 
 
 def test_a_load_over_another_equals_a_fresh_one(postgres: OpenPostgres, snapshots: SnapshotStore):

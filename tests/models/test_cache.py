@@ -108,8 +108,8 @@ def test_thousands_of_keys_are_looked_up_and_flagged_in_slices(cache: ReplyCache
     cache.completions(["make the tables"])
     keys = [str(i) for i in range(2500)]
     with sqlite3.connect(path) as connection:
-        rows = [(key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00") for key in keys]
-        connection.executemany("INSERT INTO completions VALUES (?,?,?,?,?,?,?,?)", rows)
+        rows = [(key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00", "") for key in keys]
+        connection.executemany("INSERT INTO completions VALUES (?,?,?,?,?,?,?,?,?)", rows)
     connection.close()
     cache.flag(dict.fromkeys(keys, True))
     found = cache.completions(keys)

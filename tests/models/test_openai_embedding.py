@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from pipeline.errors import AuthError, ModelError
-from pipeline.models.base import EmbeddingModel, Usage
+from pipeline.models.base import EmbeddingModel
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai_embedding import OpenAIEmbedding
 from tests.servers.openai_server import OpenAIServer, Reply
+from tests.talking import Hearer
 
 FULL = Reply("This model's maximum context length is 8192 tokens.", status=400)
 
@@ -24,14 +25,14 @@ def model(openai: OpenAIServer, tmp_path: Path):
 
 def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: OpenAIEmbedding, openai: OpenAIServer):
     texts = [f"text {i}" for i in range(30)]
-    usages: list[Usage] = []
-    vectors = model.embed(texts, usages.append)
+    heard = Hearer()
+    vectors = model.embed(texts, heard)
     assert vectors.shape == (30, 64)
     assert vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert np.allclose(vectors[7], model.embed(["text 7"])[0])
-    assert openai.count("embeddings") == 4 == len(usages)
-    assert sum(usage.input_tokens for usage in usages) == sum(r.prompt_tokens for r in openai.requests[:4])
+    assert openai.count("embeddings") == 4 == len(heard.usages)
+    assert sum(usage.input_tokens for usage in heard.usages) == sum(r.prompt_tokens for r in openai.requests[:4])
     assert isinstance(model, EmbeddingModel)
 
 
@@ -40,10 +41,10 @@ def test_equal_texts_are_sent_once_blank_ones_and_known_ones_never(model: OpenAI
     assert [list(request.inputs) for request in openai.requests] == [["a", "b"]]
     assert np.array_equal(vectors[0], vectors[2])
     assert not vectors[[1, 3]].any()
-    usages: list[Usage] = []
-    model.embed(["b", "c"], usages.append)
+    heard = Hearer()
+    model.embed(["b", "c"], heard)
     assert list(openai.requests[-1].inputs) == ["c"]
-    assert [(usage.cached, usage.calls) for usage in usages] == [(True, 0), (False, 1)]
+    assert [(usage.cached, usage.calls) for usage in heard.usages] == [(True, 0), (False, 1)]
 
 
 def test_no_texts_and_only_blank_texts(model: OpenAIEmbedding, openai: OpenAIServer):

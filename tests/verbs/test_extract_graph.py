@@ -6,9 +6,12 @@ import pandas as pd
 import pytest
 
 from pipeline.models.base import ChatReply
+from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
+from pipeline.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
+from tests.talking import converse
 
 EXTRACT = Prompt("extract", "Types: $entity_types\nText:\n$text")
 GLEAN = Prompt("glean", "What was missed?")
@@ -16,10 +19,13 @@ IVO = '("entity"<|>Ivo Brand<|>person<|>The miller.)'
 MILL = '("entity"<|>Orla Mill<|>organization<|>A mill.)'
 RUNS = '("relationship"<|>Ivo Brand<|>Orla Mill<|>Ivo runs it.<|>work, ownership<|>8)'
 NOTHING = "<|COMPLETE|>"
+TWO = "Orla Mill stands by the river. Ivo Brand runs it for his aunt."
+TEXT = "Ivo Brand runs the Orla Mill."
+CUT = ChatReply(f'{IVO}##\n("entity"<|>Orla', finish_reason="length")
 
 
 class ScriptedChat:
-    """Replies by text and turn; keeps what it was asked, and what ``check`` said of each reply."""
+    """Replies by text and turn; keeps what it was asked, and what the request's check said of each reply."""
 
     identity = {"model": "scripted"}  # noqa: RUF012
 
@@ -28,16 +34,19 @@ class ScriptedChat:
         self.requests = []
         self.complaints = []
 
-    def complete(self, requests, check=None, listener=None):
-        return [self._reply(request, check) for request in requests]
+    def converse(self, talks, listener=None, anew=None):
+        return converse(talks, self._reply)
 
-    def _reply(self, request, check):
+    def complete(self, requests, listener=None):
+        return self.converse(map(one_question, requests))
+
+    def _reply(self, request):
         self.requests.append(request)
         turn = sum(message["role"] == "assistant" for message in request.messages)
         opening = next(message["content"] for message in request.messages if message["role"] == "user")
         reply = self.replies[opening.rpartition("Text:\n")[2]][turn]
         reply = reply if isinstance(reply, ChatReply) else ChatReply(reply)
-        self.complaints.append(check(reply.text))
+        self.complaints.append(request.check(reply.text))
         return reply
 
     def stream(self, request):
@@ -65,21 +74,22 @@ def names(extractions: pd.DataFrame) -> list[str]:
 
 
 def test_records_become_rows_in_the_order_they_came():
-    extractions, rejects, _ = run({"a": [f"{IVO}##\n{RUNS}##\n{MILL}{NOTHING}"]}, text_units("a"))
+    extractions, rejects, _ = run({TEXT: [f"{IVO}##\n{RUNS}##\n{MILL}{NOTHING}"]}, text_units(TEXT))
     assert rejects.empty
     assert extractions.drop(columns="keywords").to_dict("records") == [
         {"text_unit_id": "chunk-0", "order": 0, "kind": "entity", "name": "Ivo Brand", "type": "PERSON",
-         "source": "", "target": "", "description": "The miller.", "weight": 1.0},
+         "source": "", "target": "", "description": "The miller.", "weight": 1.0, "grounded": True},
         {"text_unit_id": "chunk-0", "order": 1, "kind": "relationship", "name": "", "type": "",
-         "source": "Ivo Brand", "target": "Orla Mill", "description": "Ivo runs it.", "weight": 8.0},
+         "source": "Ivo Brand", "target": "Orla Mill", "description": "Ivo runs it.", "weight": 8.0,
+         "grounded": True},
         {"text_unit_id": "chunk-0", "order": 2, "kind": "entity", "name": "Orla Mill", "type": "ORGANIZATION",
-         "source": "", "target": "", "description": "A mill.", "weight": 1.0},
+         "source": "", "target": "", "description": "A mill.", "weight": 1.0, "grounded": True},
     ]  # fmt: skip
     assert [list(cell) for cell in extractions["keywords"]] == [[], ["work", "ownership"], []]
 
 
 def test_equal_texts_are_asked_once_and_both_get_the_records():
-    extractions, rejects, chat = run({"a": [IVO], "b": ["nothing"]}, text_units("a", "b", "a", "b"))
+    extractions, rejects, chat = run({"a": [IVO], "b": [""]}, text_units("a", "b", "a", "b"))
     assert [request.row_id for request in chat.requests] == ["chunk-0", "chunk-1"]
     assert list(extractions["text_unit_id"]) == ["chunk-0", "chunk-2"]
     assert list(rejects["row_id"]) == ["chunk-1", "chunk-3"]
@@ -104,14 +114,14 @@ def test_no_text_units_no_call():
     [
         (ChatReply("", reason="timeout", message="no answer within 120 s"), "timeout"),
         (ChatReply(IVO, reason="content_filter", message="filtered"), "content_filter"),
-        (ChatReply(f'{IVO}##\n("entity"<|>Orla', finish_reason="length"), "truncated"),
+        (CUT, "truncated"),
         ("  ", "empty"),
         ("I'm sorry, I can't help with that.", "refusal"),
         ("A story about a mill.", "parse"),
     ],
 )
 def test_a_reply_that_fails_rejects_its_text_whole(reply, reason):
-    extractions, rejects, _ = run({"a": [reply], "b": [MILL]}, text_units("a", "b"), gleanings=0)
+    extractions, rejects, _ = run({"a": [reply, reply], "b": [MILL]}, text_units("a", "b"), gleanings=0)
     assert names(extractions) == ["Orla Mill"]
     assert rejects[["step", "row_id", "kind", "reason"]].to_dict("records") == [
         {"step": "", "row_id": "chunk-0", "kind": "row", "reason": reason}
@@ -121,7 +131,7 @@ def test_a_reply_that_fails_rejects_its_text_whole(reply, reason):
 
 def test_check_tells_readable_replies_from_others():
     replies = {"a": [IVO], "b": [NOTHING], "c": ["prose"], "d": [""]}
-    _, rejects, chat = run(replies, text_units("a", "b", "c", "d"))
+    _, rejects, chat = run(replies, text_units("a", "b", "c", "d"), repair=False)
     assert [complaint is None for complaint in chat.complaints] == [True, True, False, False]
     assert list(rejects["row_id"]) == ["chunk-2", "chunk-3"]
 
@@ -160,6 +170,94 @@ def test_a_gleaning_that_fails_keeps_the_first_pass(reply, reason):
     assert len(chat.requests) == 2
 
 
+def test_a_cut_off_reply_is_asked_for_in_two_halves_of_the_text():
+    left, right = halves(TWO)
+    replies = {TWO: [CUT], left: [f"{MILL}##{RUNS}"], right: [f"{MILL}##{IVO}"]}
+    extractions, rejects, chat = run(replies, text_units(TWO), gleanings=2)
+    assert extractions["name"].tolist() == ["Orla Mill", "", "Ivo Brand"]
+    assert extractions["order"].tolist() == [0, 1, 2]
+    assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
+        {"row_id": "chunk-0", "kind": "recovered", "reason": "truncated"}
+    ]
+    assert [request.row_id for request in chat.requests] == ["chunk-0"] * 3
+    assert left + right == TWO
+
+
+@pytest.mark.parametrize(
+    ("half", "reason"), [(CUT, "truncated"), ("prose", "parse"), (ChatReply("", reason="timeout"), "timeout")]
+)
+@pytest.mark.parametrize("bad", [0, 1])
+def test_one_bad_half_rejects_the_text_whole_and_is_asked_no_more(half, reason, bad):
+    replies = {TWO: [CUT], **{part: [half if i == bad else IVO] for i, part in enumerate(halves(TWO))}}
+    extractions, rejects, chat = run(replies, text_units(TWO))
+    assert extractions.empty
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "row", "reason": reason}]
+    assert len(chat.requests) == 3
+
+
+def test_a_bad_record_in_a_half_is_rejected_alone():
+    left, right = halves(TWO)
+    replies = {TWO: [CUT], left: [f'{IVO}##("claim"<|>z)'], right: [MILL]}
+    extractions, rejects, _ = run(replies, text_units(TWO))
+    assert names(extractions) == ["Ivo Brand", "Orla Mill"]
+    assert sorted(rejects["kind"]) == ["record", "recovered"]
+
+
+def test_an_unreadable_reply_is_repaired_once():
+    extractions, rejects, chat = run({"a": ["A story.", MILL]}, text_units("a"), gleanings=2)
+    assert names(extractions) == ["Orla Mill"]
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "recovered", "reason": "parse"}]
+    assert [message["role"] for message in chat.requests[1].messages] == ["user", "assistant", "user"]
+    assert chat.requests[1].messages[1]["content"] == "A story."
+
+
+@pytest.mark.parametrize("second", ["Another story.", "", CUT, ChatReply("", reason="server_error")])
+def test_a_repair_that_fails_is_the_last(second):
+    extractions, rejects, chat = run({"a": ["A story.", second]}, text_units("a"), gleanings=2)
+    assert extractions.empty
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "row", "reason": "parse"}]
+    assert len(chat.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "grounded"),
+    [
+        ("Then IVO BRAND, the miller, spoke.", "Ivo Brand", True),
+        ("Brand was his name; Ivo to his friends.", "Ivo Brand", True),
+        ("Ivo spoke.", "Ivo Brand", False),
+        ("奥托在河边写信。", "奥托", True),
+        ("奥托在河边写信。", "安娜", False),
+        ("Ｏｒｌａ Mill burned.", "Orla Mill", True),
+        ("", "Ivo Brand", False),
+    ],
+)
+def test_a_name_is_grounded_when_its_words_stand_in_the_text(text, name, grounded):
+    reply = f'("entity"<|>{name}<|>person<|>said)'
+    extractions, rejects, _ = run({text: [reply]}, text_units(text))
+    assert extractions["grounded"].tolist() == [grounded]
+    assert rejects.empty
+    dropped, rejects, _ = run({text: [reply]}, text_units(text), ungrounded="drop")
+    assert names(dropped) == ([name] if grounded else [])
+    assert rejects[["kind", "reason"]].to_dict("records") == (
+        [] if grounded else [{"kind": "record", "reason": "ungrounded"}]
+    )
+    kept, _, _ = run({text: [reply]}, text_units(text), ungrounded="keep")
+    assert kept["grounded"].tolist() == [True]
+
+
+def test_a_relationship_is_grounded_when_both_its_ends_are():
+    phantoms = [f'("relationship"<|>Ivo Brand<|>Phantom {i}<|>d<|>k<|>1)' for i in range(5)]
+    reply = "##".join([IVO, RUNS, *phantoms])
+    flagged, rejects, _ = run({TEXT: [reply]}, text_units(TEXT))
+    assert flagged["grounded"].tolist() == [True, True, *[False] * 5]
+    assert rejects.empty
+    dropped, rejects, _ = run({TEXT: [reply]}, text_units(TEXT), ungrounded="drop")
+    assert dropped["target"].tolist() == ["", "Orla Mill"]
+    assert dropped["order"].tolist() == [0, 1]
+    assert rejects["reason"].tolist() == ["ungrounded"] * 5
+    assert all("Phantom" in message for message in rejects["message"])
+
+
 def test_json_is_asked_for_by_schema_and_read():
     entity = '{"name": "Ivo Brand", "type": "person", "description": "The miller."}'
     replies = {
@@ -174,7 +272,7 @@ def test_json_is_asked_for_by_schema_and_read():
 
 
 def test_slices_give_what_the_whole_gives():
-    replies = {"a": [IVO], "b": [MILL], "c": ["?"]}
+    replies = {"a": [IVO], "b": [MILL], "c": ["?", "?"]}
     units = [text_units("a", "b"), text_units("a", "c", first=2)]
     whole = run(replies, pd.concat(units))
     slices = [run(replies, part) for part in units]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS
 from pipeline.text import entity_id, match_key, relationship_id
-from pipeline.verbs.merge_graphs import merge_graphs
+from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
 from tests.verbs.graphs import Record, entity, extractions, link, text_units
 
 SCHEMAS = {
@@ -102,6 +102,21 @@ def test_an_end_that_no_record_describes_is_an_entity_of_unknown_type():
     assert (row["type"], row["types"], row["descriptions"]) == ("UNKNOWN", [], [])
     assert (row["text_unit_ids"], row["frequency"]) == (["d/0"], 1)
     assert {"entity_id": entity_id("B"), "text_unit_id": "d/0", "frequency": 1} in graph["mentions"]
+
+
+def test_relationships_to_phantoms_may_be_dropped_and_are_rejects_then():
+    phantoms = [link("A", f"Phantom {i}") for i in range(4)] + [link("Phantom 4", "A")]
+    units = {"d/0": [entity("A"), entity("B"), link("A", "B"), *phantoms, link("Phantom 0", "Phantom 0")]}
+    kept = merged(units)
+    assert len(kept["entities"]) == 7
+    assert len(kept["relationships"]) == 6
+    tables = merge_graphs(*extractions(units), MergeParams(orphans="drop"))
+    entities, relationships, mentions, rejects = tables
+    assert set(entities["name"]) == {"A", "B"}
+    assert relationships[["source", "target"]].to_numpy().tolist() == [["A", "B"]]
+    assert set(mentions["entity_id"]) == {entity_id("A"), entity_id("B")}
+    assert rejects[["row_id", "kind", "reason"]].drop_duplicates().to_numpy().tolist() == [["d/0", "record", "orphan"]]
+    assert len(rejects) == 6
 
 
 def test_a_relationship_of_an_entity_with_itself_is_a_reject():

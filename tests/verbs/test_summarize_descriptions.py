@@ -1,11 +1,14 @@
 """One description per row: joined where it fits, summarised where it does not, cut where that fails."""
 
+import math
+
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.models.base import ChatReply
+from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
 from pipeline.schemas import (
     DESCRIBED_ENTITIES,
@@ -14,8 +17,10 @@ from pipeline.schemas import (
     MERGED_RELATIONSHIPS,
     REJECTS,
 )
+from pipeline.text import digest
 from pipeline.verbs.join_descriptions import JoinParams, join_descriptions, join_within
-from pipeline.verbs.summarize_descriptions import SummarizeParams, summarize_descriptions
+from pipeline.verbs.summarize_descriptions import BRANCHES, RELATIONSHIP, SummarizeParams, summarize_descriptions
+from tests.talking import converse
 
 SUMMARIZE = Prompt("summarize", "$name|$max_length|\n$descriptions")
 
@@ -41,15 +46,19 @@ class EchoChat:
         self.failing = failing or {}
         self.requests = []
 
-    def complete(self, requests, check=None, listener=None):
-        self.requests += requests
-        return [self._reply(request.messages[0]["content"], check) for request in requests]
+    def converse(self, talks, listener=None, anew=None):
+        return converse(talks, self._reply)
 
-    def _reply(self, prompt, check):
+    def complete(self, requests, listener=None):
+        return self.converse(map(one_question, requests))
+
+    def _reply(self, request):
+        self.requests.append(request)
+        prompt = request.messages[0]["content"]
         name = prompt.split("|")[0]
         words = [line.split()[1] for line in prompt.splitlines()[1:]]
         reply = self.failing.get(name, ChatReply(f"```\n{' '.join(words)}\n```"))
-        assert (check(reply.text) is None) == bool(reply.text)
+        assert (request.check(reply.text) is None) == bool(reply.text)
         return reply
 
     def stream(self, request):
@@ -108,19 +117,20 @@ def test_other_columns_stay():
     assert list(rels["keywords"][0]) == ["k"]
 
 
-def test_above_the_budget_the_model_is_asked_with_all_descriptions_in_order():
+def test_above_the_budget_the_model_is_asked_with_all_descriptions():
     chat = EchoChat()
+    first, second = sorted([words("a", 30), words("b", 30)], key=digest)
     ents, rels, rejects = summarise(
         entities([words("a", 30), words("b", 30)], ["small"]), relationships([words("c", 60)]), chat,
         max_tokens=50, max_length=9,
     )  # fmt: skip
-    assert list(ents["description"]) == ["a0 b0", "small"]
+    assert list(ents["description"]) == [f"{first[:2]} {second[:2]}", "small"]
     assert list(rels["description"]) == ["c0"]
     assert rejects.empty
     assert [request.row_id for request in chat.requests] == ["ent-0", "rel-0"]
     prompts = [request.messages[0]["content"] for request in chat.requests]
-    assert prompts[0] == f"E0|9|\n- {words('a', 30)}\n- {words('b', 30)}"
-    assert prompts[1].startswith("E0 → E1|9|\n- c0")
+    assert prompts[0] == f"E0|9|\n- {first}\n- {second}"
+    assert prompts[1] == f"{RELATIONSHIP}|9|\n- {words('c', 60)}"
 
 
 def test_equal_requests_are_sent_once():
@@ -135,10 +145,85 @@ def test_too_many_for_one_request_are_folded_group_by_group():
     chat = EchoChat()
     cell = [words(f"d{i}_", 10) for i in range(40)]
     ents, _, rejects = summarise(entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=60)
-    assert ents["description"][0].startswith("d0_0")
+    assert set(ents["description"][0].split()) < {f"d{i}_0" for i in range(40)}
     assert rejects.empty
-    assert len(chat.requests) < 20
-    assert all(len(request.messages[0]["content"].split()) < 65 for request in chat.requests)
+    assert len(chat.requests) < 30
+
+
+def test_one_description_that_is_too_long_is_summarised_too():
+    chat = EchoChat()
+    ents, _, rejects = summarise(entities([words("a", 300)], [words("b", 60)] * 2), relationships(), chat,
+                                 max_tokens=50, max_input_tokens=100)  # fmt: skip
+    assert list(ents["description"]) == ["a0", "b0"]
+    assert rejects.empty
+    assert [tokens_asked(request) for request in chat.requests] == [100, 60]
+
+
+def tokens_asked(request) -> int:
+    """Of the descriptions in a request."""
+    return sum(len(line.split()) - 1 for line in request.messages[0]["content"].splitlines()[1:])
+
+
+@st.composite
+def many_descriptions(draw) -> list[str]:
+    """Distinct descriptions, a few of them long, some with the same words elsewhere."""
+    sizes = draw(st.lists(st.sampled_from([3, 8, 12, 12, 12, 40, 150]), min_size=20, max_size=120))
+    return [words(f"d{i}_", size) for i, size in enumerate(sizes)]
+
+
+@settings(max_examples=40)
+@given(many_descriptions(), st.randoms(use_true_random=False))
+def test_the_set_of_descriptions_decides_and_no_request_is_too_long(cell: list[str], random):
+    turned = list(cell)
+    random.shuffle(turned)
+    tables, asked = [], []
+    for descriptions in (cell, turned, [*turned, turned[0]]):
+        chat = EchoChat()
+        tables.append(summarise(entities(descriptions), relationships(), chat, max_tokens=50, max_input_tokens=100)[0])
+        asked.append({request.messages[0]["content"] for request in chat.requests})
+    assert tables[0]["description"][0] == tables[1]["description"][0] == tables[2]["description"][0]
+    assert asked[0] == asked[1] == asked[2]
+    assert all(tokens_asked(request) <= 100 for request in chat.requests)
+
+
+def requests_for(cell: list[str]) -> set[str]:
+    chat = EchoChat()
+    summarise(entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=200)
+    return {request.messages[0]["content"] for request in chat.requests}
+
+
+@settings(max_examples=25)
+@given(st.integers(150, 500), st.integers(0, 10**6))
+def test_one_more_of_hundreds_costs_the_way_to_the_root_and_one_split(count: int, seed: int):
+    cell = [words(f"{seed}d{i}_", 10) for i in range(count)]
+    depth = math.ceil(math.log(count, BRANCHES)) + 1
+    before, after = requests_for(cell), requests_for([*cell, words(f"{seed}new", 10)])
+    assert 1 <= len(after - before) <= depth + BRANCHES
+    assert len(before - after) <= depth + BRANCHES
+    assert len(before) > 15
+
+
+def test_a_new_display_name_of_an_end_changes_no_request_for_the_relationship():
+    chats = [EchoChat(), EchoChat()]
+    rels = relationships([words("a", 30), words("b", 30)])
+    for chat, frame in zip(chats, (rels, rels.assign(source="Everyone", target="Else")), strict=True):
+        summarise(entities(), frame, chat, max_tokens=50)
+    assert chats[0].requests == chats[1].requests != []
+
+
+def test_a_group_that_fails_rejects_the_row_and_asks_no_more():
+    class Faulty(EchoChat):
+        def _reply(self, request):
+            reply = super()._reply(request)
+            return ChatReply("", reason="timeout", message="no answer") if len(self.requests) == 2 else reply
+
+    chat = Faulty()
+    cell = [words(f"d{i}_", 10) for i in range(40)]
+    ents, _, rejects = summarise(entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=60)
+    assert ents["description"][0] == " ".join(cell[:5])
+    assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
+        {"row_id": "ent-0", "kind": "row", "reason": "timeout"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +237,8 @@ def test_too_many_for_one_request_are_folded_group_by_group():
 def test_a_summary_that_fails_leaves_what_fits_and_a_reject(reply, reason):
     cell = [words("a", 30), words("b", 30)]
     ents, _, rejects = summarise(entities(cell, cell), relationships(), EchoChat({"E0": reply}), max_tokens=50)
-    assert list(ents["description"]) == [words("a", 30), "a0 b0"]
+    first, second = sorted(cell, key=digest)
+    assert list(ents["description"]) == [words("a", 30), f"{first[:2]} {second[:2]}"]
     assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
         {"row_id": "ent-0", "kind": "row", "reason": reason}
     ]

@@ -1,0 +1,107 @@
+"""Delete the snapshots and step records that no manifest worth keeping names.
+
+Manifests go first, the oldest first, then records, then snapshots: broken off anywhere, every manifest that is
+left is whole, and so is every record that is found; the next collection deletes the rest. Run reports and usage
+are left. The work of a run that did not complete has no manifest yet: it goes too, but the replies it paid for
+are in the cache.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UsageError
+from pipeline.snapshots import Manifest, SnapshotStore
+
+NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Size:
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class GcReport:
+    """What was deleted, or with ``dry_run`` would be. ``tables``: table -> its snapshots; ``manifests``:
+    workflow -> ids of the runs that cannot be loaded any more."""
+
+    dry_run: bool
+    keep: int
+    manifests: Mapping[str, Sequence[str]]
+    records: Size
+    tables: Mapping[str, Size]
+
+    @property
+    def total(self) -> Size:
+        sizes = [self.records, *self.tables.values()]
+        return Size(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "total": asdict(self.total)}
+
+
+def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool) -> GcReport:
+    """Keep the newest ``keep`` manifests of each workflow, the live ones, and what they name. Only for a caller
+    who is alone with the snapshots.
+
+    Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when a manifest cannot be read.
+    """
+    if keep < 1:
+        raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
+    kept, old = _manifests(snapshots, keep)
+    records = [path for path in _files(snapshots.root, "steps", ".json") if path.stem not in _fingerprints(kept)]
+    paths = _paths(kept)
+    tables = {
+        table: [path for path in files if path.relative_to(snapshots.root).as_posix() not in paths]
+        for table, files in _tables(snapshots.root)
+    }
+    report = GcReport(
+        dry_run, keep, old, _size(records), {table: _size(files) for table, files in tables.items() if files}
+    )
+    if not dry_run:
+        for workflow, runs in old.items():
+            for run_id in runs:
+                snapshots.forget(workflow, run_id)
+        for path in [*records, *(path for files in tables.values() for path in files)]:
+            path.unlink()
+    return report
+
+
+def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dict[str, list[str]]]:
+    """The manifests to keep; workflow -> run ids of those to delete, oldest first."""
+    kept, old = [], {}
+    for workflow in snapshots.workflows():
+        history = snapshots.history(workflow)
+        kept += [snapshots.manifest(workflow, run_id) for run_id in ("", *history[-keep:])]
+        if history[:-keep]:
+            old[workflow] = history[:-keep]
+    return kept, old
+
+
+def _fingerprints(manifests: Sequence[Manifest]) -> set[str]:
+    return {record.fingerprint for manifest in manifests for record in manifest.steps.values()}
+
+
+def _paths(manifests: Sequence[Manifest]) -> set[str]:
+    """Of the snapshots that the manifests and their records name."""
+    named = [manifest.tables for manifest in manifests]
+    named += [record.outputs for manifest in manifests for record in manifest.steps.values()]
+    return {snapshot.path for tables in named for snapshot in tables.values()}
+
+
+def _tables(root: Path) -> Iterator[tuple[str, list[Path]]]:
+    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
+        yield folder.name, _files(root, folder.name, ".parquet")
+
+
+def _files(root: Path, folder: str, suffix: str) -> list[Path]:
+    """Files that the snapshot store has written; others are somebody's."""
+    return sorted(path for path in (root / folder).glob(f"*{suffix}") if NAMED_BY_CONTENT.fullmatch(path.stem))
+
+
+def _size(files: Sequence[Path]) -> Size:
+    return Size(len(files), sum(path.stat().st_size for path in files))

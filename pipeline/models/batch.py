@@ -1,0 +1,223 @@
+"""A chat model at half the price: its calls go as files to the endpoint's Batch API, and come back within a day.
+
+Conversations are held in rounds: what all of them ask is one batch, what they ask next is the next one.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pipeline.errors import ModelError, WaitingError
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
+from pipeline.models.batch_api import COMPLETIONS, BatchApi
+from pipeline.models.batch_intents import Intent, Intents
+from pipeline.models.cache import Completion
+from pipeline.models.endpoint import Failure, Tokens
+from pipeline.models.exchange import Exchange, in_rounds, one_question
+from pipeline.models.openai import OpenAIChat, completion_of
+from pipeline.models.remembered import RememberedReplies
+
+ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
+EXPIRED = "expired"
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """``poll_seconds`` between looks; ``wait_seconds`` that a run waits before it ends with exit code 4; ``failed``:
+    what becomes of rows that failed in a batch; ``least``: fewer requests go directly; ``discount``: of the price."""
+
+    poll_seconds: float = 30
+    wait_seconds: float = 3600
+    failed: str = "direct"
+    least: int = 10
+    max_requests: int = 50_000
+    max_bytes: int = 190_000_000
+    discount: float = 0.5
+
+
+@dataclass(frozen=True)
+class BatchChat:
+    """A ChatModel; ``chat`` is the same model asked directly: replies, identity and cache are the same."""
+
+    chat: OpenAIChat
+    options: BatchOptions = field(default_factory=BatchOptions)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.chat.identity
+
+    def memory(self, anew: Anew | None = None) -> RememberedReplies:
+        return self.chat.memory(anew)
+
+    def count(self, request: ChatRequest) -> int:
+        return self.chat.count(request)
+
+    def cost(self, tokens: Tokens) -> float | None:
+        full = self.chat.cost(tokens)
+        return None if full is None else full * (1 - self.options.discount)
+
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+    ) -> list[Result]:
+        """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes on with it; and
+        BudgetError, by the listener, when a batch is more than what is left."""
+        memory = self.memory(anew)
+        exchange = Exchange(talks, memory, self.chat.tell_known(listener))
+        return in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
+
+    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests), listener)
+
+    def stream(self, request: ChatRequest) -> Iterator[str]:
+        return self.chat.stream(request)
+
+    def preflight(self) -> None:
+        self.chat.preflight()
+
+    def abandon(self) -> None:
+        """Cancel what is under way and delete its files."""
+        for intent in self._intents.all():
+            batch = self._api.look(intent) if intent.batch_id else self._api.find(intent)
+            if batch is not None and batch.status not in ENDED:
+                self._api.cancel(Intent(intent.id, intent.keys, intent.file_id, batch.id))
+            self._api.clean_up(intent, batch)
+            self._intents.end(intent)
+
+    @cached_property
+    def _intents(self) -> Intents:
+        return Intents(self.chat.cache.database, self.chat.cache.owner, self.chat.endpoint.digest)
+
+    @cached_property
+    def _api(self) -> BatchApi:
+        return BatchApi(self.chat.endpoint, self.chat.max_retries)
+
+    def _ask(
+        self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
+    ) -> dict[str, ChatReply]:
+        under_way = [found for intent in self._intents.all() if (found := self._found(intent))]
+        bound = {key for intent in under_way for key in intent.keys}
+        fresh = {key: request for key, request in requests.items() if key not in bound}
+        if len(fresh) >= self.options.least:
+            under_way += self._submit(fresh, listener)
+        rows = {key: request.row_id for key, request in requests.items()}
+        lost = self._collect(under_way, rows, listener)
+        replies = memory.recall(requests)
+        missing = {key: request for key, request in requests.items() if key not in replies}
+        rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
+        direct = [request for key, request in missing.items() if key not in rejected]
+        answers = zip(map(memory.key, direct), self.chat.complete(direct, listener), strict=True)
+        return {**replies, **rejected, **dict(answers)}
+
+    def _found(self, intent: Intent) -> Intent | None:
+        """The intent with its batch; None, and nothing is left of it, when it never came to be one."""
+        if intent.batch_id:
+            return intent
+        batch = self._api.find(intent)
+        if batch is not None:
+            return self._intents.note(Intent(intent.id, intent.keys, intent.file_id or batch.input_file_id, batch.id))
+        self._api.clean_up(intent, None)
+        self._intents.end(intent)
+        return None
+
+    def _submit(self, requests: Mapping[str, ChatRequest], listener: Listener | None) -> list[Intent]:
+        submitted = []
+        for part in self._parts(requests):
+            asked = sum(self.count(requests[key]) for key in part)
+            tokens = Tokens(asked, sum(self.chat.length_of_a_reply(requests[key]) for key in part))
+            if listener:
+                listener.reserve(sum(tokens), self.cost(tokens))
+            intent = self._intents.begin(part, sum(tokens))
+            content = "\n".join(part.values()).encode() + b"\n"
+            intent = self._intents.note(self._api.upload(intent, content))
+            submitted.append(self._intents.note(self._api.create(intent)))
+        return submitted
+
+    def _parts(self, requests: Mapping[str, ChatRequest]) -> Iterator[dict[str, str]]:
+        """key -> line, as many to a part as one batch may have."""
+        part: dict[str, str] = {}
+        size = 0
+        for key, request in requests.items():
+            line = {"custom_id": key, "method": "POST", "url": COMPLETIONS, "body": self.chat.body(request)}
+            text = json.dumps(line, ensure_ascii=False)
+            length = len(text.encode()) + 1
+            if part and (len(part) >= self.options.max_requests or size + length > self.options.max_bytes):
+                yield part
+                part, size = {}, 0
+            part[key] = text
+            size += length
+        if part:
+            yield part
+
+    def _collect(
+        self, intents: Sequence[Intent], rows: Mapping[str, str], listener: Listener | None
+    ) -> dict[str, ChatReply]:
+        """Store what has come; wait for batches with rows that are wanted. Returns why rows have no reply."""
+        lost: dict[str, ChatReply] = {}
+        deadline = time.monotonic() + self.options.wait_seconds
+        waiting = list(intents)
+        while waiting:
+            still = []
+            for intent in waiting:
+                batch = self._api.look(intent)
+                if batch.status in ENDED:
+                    lost |= self._finish(intent, batch, rows, listener)
+                elif any(key in rows for key in intent.keys):
+                    still.append(intent)
+            waiting = still
+            if waiting and time.monotonic() >= deadline:
+                names = ", ".join(str(intent.batch_id) for intent in waiting)
+                raise WaitingError(f"batch {names}: not ready yet; run the same command later to go on with it")
+            if waiting:
+                time.sleep(max(0.0, min(self.options.poll_seconds, deadline - time.monotonic())))
+        return lost
+
+    def _finish(
+        self, intent: Intent, batch: Any, rows: Mapping[str, str], listener: Listener | None
+    ) -> dict[str, ChatReply]:
+        """Store a batch's replies and leave nothing of it at the endpoint."""
+        came: dict[str, Completion] = {}
+        lost: dict[str, ChatReply] = {}
+        for line in filter(None, self._api.lines(batch)):
+            key, answer = self._read(json.loads(line))
+            if isinstance(answer, Failure):
+                lost[key] = ChatReply("", "error", answer.reason, answer.message)
+            else:
+                came[key] = answer
+        self.chat.cache.store_completions(self.chat.model, came)
+        if listener:
+            for key, completion in came.items():
+                listener.ended(self._usage(rows.get(key, ""), completion))
+        self._api.clean_up(intent, batch)
+        self._intents.end(intent)
+        if batch.status == "failed":
+            raise ModelError(f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again")
+        message = f"the batch is {batch.status} and has no answer"
+        silent = {key: ChatReply("", "error", EXPIRED, message) for key in intent.keys if key not in came}
+        return {**silent, **lost}
+
+    def _read(self, line: Mapping[str, Any]) -> tuple[str, Completion | Failure]:
+        response = line.get("response") or {}
+        error = line.get("error") or (response.get("body") or {}).get("error") or {}
+        if response.get("status_code") == 200:
+            try:
+                return line["custom_id"], completion_of(response["body"])
+            except ValueError as unreadable:
+                return line["custom_id"], Failure("server_error", str(unreadable))
+        if error.get("code") == "batch_expired":
+            return line["custom_id"], Failure(EXPIRED, str(error.get("message") or "the batch expired"))
+        detail = str(error.get("message") or error or "no answer")
+        return line["custom_id"], self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
+
+    def _usage(self, row_id: str, completion: Completion) -> Usage:
+        tokens = Tokens(completion.input_tokens, completion.output_tokens)
+        return Usage(
+            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, cost=self.cost(tokens)
+        )
+
+
+def _complaints(batch: Any) -> str:
+    errors = getattr(batch.errors, "data", None) or []
+    return "; ".join(str(error.message) for error in errors) or "no reason given"

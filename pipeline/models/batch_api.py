@@ -1,0 +1,118 @@
+"""What graphmill asks of the Batch API of an endpoint (https://platform.openai.com/docs/api-reference/batch)."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pipeline.errors import GraphmillError, ModelError
+from pipeline.models.batch_intents import Intent
+from pipeline.models.endpoint import Endpoint, Failure
+from pipeline.models.limits import backoff
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+Answer = TypeVar("Answer")
+COMPLETIONS = "/v1/chat/completions"
+WINDOW = "24h"
+METADATA = "graphmill"
+GONE = 404
+
+
+@dataclass(frozen=True)
+class BatchApi:
+    """Each call is tried again after failures that may pass. Raises AuthError when the key is refused,
+    ModelError when a call fails for good."""
+
+    endpoint: Endpoint
+    max_retries: int
+
+    def upload(self, intent: Intent, content: bytes) -> Intent:
+        """With the id of the file; one that an answer got lost for is found by its name."""
+
+        def create(client: "OpenAI") -> Any:
+            return client.files.create(file=(intent.file_name, content), purpose="batch")
+
+        file = self._once_or_found(create, lambda: self._file_called(intent.file_name))
+        return replace(intent, file_id=file.id)
+
+    def create(self, intent: Intent) -> Intent:
+        """With the id of the batch; one that an answer got lost for is found by its metadata."""
+
+        def create(client: "OpenAI") -> Any:
+            return client.batches.create(
+                input_file_id=intent.file_id or "", endpoint=COMPLETIONS, completion_window=WINDOW,
+                metadata={METADATA: intent.id},
+            )  # fmt: skip
+
+        batch = self._once_or_found(create, lambda: self.find(intent))
+        return replace(intent, batch_id=batch.id)
+
+    def find(self, intent: Intent) -> Any | None:
+        """The intent's batch, if the endpoint has it."""
+
+        def search(client: "OpenAI") -> Any | None:
+            batches = client.batches.list(limit=100)
+            return next((batch for batch in batches if (batch.metadata or {}).get(METADATA) == intent.id), None)
+
+        return self._insist(search)
+
+    def look(self, intent: Intent) -> Any:
+        """The batch as it is now."""
+        return self._insist(lambda client: client.batches.retrieve(intent.batch_id or ""))
+
+    def lines(self, batch: Any) -> Iterator[str]:
+        """The lines of what it wrote: replies, then errors."""
+        for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
+            content = self._insist(lambda client, file_id=file_id: client.files.content(file_id).text)
+            yield from content.splitlines()
+
+    def clean_up(self, intent: Intent, batch: Any | None) -> None:
+        """Delete the files: they hold text of documents."""
+        files = [intent.file_id, getattr(batch, "output_file_id", None), getattr(batch, "error_file_id", None)]
+        if intent.file_id is None:
+            files.append(getattr(self._file_called(intent.file_name), "id", None))
+        for file_id in filter(None, files):
+            self._delete(file_id)
+
+    def cancel(self, intent: Intent) -> None:
+        """Whether or not it still can be: an ended batch stays ended."""
+        self.endpoint.call(lambda client: client.batches.cancel(intent.batch_id or ""))
+
+    def _delete(self, file_id: str) -> None:
+        answer = self.endpoint.call(lambda client: client.files.delete(file_id))
+        if isinstance(answer, Failure) and answer.status != GONE and not answer.fatal:
+            raise self._error(answer)
+
+    def _file_called(self, name: str) -> Any | None:
+        def search(client: "OpenAI") -> Any | None:
+            return next((file for file in client.files.list(purpose="batch") if file.filename == name), None)
+
+        return self._insist(search)
+
+    def _once_or_found(self, create: "Callable[[OpenAI], Any]", find: Callable[[], Any | None]) -> Any:
+        for attempt in range(1, self.max_retries + 2):
+            made = self.endpoint.call(create)
+            if not isinstance(made, Failure):
+                return made
+            if not made.passing or attempt > self.max_retries:
+                raise self._error(made)
+            time.sleep(made.retry_after if made.retry_after is not None else backoff(attempt))
+            found = find()
+            if found is not None:
+                return found
+        raise AssertionError("unreachable")
+
+    def _insist(self, function: "Callable[[OpenAI], Answer]") -> Answer:
+        for attempt in range(1, self.max_retries + 2):
+            answer = self.endpoint.call(function)
+            if not isinstance(answer, Failure):
+                return answer
+            if not answer.passing or attempt > self.max_retries:
+                raise self._error(answer)
+            time.sleep(answer.retry_after if answer.retry_after is not None else backoff(attempt))
+        raise AssertionError("unreachable")
+
+    def _error(self, failure: Failure) -> GraphmillError:
+        return failure.fatal or ModelError(f"{self.endpoint.where}: batch: {failure.message}; run again: what came before is kept")

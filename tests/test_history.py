@@ -1,0 +1,118 @@
+"""Back to an earlier night, and forth again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DataError, UsageError
+from pipeline.history import manifest_of
+from pipeline.project import Project
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from tests.projects import DOCUMENTS, new_project
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    store = SnapshotStore(tmp_path / "snapshots")
+    for run_id, table in {"20260101-a": "one", "20260103-a": "two", "20260105-a": "one"}.items():
+        store.publish(_manifest(store, table), run_id)
+    return store
+
+
+def _manifest(store: SnapshotStore, name: str) -> Manifest:
+    path = store.root / name / "file.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return Manifest("index", {name: Snapshot(f"{name}/file.parquet", 0, "0")})
+
+
+RUNS = ["20260101-a", "20260102-a", "20260103-a", "20260104-a", "20260104-b", "20260105-a", "20260106-a"]
+
+
+@pytest.mark.parametrize(
+    ("run", "table"),
+    [
+        ("20260101-a", "one"),
+        ("20260102", "one"),
+        ("20260103", "two"),
+        ("20260104-b", "two"),
+        ("20260105-a", "one"),
+        ("20260106", "one"),
+    ],
+)
+def test_a_run_that_changed_nothing_had_what_the_one_before_left(store: SnapshotStore, run: str, table: str):
+    assert set(manifest_of(run, "index", store, RUNS).tables) == {table}
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ("2027", r"no such run; the newest are: 20260106-a, 20260105-a, 20260104-b, 20260104-a, 20260103-a$"),
+        ("20260104", r"2 runs begin so; the newest are: 20260104-b, 20260104-a$"),
+        ("", "7 runs begin so"),
+        ("../index", "no such run"),
+    ],
+)
+def test_what_names_no_run_or_several_is_a_usage_error(store: SnapshotStore, run: str, message: str):
+    with pytest.raises(UsageError, match=message):
+        manifest_of(run, "index", store, RUNS)
+
+
+def test_a_workflow_that_has_never_run(store: SnapshotStore):
+    with pytest.raises(UsageError, match="none; run 'graphmill index fast'"):
+        manifest_of("2026", "fast", store, [])
+
+
+def test_what_is_no_longer_kept_is_a_data_error(store: SnapshotStore):
+    store.forget("index", "20260101-a")
+    with pytest.raises(DataError, match="no manifest is kept from the time of run 20260102-a; the oldest is 20260103"):
+        manifest_of("20260102", "index", store, RUNS)
+    (store.root / "two/file.parquet").unlink()
+    with pytest.raises(DataError, match=r"file\.parquet: gone, and table 'two' of run 20260104-a with it"):
+        manifest_of("20260104-a", "index", store, RUNS)
+
+
+def test_an_equal_manifest_is_not_kept_twice_and_keeps_its_id(store: SnapshotStore):
+    store.publish(store.manifest("index"), "20260106-a")
+    assert store.history("index") == ["20260101-a", "20260103-a", "20260105-a"]
+    assert store.manifest("index") == store.manifest("index", "20260105-a")
+
+
+def test_a_live_manifest_without_a_history_gets_one(store: SnapshotStore):
+    for run_id in store.history("index"):
+        store.forget("index", run_id)
+    store.publish(store.manifest("index"), "20260107-a")
+    assert store.history("index") == ["20260107-a"]
+
+
+def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "p", postgres_url)
+    with folder.open() as project:
+        first = project.run("fast").run_id
+        before = _rows(project)
+        quiet = project.index("fast").run_id
+        folder.delete("harbour.txt")
+        folder.write("new.txt", DOCUMENTS["harbour.txt"].replace("Mira Vale", "Dana Holt"))
+        project.run("fast")
+        after = _rows(project)
+        assert after != before
+        for run in (first, quiet):
+            assert project.load("fast", manifest=run).load["postgres"]["documents"]["inserted"] == 1
+            assert _rows(project) == before
+            project.load("fast")
+            assert _rows(project) == after
+        project.gc(keep=1, dry_run=False)
+        with pytest.raises(DataError, match="no manifest is kept from the time"):
+            project.load("fast", manifest=first)
+        with pytest.raises(UsageError, match="no such run"):
+            project.load("fast", manifest="1999")
+        assert _rows(project) == after
+        report = project.status()
+        assert report
+        assert (report["outcome"], report["exit_code"]) == ("failed", 2)
+
+
+def _rows(project: Project) -> Mapping[str, Mapping[str, str]]:
+    with project.stores.vectors.writing() as writer:
+        return {table: dict(writer.hashes(table)) for table in project.stores.vectors.tables}
