@@ -14,10 +14,10 @@ from tests.sizes import size
 from tests.states import models
 
 REQUESTS, TOKENS = 60, 20_000
-SECONDS_OF_A_MINUTE = size(6.0, 15.0)
+SECONDS_OF_A_MINUTE = size(10.0, 30.0)
 SCALE = 60 / SECONDS_OF_A_MINUTE
 PROJECTS = 4
-UNITS = size(24, 100)
+UNITS = size(20, 60)
 APART = 10_000
 """Between the first units of two projects: none asks what another has asked."""
 

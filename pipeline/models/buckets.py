@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from pipeline.models.database import BUCKETS, INSERTS, Database
 
-SHARE_OF_THE_LIMIT = 0.97
+SHARE_OF_THE_LIMIT = 0.93
 """Clocks differ and networks bunch calls together: at the very limit some would be refused."""
 
 

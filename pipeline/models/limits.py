@@ -27,6 +27,7 @@ class Limiter:
     held_until: float = 0.0
     cut_at: float = 0.0
     changed: threading.Condition = field(default_factory=threading.Condition)
+    next_in_line: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.allowed = float(self.most)
@@ -41,7 +42,9 @@ class Limiter:
             self.under_way += 1
         try:
             if self.bucket.rate.limited:
-                sleep(self.bucket.take(tokens), stop)
+                with self.next_in_line:  # the others take their turns when it is known what replies have cost
+                    _unless_stopped(stop)
+                    sleep(self.bucket.take(tokens), stop)
             while (seconds := self.held_until - time.monotonic()) > 0:
                 sleep(seconds, stop)
             yield
