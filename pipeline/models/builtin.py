@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wordllama import WordLlamaInference
 
 DIMENSIONS = 256
-TEXTS_AT_ONCE = 2_048
+TEXTS_AT_ONCE = 512
 TOKENS_AT_ONCE = 4_096
 _LOADING = threading.Lock()
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how the vocabulary writes a space
