@@ -71,7 +71,9 @@ class BatchChat:
             raise SettingsError(f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml")
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, self.chat.tell_known(listener))
-        return in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
+        results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
+        self._collect(self._under_way(), {}, listener)  # what a killed run has left, though all was known
+        return results
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
@@ -102,7 +104,7 @@ class BatchChat:
     def _ask(
         self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
     ) -> dict[str, ChatReply]:
-        under_way = [found for intent in self._intents.all() if (found := self._found(intent))]
+        under_way = self._under_way()
         bound = {key for intent in under_way for key in intent.keys}
         fresh = {key: request for key, request in requests.items() if key not in bound}
         if len(fresh) >= self.options.least:
@@ -115,6 +117,9 @@ class BatchChat:
         direct = [request for key, request in missing.items() if key not in rejected]
         answers = zip(map(memory.key, direct), self.chat.complete(direct, listener), strict=True)
         return {**replies, **rejected, **dict(answers)}
+
+    def _under_way(self) -> list[Intent]:
+        return [found for intent in self._intents.all() if (found := self._found(intent))]
 
     def _found(self, intent: Intent) -> Intent | None:
         """The intent with its batch; None, and nothing is left of it, when it never came to be one."""
