@@ -1,5 +1,6 @@
 """Projects to test with: real folders, the shared PostgreSQL, a workspace of their own each."""
 
+import io
 import json
 import os
 import re
@@ -7,12 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipeline.cli import app
 from pipeline.init import init_project
 from pipeline.project import Project
 from tests.servers.openai_server import OpenAIServer
@@ -31,6 +34,17 @@ DOCUMENTS = {
         "Anselm Torr ground its first lens.\n"
     ),
 }
+
+
+@dataclass(frozen=True)
+class Invoked:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
 
 
 @dataclass
@@ -75,6 +89,13 @@ class ProjectFolder:
             self.command_line(*arguments), capture_output=True, text=True, env=self.environment, timeout=120,
             check=False,
         )  # fmt: skip
+
+    def invoke(self, *arguments: str) -> "Invoked":
+        """Run ``graphmill`` in this process, which takes no start; only settings name its endpoint."""
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = app(["-C", str(self.root), *arguments], standalone_mode=False)
+        return Invoked(code or 0, out.getvalue(), err.getvalue())
 
     def command_line(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "pipeline", "-C", str(self.root), *arguments]

@@ -6,7 +6,7 @@ no network is used.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from typing import Any
 
 import pandas as pd
@@ -24,6 +24,9 @@ Range = tuple[int, int]
 CALLS_TO_TRUST = 5
 """Calls of former runs below which their mean says nothing."""
 SPREAD = (0.7, 1.4)
+"""How far the mean of what is to come may be from that of former calls."""
+DEVIATIONS = 3
+"""By how many standard deviations the sum of few replies may differ from so many times their mean."""
 TOKENS_OF_INSTRUCTIONS = 400
 TOKENS_OF_A_DESCRIPTION = 15
 """The least that a record of the graph takes in a reply."""
@@ -141,8 +144,9 @@ class Stage:
         """Output tokens: by the mean of former calls, else between a record and as much as was asked."""
         former = self.usage[(self.usage["step"] == step.id) & (self.usage["outcome"] == "ok")]["output_tokens"]
         if len(former) >= CALLS_TO_TRUST:
-            mean = float(former.mean())
-            return int(calls[0] * mean * SPREAD[0]), ceil(calls[1] * mean * SPREAD[1])
+            mean, chance = float(former.mean()), DEVIATIONS * float(former.std())
+            low, high = (number * mean * spread for number, spread in zip(calls, SPREAD, strict=True))
+            return max(0, int(low - chance * sqrt(calls[0]))), ceil(high + chance * sqrt(calls[1]))
         return calls[0] * TOKENS_OF_A_DESCRIPTION, asked[1]
 
 
@@ -152,7 +156,8 @@ def _more(step: Step, tally: Tally, to_come: int) -> Range:
     if not tally.paid:
         return 0, 0
     gleanings = getattr(step.params, "gleanings", 0)
-    calls, tokens = tally.calls * gleanings, 2 * tally.input_tokens * gleanings
+    calls, replies = tally.calls * gleanings, gleanings * (gleanings + 1) // 2  # each gleaning repeats what was said
+    tokens = tally.input_tokens * (gleanings + replies) + tally.calls * replies * TOKENS_OF_INSTRUCTIONS
     if to_come and step.verb.roles_of(ChatModel):
         added = ceil(2 * to_come / getattr(step.params, "max_tokens", TOKENS_OF_A_DESCRIPTION))
         return calls + added + tally.known, tokens + 3 * to_come + tally.known_tokens + added * TOKENS_OF_INSTRUCTIONS

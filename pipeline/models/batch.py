@@ -6,13 +6,14 @@ Conversations are held in rounds: what all of them ask is one batch, what they a
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pipeline.errors import ModelError, WaitingError
+from pipeline.errors import ModelError, SettingsError, WaitingError
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
-from pipeline.models.batch_api import COMPLETIONS, BatchApi
+from pipeline.models.batch_api import COMPLETIONS, BatchApi, RefusedError
 from pipeline.models.batch_intents import Intent, Intents
 from pipeline.models.cache import Completion
 from pipeline.models.endpoint import Failure, Tokens
@@ -22,6 +23,8 @@ from pipeline.models.remembered import RememberedReplies
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 EXPIRED = "expired"
+LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""What may stand in JSON, and ends a line for some readers, as JSON may also write it."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,15 @@ class BatchChat:
     def converse(
         self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
     ) -> list[Result]:
-        """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes on with it; and
-        BudgetError, by the listener, when a batch is more than what is left."""
+        """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes on with it;
+        BudgetError, by the listener, when a batch is more than what is left; and SettingsError without a cache."""
+        if not self.chat.cache.database.there:
+            raise SettingsError(f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml")
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, self.chat.tell_known(listener))
-        return in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
+        results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
+        self._collect(self._under_way(), {}, listener)  # what a killed run has left, though all was known
+        return results
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
@@ -82,7 +89,7 @@ class BatchChat:
         for intent in self._intents.all():
             batch = self._api.look(intent) if intent.batch_id else self._api.find(intent)
             if batch is not None and batch.status not in ENDED:
-                self._api.cancel(Intent(intent.id, intent.keys, intent.file_id, batch.id))
+                self._api.cancel(replace(intent, batch_id=batch.id))
             self._api.clean_up(intent, batch)
             self._intents.end(intent)
 
@@ -97,7 +104,7 @@ class BatchChat:
     def _ask(
         self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
     ) -> dict[str, ChatReply]:
-        under_way = [found for intent in self._intents.all() if (found := self._found(intent))]
+        under_way = self._under_way()
         bound = {key for intent in under_way for key in intent.keys}
         fresh = {key: request for key, request in requests.items() if key not in bound}
         if len(fresh) >= self.options.least:
@@ -111,29 +118,42 @@ class BatchChat:
         answers = zip(map(memory.key, direct), self.chat.complete(direct, listener), strict=True)
         return {**replies, **rejected, **dict(answers)}
 
+    def _under_way(self) -> list[Intent]:
+        return [found for intent in self._intents.all() if (found := self._found(intent))]
+
     def _found(self, intent: Intent) -> Intent | None:
         """The intent with its batch; None, and nothing is left of it, when it never came to be one."""
         if intent.batch_id:
             return intent
         batch = self._api.find(intent)
         if batch is not None:
-            return self._intents.note(Intent(intent.id, intent.keys, intent.file_id or batch.input_file_id, batch.id))
+            return self._intents.note(replace(intent, file_id=intent.file_id or batch.input_file_id, batch_id=batch.id))
         self._api.clean_up(intent, None)
         self._intents.end(intent)
         return None
 
     def _submit(self, requests: Mapping[str, ChatRequest], listener: Listener | None) -> list[Intent]:
         submitted = []
+        asked = said = 0
         for part in self._parts(requests):
-            asked = sum(self.count(requests[key]) for key in part)
-            tokens = Tokens(asked, sum(self.chat.length_of_a_reply(requests[key]) for key in part))
+            before = asked + said
+            asked += sum(self.count(requests[key]) for key in part)
+            said += sum(self.chat.length_of_a_reply(requests[key]) for key in part)
             if listener:
-                listener.reserve(sum(tokens), self.cost(tokens))
-            intent = self._intents.begin(part, sum(tokens))
-            content = "\n".join(part.values()).encode() + b"\n"
-            intent = self._intents.note(self._api.upload(intent, content))
-            submitted.append(self._intents.note(self._api.create(intent)))
+                listener.reserve(asked + said, self.cost(Tokens(asked, said)))
+            submitted.append(self._create(part, asked + said - before))
         return submitted
+
+    def _create(self, part: Mapping[str, str], tokens: int) -> Intent:
+        """One batch, of key -> line."""
+        intent = self._intents.begin(part, tokens)
+        try:
+            intent = self._intents.note(self._api.upload(intent, "\n".join([*part.values(), ""]).encode()))
+            return self._intents.note(self._api.create(intent))
+        except RefusedError:
+            self._api.clean_up(intent, None)
+            self._intents.end(intent)
+            raise
 
     def _parts(self, requests: Mapping[str, ChatRequest]) -> Iterator[dict[str, str]]:
         """key -> line, as many to a part as one batch may have."""
@@ -141,7 +161,7 @@ class BatchChat:
         size = 0
         for key, request in requests.items():
             line = {"custom_id": key, "method": "POST", "url": COMPLETIONS, "body": self.chat.body(request)}
-            text = json.dumps(line, ensure_ascii=False)
+            text = json.dumps(line, ensure_ascii=False).translate(LINE_ENDS)
             length = len(text.encode()) + 1
             if part and (len(part) >= self.options.max_requests or size + length > self.options.max_bytes):
                 yield part
@@ -162,7 +182,7 @@ class BatchChat:
             still = []
             for intent in waiting:
                 batch = self._api.look(intent)
-                if batch.status in ENDED:
+                if batch is None or batch.status in ENDED:
                     lost |= self._finish(intent, batch, rows, listener)
                 elif any(key in rows for key in intent.keys):
                     still.append(intent)
@@ -175,41 +195,43 @@ class BatchChat:
         return lost
 
     def _finish(
-        self, intent: Intent, batch: Any, rows: Mapping[str, str], listener: Listener | None
+        self, intent: Intent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
     ) -> dict[str, ChatReply]:
-        """Store a batch's replies and leave nothing of it at the endpoint."""
-        came: dict[str, Completion] = {}
-        lost: dict[str, ChatReply] = {}
-        for line in filter(None, self._api.lines(batch)):
-            key, answer = self._read(json.loads(line))
-            if isinstance(answer, Failure):
-                lost[key] = ChatReply("", "error", answer.reason, answer.message)
-            else:
-                came[key] = answer
+        """Store a batch's replies and leave nothing of it at the endpoint, which may have forgotten it (None)."""
+        answers = dict(map(self._read, _objects(self._api.lines(batch)))) if batch and intent.keys else {}
+        came = {key: answer for key, answer in answers.items() if isinstance(answer, Completion)}
         self.chat.cache.store_completions(self.chat.model, came)
         if listener:
             for key, completion in came.items():
                 listener.ended(self._usage(rows.get(key, ""), completion))
+        self._intents.note(replace(intent, keys=()))  # a run killed from here on has only files to delete
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
-        if batch.status == "failed":
+        status = batch.status if batch else "gone"
+        if batch and status == "failed":
             raise ModelError(f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again")
-        message = f"the batch is {batch.status} and has no answer"
-        silent = {key: ChatReply("", "error", EXPIRED, message) for key in intent.keys if key not in came}
-        return {**silent, **lost}
+        silent = Failure(EXPIRED, f"the batch is {status} and has no answer")
+        lost = {key: answers.get(key, silent) for key in intent.keys if key not in came}
+        return {
+            key: ChatReply("", "error", failure.reason, failure.message)
+            for key, failure in lost.items()
+            if isinstance(failure, Failure)
+        }
 
     def _read(self, line: Mapping[str, Any]) -> tuple[str, Completion | Failure]:
-        response = line.get("response") or {}
-        error = line.get("error") or (response.get("body") or {}).get("error") or {}
+        """Key, and the reply or why there is none."""
+        key, response = str(line.get("custom_id")), _mapping(line.get("response"))
+        body = _mapping(response.get("body"))
+        error = _mapping(line.get("error")) or _mapping(body.get("error"))
         if response.get("status_code") == 200:
             try:
-                return line["custom_id"], completion_of(response["body"])
+                return key, completion_of(body)
             except ValueError as unreadable:
-                return line["custom_id"], Failure("server_error", str(unreadable))
+                return key, Failure("server_error", str(unreadable))
         if error.get("code") == "batch_expired":
-            return line["custom_id"], Failure(EXPIRED, str(error.get("message") or "the batch expired"))
+            return key, Failure(EXPIRED, str(error.get("message") or "the batch expired"))
         detail = str(error.get("message") or error or "no answer")
-        return line["custom_id"], self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
+        return key, self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
 
     def _usage(self, row_id: str, completion: Completion) -> Usage:
         tokens = Tokens(completion.input_tokens, completion.output_tokens)
@@ -221,3 +243,14 @@ class BatchChat:
 def _complaints(batch: Any) -> str:
     errors = getattr(batch.errors, "data", None) or []
     return "; ".join(str(error.message) for error in errors) or "no reason given"
+
+
+def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """What of the lines can be read."""
+    for line in lines:
+        with suppress(ValueError):
+            yield _mapping(json.loads(line))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

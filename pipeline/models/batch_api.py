@@ -17,13 +17,16 @@ Answer = TypeVar("Answer")
 COMPLETIONS = "/v1/chat/completions"
 WINDOW = "24h"
 METADATA = "graphmill"
-GONE = 404
+
+
+class RefusedError(ModelError):
+    """The endpoint will not have it, however often it is asked."""
 
 
 @dataclass(frozen=True)
 class BatchApi:
-    """Each call is tried again after failures that may pass. Raises AuthError when the key is refused,
-    ModelError when a call fails for good."""
+    """Each call is tried again after failures that may pass. Raises AuthError when the key is refused, RefusedError
+    where no other attempt can do better, ModelError when a call fails for good."""
 
     endpoint: Endpoint
     max_retries: int
@@ -58,15 +61,15 @@ class BatchApi:
 
         return self._insist(search)
 
-    def look(self, intent: Intent) -> Any:
-        """The batch as it is now."""
-        return self._insist(lambda client: client.batches.retrieve(intent.batch_id or ""))
+    def look(self, intent: Intent) -> Any | None:
+        """The batch as it is now; None when the endpoint has forgotten it."""
+        return self._insist(_unless_gone(lambda client: client.batches.retrieve(intent.batch_id or "")))
 
     def lines(self, batch: Any) -> Iterator[str]:
-        """The lines of what it wrote: replies, then errors."""
+        """The lines of what it wrote: replies, then errors; of files that are deleted, none."""
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
-            content = self._insist(lambda client, file_id=file_id: client.files.content(file_id).text)
-            yield from content.splitlines()
+            content = self._insist(_unless_gone(lambda client, file_id=file_id: client.files.content(file_id).text))
+            yield from filter(None, (content or "").split("\n"))  # not splitlines: U+2028 may stand in a reply
 
     def clean_up(self, intent: Intent, batch: Any | None) -> None:
         """Delete the files: they hold text of documents."""
@@ -78,12 +81,10 @@ class BatchApi:
 
     def cancel(self, intent: Intent) -> None:
         """Whether or not it still can be: an ended batch stays ended."""
-        self.endpoint.call(lambda client: client.batches.cancel(intent.batch_id or ""))
+        self.endpoint.call(_unless_gone(lambda client: client.batches.cancel(intent.batch_id or "")))
 
     def _delete(self, file_id: str) -> None:
-        answer = self.endpoint.call(lambda client: client.files.delete(file_id))
-        if isinstance(answer, Failure) and answer.status != GONE and not answer.fatal:
-            raise self._error(answer)
+        self._insist(_unless_gone(lambda client: client.files.delete(file_id)))
 
     def _file_called(self, name: str) -> Any | None:
         def search(client: "OpenAI") -> Any | None:
@@ -115,5 +116,21 @@ class BatchApi:
         raise AssertionError("unreachable")
 
     def _error(self, failure: Failure) -> GraphmillError:
-        fact = f"{self.endpoint.where}: batch: {failure.message}"
-        return failure.fatal or ModelError(f"{fact}; run again: what came before is kept")
+        if failure.fatal:
+            return failure.fatal
+        kind = ModelError if failure.passing else RefusedError
+        return kind(f"{self.endpoint.where}: batch: {failure.message}; run again: what came before is kept")
+
+
+def _unless_gone(function: "Callable[[OpenAI], Answer]") -> "Callable[[OpenAI], Answer | None]":
+    """None for what the endpoint does not have (any more)."""
+
+    def call(client: "OpenAI") -> "Answer | None":
+        from openai import NotFoundError
+
+        try:
+            return function(client)
+        except NotFoundError:
+            return None
+
+    return call

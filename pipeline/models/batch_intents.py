@@ -13,8 +13,8 @@ from pipeline.models.database import BATCHES, Database
 
 @dataclass(frozen=True)
 class Intent:
-    """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache; ``file_id`` and ``batch_id``
-    are the endpoint's, None until they are known."""
+    """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache, none once its
+    replies are there; ``file_id`` and ``batch_id`` are the endpoint's, None until they are known."""
 
     id: str
     keys: tuple[str, ...]
@@ -55,7 +55,7 @@ class Intents:
 
     def note(self, intent: Intent) -> Intent:
         """Keep what is known of it by now."""
-        known = {"file_id": intent.file_id, "batch_id": intent.batch_id}
+        known = {"keys": json.dumps(intent.keys), "file_id": intent.file_id, "batch_id": intent.batch_id}
         with self.database.connection(write=True) as connection:
             connection.execute(sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**known))
         return intent

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AuthError, ModelError, SettingsError
-from pipeline.models.base import ChatModel, ChatRequest, Check
+from pipeline.models.base import ChatModel, ChatRequest, Check, Usage
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from tests.servers.openai_server import OpenAIServer, Reply

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.servers.openai_replies import Messages, Reply, content_of, count_tokens
 from tests.servers.openai_shapes import (
+    Counting,
     Request,
     chat_json,
     completion_tokens,
@@ -26,11 +27,11 @@ def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
     messages = request.messages
     if endpoint.context_tokens is not None and request.kind == "chat":
         messages = last_tokens(messages, endpoint.context_tokens)
-        request = replace(request, prompt_tokens=sum(count_tokens(content_of(message)) for message in messages))
+        request = replace(request, prompt_tokens=endpoint.counting.prompt(messages))
     reply = decide(endpoint, request, messages)
     if endpoint.thinking and request.kind == "chat" and reply.status < 400:
         reply = replace(reply, text=THOUGHT + (reply.text or ""))
-    return settled(request, reply), reply
+    return settled(request, reply, endpoint.counting), reply
 
 
 def decide(endpoint: "OpenAIServer", request: Request, messages: Messages) -> Reply:
@@ -75,12 +76,12 @@ def last_tokens(messages: Messages, budget: int) -> Messages:
     return kept
 
 
-def settled(request: Request, reply: Reply) -> Request:
+def settled(request: Request, reply: Reply, counting: Counting) -> Request:
     """With the status and tokens of its answer."""
     if reply.status >= 400 or reply.drop or reply.hold:
         status = reply.status if reply.status >= 400 else 0
         return replace(request, status=status, prompt_tokens=0, fault=reply.fault)
-    return replace(request, completion_tokens=completion_tokens(request, reply), fault=reply.fault)
+    return replace(request, completion_tokens=completion_tokens(request, reply, counting), fault=reply.fault)
 
 
 def answer_json(request: Request, reply: Reply, dimensions: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def row_error(code: str, message: str, line: int | None) -> dict[str, Any]:
 
 def run_row(endpoint: "OpenAIServer", row: Row) -> Answered:
     """Answer a row as a direct request would be, except for what was scripted for rows."""
-    request = read_request("POST", row.url, row.body, row.custom_id)
+    request = read_request("POST", row.url, row.body, endpoint.counting, row.custom_id)
     assert request is not None
     if (failed := endpoint.fail_batch_rows(row.custom_id)) is True:
         message = "This row failed, as told."

@@ -63,20 +63,20 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json(400, error_json(400, "The body is not JSON."), {})
 
     def answer(self, path: str, body: Mapping[str, Any]) -> None:
-        request = read_request(self.command, path, body)
+        request = read_request(self.command, path, body, self.endpoint.counting)
         if request is None:
             message = f"Unknown request URL: {self.command} {path}."
             return self.send_json(404, error_json(404, message), {})
         if self.has_key():
             request, reply = self.endpoint.answer(request)
         else:
-            request, reply = settled(request, WRONG_KEY), WRONG_KEY
+            request, reply = settled(request, WRONG_KEY, self.endpoint.counting), WRONG_KEY
         self.endpoint.write_down(request)
         with self.endpoint.in_flight(reply):
             self.send(request, reply)
 
     def answer_stored(self, path: str, query: str, body: bytes) -> None:
-        request = read_request(self.command, path, {})
+        request = read_request(self.command, path, {}, self.endpoint.counting)
         assert request is not None
         told = self.endpoint.next_scripted(request.kind) or Reply() if self.has_key() else WRONG_KEY
         content: Mapping[str, Any] | bytes = b""
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
                 )
             except RequestError as refused:
                 told = Reply(refused.message, status=refused.status)
-        self.endpoint.write_down(settled(request, told))
+        self.endpoint.write_down(settled(request, told, self.endpoint.counting))
         with self.endpoint.in_flight(told):
             if told.status >= 400 or told.drop or told.hold:
                 self.send(request, told)

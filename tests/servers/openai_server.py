@@ -27,17 +27,17 @@ from tests.servers.openai_files import Files, StoredFile
 from tests.servers.openai_handler import Handler, hang_up
 from tests.servers.openai_limits import Admitted, Limits, Window
 from tests.servers.openai_replies import Reader, Reply, default_reply
-from tests.servers.openai_shapes import KINDS, STORED, Request
+from tests.servers.openai_shapes import KINDS, STORED, Counting, Request
 from tests.servers.openai_stored import answer_stored
 
-__all__ = ["Faults", "Limits", "OpenAIServer", "Reply", "Request", "openai_server"]
+__all__ = ["Counting", "Faults", "Limits", "OpenAIServer", "Reply", "Request", "openai_server"]
 
 
 class OpenAIServer(ThreadingHTTPServer):
     """What may be changed while it runs:
 
-    ``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key``; ``faults`` (whose draws begin anew when
-    they are set) and ``limits``, both None if there are none.
+    ``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key``; ``counting`` (of tokens, at first by
+    bytes); ``faults`` (whose draws begin anew when they are set) and ``limits``, both None if there are none.
 
     Batches: ``batch_polls`` (how often a batch is said to be in progress), ``batch_hold`` (it stays so until this
     is False), ``batch_expire_after`` (the batch expires after so many rows), ``fail_batch_rows`` (by custom_id:
@@ -55,6 +55,7 @@ class OpenAIServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.reply, self.delay = key, reply, delay
         self.dimensions = 64
+        self.counting = Counting()
         self.limits: Limits | None = None
         self.context_tokens: int | None = None
         self.thinking = False
@@ -158,7 +159,7 @@ class OpenAIServer(ThreadingHTTPServer):
     def answer(self, request: Request) -> tuple[Request, Reply]:
         admitted = self.admit(request)
         if isinstance(admitted, Reply):
-            return settled(request, admitted), admitted
+            return settled(request, admitted, self.counting), admitted
         request, reply = answer(self, request)
         if admitted:
             with self._lock:

@@ -3,7 +3,7 @@
 import base64
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,28 @@ class Request:
     fault: str = ""
 
 
-def read_request(method: str, path: str, body: Mapping[str, Any], custom_id: str = "") -> Request | None:
+@dataclass(frozen=True)
+class Counting:
+    """How tokens are counted: those of a text, and how many a message and a chat request have beside their texts."""
+
+    text: Callable[[str], int] = count_tokens
+    a_message: int = 0
+    a_request: int = 0
+
+    def prompt(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        own = sum(self.text(content_of(message)) + self.a_message for message in messages)
+        return own + self.a_request if messages else 0
+
+
+def read_request(
+    method: str, path: str, body: Mapping[str, Any], counting: Counting, custom_id: str = ""
+) -> Request | None:
     """The request that arrives now; None where there is no such path."""
     kind = kind_of(path)
     if kind is None:
         return None
     messages, inputs = body.get("messages", []), inputs_of(body)
-    tokens = sum(map(count_tokens, [*map(content_of, messages), *inputs]))
+    tokens = counting.prompt(messages) + sum(map(counting.text, inputs))
     model, at = str(body.get("model", "")), time.monotonic()
     return Request(kind, model, body, messages, inputs, tokens, at=at, method=method, path=path, custom_id=custom_id)
 
@@ -61,8 +76,8 @@ def inputs_of(body: Mapping[str, Any]) -> list[str]:
     return [text if isinstance(text, str) else " ".join(map(str, text)) for text in given]
 
 
-def completion_tokens(request: Request, reply: Reply) -> int:
-    return count_tokens(reply.text or "") if request.kind == "chat" else 0
+def completion_tokens(request: Request, reply: Reply, counting: Counting) -> int:
+    return counting.text(reply.text or "") if request.kind == "chat" else 0
 
 
 def usage_json(request: Request) -> dict[str, int]:

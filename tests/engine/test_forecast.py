@@ -1,0 +1,230 @@
+"""The bill before it is spent, held against what the run then sends."""
+
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.engine.forecast import CALLS_TO_TRUST, Estimate, totals
+from pipeline.engine.report import StepReport
+from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
+from pipeline.tokens import tokenizer
+from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.servers.openai_server import Counting, OpenAIServer, openai_server
+from tests.states import is_extraction, models, set_args
+from tests.test_batch_run import NO_STORE, in_batches
+
+EXAMPLES = Path(__file__).parents[2] / "data" / "input"
+MODEL = "gpt-4o-mini"
+PRICE = {"input": 0.15, "output": 0.6}
+WITHIN = 0.02
+
+
+def voyages(count: int) -> dict[str, str]:
+    return {
+        f"log-{number:03}.txt": f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number % 26)}ella to "
+        f"Tessing Harbour with {7 * number + 1} barrels of oil for Merchant {chr(65 + number % 17)}orren."
+        for number in range(count)
+    }
+
+
+def examples() -> dict[str, str]:
+    """The example corpus: letters, minutes, a gazetteer, Chinese."""
+    paths = [path for path in sorted(EXAMPLES.rglob("*")) if path.suffix in (".txt", ".md")]
+    return {path.relative_to(EXAMPLES).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def catalogue() -> dict[str, str]:
+    """Few words, many names, each said twice."""
+    return {
+        f"{place}.md": "\n\n".join(f"{place} Hall. {place} Bridge met {place} Gate and Anselm Torr." for _ in range(2))
+        for place in ("Quill", "Harrow", "Brack", "Tollen", "Pell", "Asken")
+    }
+
+
+CORPORA: dict[str, Callable[[], dict[str, str]]] = {
+    "three": lambda: dict(DOCUMENTS), "voyages": lambda: voyages(40), "examples": examples, "catalogue": catalogue,
+}  # fmt: skip
+
+
+@pytest.fixture
+def counting(openai: OpenAIServer) -> OpenAIServer:
+    """The endpoint, counting as OpenAI's does."""
+    openai.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
+    return openai
+
+
+def new_folder(
+    root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], size: int = 60, **extract: Any
+) -> ProjectFolder:
+    bound = models(endpoint, model=MODEL, price=PRICE)
+    bound["embedding"]["default"]["price"] = {"input": 0.02, "output": 0}
+    folder = new_project(root, NO_STORE, documents, models=bound)
+    set_args(folder, chunk_documents={"size": size}, summarize_descriptions={"max_tokens": 40}, extract_graph=extract)
+    return folder
+
+
+def foresee(folder: ProjectFolder) -> dict[str, Estimate]:
+    with folder.open() as project:
+        return {entry.planned.step.id: entry.estimate for entry in project.forecast("index")}
+
+
+def index(folder: ProjectFolder) -> dict[str, StepReport]:
+    with folder.open() as project:
+        return {step.step: step for step in project.index("index").steps}
+
+
+def sent_for_extraction(endpoint: OpenAIServer) -> int:
+    return sum(request.prompt_tokens for request in endpoint.requests if is_extraction(request))
+
+
+def out_of_range(estimates: Mapping[str, Estimate], reports: Mapping[str, StepReport]) -> list[str]:
+    """Every estimate that its step did not keep to."""
+    wrong = []
+    for name, estimate in estimates.items():
+        report = reports[name]
+        held = {
+            "calls": (estimate.calls, report.calls),
+            "input_tokens": (estimate.input_tokens, report.input_tokens),
+            "output_tokens": (estimate.output_tokens, report.output_tokens),
+            "cost": (estimate.cost, report.cost),
+        }
+        wrong += [
+            f"{name}: {what} {actual}, not in {ends}"
+            for what, (ends, actual) in held.items()
+            if ends is None or actual is None or not ends[0] - 1e-9 <= actual <= ends[1] + 1e-9
+        ]
+    return wrong
+
+
+def edit(folder: ProjectFolder, documents: Mapping[str, str]) -> None:
+    """One document is another, one is gone, one is new."""
+    first, second, *_ = sorted(documents)
+    folder.write(first, documents[first].replace("the", "this").replace("Captain", "Commodore") + "\n\nIdra Senn left.")
+    folder.delete(second)
+    folder.write("new.txt", "Governor Pell opened the Tollen Observatory with Captain Orla Venn of Tessing Harbour.")
+
+
+@pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
+def test_what_the_run_then_sends_is_in_the_ranges(
+    tmp_path: Path, counting: OpenAIServer, corpus: Callable[[], dict[str, str]]
+):
+    documents = corpus()
+    folder = new_folder(tmp_path / "p", counting, documents)
+    first = foresee(folder)
+    assert counting.requests == []
+    assert out_of_range(first, index(folder)) == []
+    assert first["extract_graph"].input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
+    assert first["extract_graph"].input_tokens[0] == first["extract_graph"].input_tokens[1]
+    counting.forget()
+    edit(folder, documents)
+    second = foresee(folder)
+    assert counting.requests == []
+    assert out_of_range(second, index(folder)) == []
+    assert second["extract_graph"].input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
+    assert 0 < second["extract_graph"].known < second["extract_graph"].rows
+
+
+def test_the_replies_of_some_rows_are_known(tmp_path: Path, counting: OpenAIServer):
+    folder = new_folder(tmp_path / "p", counting, voyages(20))
+    index(folder)
+    shutil.rmtree(folder.root / "data" / "snapshots")
+    for name, text in voyages(30).items():
+        folder.write(name, text)
+    counting.forget()
+    estimates = foresee(folder)
+    extraction = estimates["extract_graph"]
+    assert (extraction.rows, extraction.known, extraction.calls) == (30, 20, (10, 10))
+    assert out_of_range(estimates, index(folder)) == []
+    assert extraction.input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
+
+
+@pytest.mark.parametrize("gleanings", [1, 2])
+def test_gleanings_are_in_the_range(tmp_path: Path, counting: OpenAIServer, gleanings: int):
+    folder = new_folder(tmp_path / "p", counting, voyages(12), gleanings=gleanings)
+    estimates = foresee(folder)
+    assert estimates["extract_graph"].calls == (12, 12 * (1 + gleanings))
+    assert out_of_range(estimates, index(folder)) == []
+
+
+def test_after_a_run_there_is_nothing_to_pay(tmp_path: Path, counting: OpenAIServer):
+    folder = new_folder(tmp_path / "p", counting, DOCUMENTS)
+    index(folder)
+    assert set(foresee(folder).values()) == {Estimate()}
+    with folder.open() as project:
+        sums = totals(project.forecast("index"))
+    assert sums == {
+        "rows": 0, "known": 0, "calls": [0, 0], "input_tokens": [0, 0], "output_tokens": [0, 0], "cost": [0.0, 0.0]
+    }  # fmt: skip
+
+
+def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAIServer):
+    folder = new_folder(tmp_path / "p", counting, voyages(12))
+    index(folder)
+    set_args(folder, summarize_descriptions={"max_tokens": 30})
+    counting.forget()
+    estimates = foresee(folder)
+    assert estimates["extract_graph"] == estimates["embed_text_units"] == Estimate()
+    assert estimates["summarize_descriptions"].rows > 0
+    assert out_of_range(estimates, index(folder)) == []
+
+
+def test_former_runs_tell_how_long_replies_are(tmp_path: Path, counting: OpenAIServer):
+    folder = new_folder(tmp_path / "p", counting, voyages(CALLS_TO_TRUST + 5))
+    before = foresee(folder)["extract_graph"].output_tokens
+    actual = index(folder)["extract_graph"].output_tokens
+    for path in [*(folder.root / "data" / "snapshots").iterdir(), folder.root / "data" / "cache.sqlite"]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    low, high = foresee(folder)["extract_graph"].output_tokens
+    assert before[0] < low <= actual <= high
+    assert high - low < before[1] - before[0]
+
+
+def test_batches_are_half_the_price(tmp_path: Path, counting: OpenAIServer):
+    folder = new_folder(tmp_path / "p", counting, voyages(12))
+    direct = foresee(folder)["extract_graph"]
+    in_batches(folder, "extract_graph")
+    batched = foresee(folder)["extract_graph"]
+    assert direct.cost
+    assert batched.cost == pytest.approx([end / 2 for end in direct.cost])
+    assert (batched.calls, batched.input_tokens) == (direct.calls, direct.input_tokens)
+    with folder.open("models.chat.default.batch.poll_seconds=0.02") as project:
+        cost = project.index("index").steps[2].cost
+    assert cost is not None
+    assert batched.cost
+    assert batched.cost[0] <= cost <= batched.cost[1]
+
+
+def test_a_model_without_a_price(tmp_path: Path, counting: OpenAIServer):
+    folder = new_folder(tmp_path / "p", counting, DOCUMENTS)
+    folder.edit_settings(models=models(counting, model=MODEL))
+    assert foresee(folder)["extract_graph"].cost is None
+    with folder.open() as project:
+        assert totals(project.forecast("index"))["cost"] is None
+
+
+def test_nothing_is_asked_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with openai_server() as endpoint:
+        folder = new_folder(tmp_path / "p", endpoint, voyages(12))
+        index(folder)
+        edit(folder, voyages(12))
+        set_args(folder, extract_graph={"gleanings": 1})
+    cold = new_folder(tmp_path / "cold", endpoint, voyages(12))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("no network is used")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    for one in (folder, cold):
+        before = contents(one)
+        assert foresee(one)["extract_graph"].calls[0] > 0
+        assert contents(one) == before
+
+
+def contents(folder: ProjectFolder) -> dict[str, bytes]:
+    """Of every file but the cache's, which an opened database may make."""
+    paths = [path for path in sorted(folder.root.rglob("*")) if path.is_file() and "cache.sqlite" not in path.name]
+    return {str(path): path.read_bytes() for path in paths}
