@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo demo-neo4j neo4j test bench lint format types layers check lock wheel clean
+.PHONY: help install dev demo demo-neo4j neo4j test test-full bench lint format types layers check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ neo4j: dev  ## a local Neo4j to try things on, without Docker
 
 test: dev  ## all tests
 	$(BIN)/python -m pytest
+
+test-full: dev  ## all tests, the heavy ones whole: about an hour
+	GRAPHMILL_FULL=1 $(BIN)/python -m pytest
 
 bench: dev  ## what a build costs, how it waits for a slow endpoint, and the nights after (about 15 minutes)
 	$(BIN)/python benchmarks/build.py --units 300 1900

@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache as memoized
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,16 @@ import pandas as pd
 from pydantic import ValidationError
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.adapters import Stores, batched_chat, chat_model, embedding_model, open_cache, open_stores
+from pipeline.adapters import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    Stores,
+    batched_chat,
+    chat_model,
+    embedding_model,
+    open_cache,
+    open_stores,
+)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
 from pipeline.engine.budget import Budget
@@ -34,8 +44,10 @@ from pipeline.history import manifest_of
 from pipeline.load.loader import load
 from pipeline.models.base import EmbeddingModel
 from pipeline.models.batch import BatchChat
+from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.prompts import Prompt, read_prompt
+from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
@@ -43,6 +55,7 @@ from pipeline.run_state import RunState
 from pipeline.runs import Runs
 from pipeline.settings import Settings, read_settings
 from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.stores.embedded import stop_embedded
 from pipeline.tokens import tokenizer
 from pipeline.validation import explain
 
@@ -170,6 +183,38 @@ class Project:
                 self.snapshots.sweep()
             return collect_garbage(self.snapshots, keep, dry_run)
 
+    def purge(self, document: str) -> PurgeReport:
+        """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
+        return purge(self, document)
+
+    def abandon_batches(self) -> None:
+        """Cancel the batches that are under way, and delete their files."""
+        for name in self.settings.models.chat:
+            self._batched_chat(name).abandon()
+
+    def live_workflow(self) -> str | None:
+        """Which workflow's tables the stores show; None when nothing is loaded."""
+        if self.embedded_folder is not None and not self.embedded_folder.exists():
+            return None
+        live = self.stores.vectors.live()
+        return live.workflow if live else None
+
+    def stop_stores(self) -> None:
+        """Let go of the stores, and stop the embedded PostgreSQL."""
+        self.close()
+        self.__dict__.pop("stores", None)
+        if self.embedded_folder is not None:
+            stop_embedded(self.embedded_folder)
+
+    @property
+    def input_folder(self) -> Path:
+        return self.root / self.settings.input.path
+
+    @property
+    def embedded_folder(self) -> Path | None:
+        """Where the embedded PostgreSQL is; None where another server is used."""
+        return self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
+
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
         return self.runs.last()
@@ -239,7 +284,7 @@ class Project:
     @property
     def resources(self) -> Resources:
         """Prompts are read anew each time: they may have been edited."""
-        return Resources(cache(self._prompt), self._chat, self._embedding, self._tokenizer, self._batched_chat)
+        return Resources(memoized(self._prompt), self._chat, self._embedding, self._tokenizer, self._batched_chat)
 
     @property
     def query_stage(self) -> QueryStage:
@@ -270,7 +315,7 @@ class Project:
         return Runs.of(self.root)
 
     @cached_property
-    def _cache(self) -> Any:
+    def cache(self) -> ReplyCache:
         return open_cache(self.settings, self.root)
 
     @cached_property
@@ -284,15 +329,15 @@ class Project:
     @cached_property
     def _chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
-        return cache(lambda name: chat_model(self.settings, name, self._cache))
+        return memoized(lambda name: chat_model(self.settings, name, self.cache))
 
     @cached_property
     def _batched_chat(self) -> Callable[[str], BatchChat]:
-        return cache(lambda name: batched_chat(self.settings, name, self._chat(name)))
+        return memoized(lambda name: batched_chat(self.settings, name, self._chat(name)))
 
     @cached_property
     def _embedding(self) -> Callable[[str], EmbeddingModel]:
-        return cache(lambda name: embedding_model(self.settings, name, self._cache))
+        return memoized(lambda name: embedding_model(self.settings, name, self.cache))
 
     def _embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""

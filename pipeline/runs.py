@@ -45,6 +45,12 @@ class Runs:
         reports = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("*.json")}
         return sorted(run_id for run_id, report in reports.items() if report["workflow"] == workflow)
 
+    def forget_before(self, run_id: str) -> None:
+        """Delete the reports of all runs before this one: their messages may quote documents."""
+        for path in self.folder.glob("*.json"):
+            if path.stem < run_id:
+                path.unlink()
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the project. The lock is the operating system's: it goes with its holder, however that ends.

@@ -4,9 +4,11 @@ A verb declares the schemas it reads and writes; the runner checks them at the b
 meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas reads Arrow so).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -38,8 +40,11 @@ class TableSchema:
 
     def frame(self, rows: Any = ()) -> pd.DataFrame:
         """A DataFrame of these columns from rows (dicts or tuples); typed even when empty."""
-        frame = pd.DataFrame(rows, columns=self.columns)
-        return self.encode(frame, "rows").to_pandas()
+        rows = rows if isinstance(rows, pd.DataFrame) else list(rows)
+        if isinstance(rows, list) and rows and isinstance(rows[0], tuple):
+            columns = {name: [row[place] for row in rows] for place, name in enumerate(self.columns)}
+            return self._table(columns, "rows").to_pandas()
+        return self.encode(pd.DataFrame(rows, columns=self.columns), "rows").to_pandas()
 
     def encode(self, frame: pd.DataFrame, where: str) -> pa.Table:
         """The frame as an Arrow table: its columns in declared order and type, its rows sorted by key.
@@ -50,18 +55,36 @@ class TableSchema:
         unknown = [str(name) for name in frame.columns if name not in self.columns]
         if missing or unknown:
             raise DataError(f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}")
-        if frame.empty:
-            return self.arrow.empty_table()
-        try:
-            ordered = frame.sort_values(list(self.key), kind="stable") if self.key else frame
-            table = pa.Table.from_pandas(ordered[self.columns], schema=self.arrow, preserve_index=False)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"{where}: {error}; the verb must return what its schema declares") from error
-        return table.replace_schema_metadata(None).combine_chunks()
+        return self.arrow.empty_table() if frame.empty else self._table(frame, where)
+
+    def _table(self, columns: Mapping[str, Any] | pd.DataFrame, where: str) -> pa.Table:
+        arrays = [_array(columns[field.name], field.type, f"{where}: column '{field.name}'") for field in self.arrow]
+        table = pa.Table.from_arrays(arrays, schema=self.arrow)
+        return self._ordered(table).combine_chunks() if self.key else table.combine_chunks()
+
+    def _ordered(self, table: pa.Table) -> pa.Table:
+        """The rows by key; the table itself where they are so already: a second one may take much memory."""
+        order = table.select(self.key).to_pandas().sort_values(list(self.key), kind="stable").index
+        return table if order.is_monotonic_increasing else table.take(order.to_numpy())
 
     def describe(self) -> list[list[str]]:
         """Names, types and key: what of a schema can change a step's result."""
         return [[field.name, str(field.type)] for field in self.arrow] + [["key", *self.key]]
+
+
+def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(cells, type, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{where}: {error}; the verb must return what its schema declares") from error
+
+
+def vector_column(vectors: np.ndarray) -> pd.Series:
+    """The rows of a float32 matrix as a column of VECTOR, without a copy: they may be most of a table's bytes."""
+    rows, dimensions = vectors.shape
+    ends = pa.array(np.arange(rows + 1) * dimensions, pa.int32())
+    array = pa.ListArray.from_arrays(ends, vectors.reshape(-1), type=VECTOR)
+    return pd.Series(array, dtype=pd.ArrowDtype(VECTOR))
 
 
 def table(*key: str, **columns: pa.DataType) -> TableSchema:

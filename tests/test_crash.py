@@ -21,6 +21,7 @@ import pytest
 
 from pipeline.errors import StoreError
 from pipeline.stores.embedded import start_embedded, stop_embedded
+from tests.corpora import UNITS_OF_A_DOCUMENT, cut_by_paragraphs, voyage, voyages
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_faults import canonical
 from tests.servers.openai_replies import default_reply
@@ -34,26 +35,13 @@ EMBEDDINGS_AT_ONCE = 4 * 16
 """In states.models: calls under way, and texts in each."""
 SECONDS = 120
 UNITS = size(60, 500)
-UNITS_OF_A_DOCUMENT = 10
 SEED = 20
 
 
-def long_corpus(units: int) -> dict[str, str]:
-    """So many text units, as the workflow of ``project`` cuts them."""
-    sentences = [
-        f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number % 26)}ella to Tessing Harbour with "
-        f"a cargo of {7 * number + 1} barrels of oil, salt and tar for the house of Merchant {chr(65 + number % 17)}orren."
-        for number in range(units)
-    ]
-    return {
-        f"log-{start // UNITS_OF_A_DOCUMENT:03}.txt": "\n\n".join(sentences[start : start + UNITS_OF_A_DOCUMENT])
-        for start in range(0, units, UNITS_OF_A_DOCUMENT)
-    }
-
-
 def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, units: int, **chat: float) -> ProjectFolder:
-    folder = new_project(root, postgres_url, long_corpus(units), models=models(endpoint, **chat))
-    set_args(folder, chunk_documents={"size": 50}, summarize_descriptions={"max_tokens": 60})
+    folder = new_project(root, postgres_url, voyages(units), models=models(endpoint, **chat))
+    cut_by_paragraphs(folder)
+    set_args(folder, summarize_descriptions={"max_tokens": 60})
     return folder
 
 
@@ -305,8 +293,8 @@ def test_a_database_lost_in_the_middle_of_a_load(
             project.run("index")
             workspace = project.settings.workspace
             before = postgres_rows(url, workspace)
-            folder.write("log-999.txt", "Captain Orla Venn retired to Tessing Harbour.")
-            with pytest.raises(StoreError, match="stores.postgres.url: .* does not answer"):
+            folder.write("log-late.txt", voyage(999))
+            with pytest.raises(StoreError, match=r"stores\.postgres\.url: .* does not answer"):
                 lose(url, lambda: project.run("index"), (lambda: stop_embedded(data)) if whole_server else None)
             if whole_server:
                 start_embedded(data)
@@ -315,7 +303,7 @@ def test_a_database_lost_in_the_middle_of_a_load(
             assert project.run("index").outcome == "completed"
             assert len(openai.requests) == calls
         assert len(postgres_rows(url, workspace)["graphmill_documents"]) == SMALL // UNITS_OF_A_DOCUMENT + 2
-        folder.delete("log-999.txt")
+        folder.delete("log-late.txt")
         assert run_again(folder) == small_tables
         assert postgres_rows(url, workspace) == before
 

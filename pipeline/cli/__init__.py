@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     build.init, build.plan, build.index, build.load, build.run, build.retry, inspect.status, inspect.rejects,
-    inspect.usage, inspect.doctor, ask.query,
+    inspect.usage, inspect.doctor, maintain.gc, maintain.purge, ask.query,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from pipeline.doctor.finding import Finding
     from pipeline.engine.forecast import Forecast
+    from pipeline.gc import GcReport
 
 MOST_REJECTS = 5
 SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
@@ -118,3 +119,14 @@ def print_usage(usage: "pd.DataFrame", by: str) -> None:
             f"{row[0] or '-':<44} {row.calls:>8,} {row.ok:>8,} {row.input_tokens:>13,} {row.output_tokens:>13,} "
             f"{cost:>12} {row.seconds:>9.1f}"
         )
+
+
+def print_collected(report: "GcReport") -> None:
+    """What was deleted, or would be."""
+    for workflow, runs in report.manifests.items():
+        print(f"{workflow}: {len(runs)} earlier nights, {runs[0]} to {runs[-1]}")
+    for table, size in report.tables.items():
+        print(f"{table:<28} {size.files:>6,} files {size.bytes / 1e6:>10,.1f} MB")
+    total = report.total
+    did = "would go; add --delete" if report.dry_run else "are gone"
+    print(f"{total.files:,} files of {total.bytes / 1e6:,.1f} MB {did}")

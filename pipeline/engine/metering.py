@@ -121,5 +121,8 @@ class MeteredEmbedding:
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         return self.model.unknown(texts)
 
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        return self.model.keys(texts)
+
     def preflight(self) -> None:
         self.model.preflight()

@@ -1,7 +1,7 @@
 """Models that answer from what is known and count what they would have to ask."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -48,6 +48,8 @@ class Tally:
     """Texts that one call of an embedding model takes."""
     paid: bool = True
     """Whether the model makes calls at all: one that is built in does not."""
+    keys: set[str] = field(default_factory=set)
+    """Of all that was looked for in the cache."""
 
     def call(self, tokens: int) -> None:
         self.calls += 1
@@ -74,7 +76,7 @@ class RehearsedChat:
     ) -> list[Result]:
         if not isinstance(self.model, RememberingChat):
             raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model, memory = self.model, _ReadOnly(self.model.memory())
+        model, memory = self.model, _ReadOnly(self.model.memory(), self.tally.keys)
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
             if reply.reason != NOT_ASKED:
@@ -102,12 +104,15 @@ class RehearsedChat:
 
 @dataclass(frozen=True)
 class _ReadOnly:
-    """A memory that a rehearsal leaves as it is."""
+    """A memory that a rehearsal leaves as it is; ``keys`` are those that were looked for."""
 
     memory: Memory
+    keys: set[str]
 
     def key(self, request: ChatRequest) -> str:
-        return self.memory.key(request)
+        key = self.memory.key(request)
+        self.keys.add(key)
+        return key
 
     def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
         return self.memory.recall(requests)
@@ -129,6 +134,7 @@ class RehearsedEmbedding:
 
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         calls = self.model.unknown(texts)
+        self.tally.keys |= self.model.keys(texts)
         for batch in calls:
             self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
         self.tally.batch_size = getattr(self.model, "batch_size", 1)
@@ -139,6 +145,9 @@ class RehearsedEmbedding:
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         return self.model.unknown(texts)
+
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        return self.model.keys(texts)
 
     def preflight(self) -> None:
         return

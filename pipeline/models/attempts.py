@@ -83,6 +83,8 @@ class Attempts:
             if not isinstance(answer, Failure):
                 self.patience.heard()
                 return answer
+            if answer.fatal:  # raised here, not where it was caught: no traceback leads to the request and its headers
+                raise answer.fatal
             if answer.throttled:
                 throttlings += 1
                 self.patience.throttled(answer)
@@ -90,7 +92,7 @@ class Attempts:
                 continue
             failures += 1
             most = min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN) if answer.reason == "timeout" else self.max_retries
-            if not answer.passing or failures > most or not answer.listens:
+            if not answer.passing or failures > most or not (answer.listens or self.patience.answered):
                 self.patience.missed(answer)
                 return answer
             self._wait(answer, failures)

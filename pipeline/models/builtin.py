@@ -41,6 +41,10 @@ class BuiltinEmbedding:
     def preflight(self) -> None:
         return
 
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        """Nothing is remembered."""
+        return set()
+
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """No call is ever made."""
         return []

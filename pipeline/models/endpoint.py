@@ -140,14 +140,11 @@ class Endpoint:
             raise failure.fatal
 
     def call(self, function: "Callable[[OpenAI], Answer]") -> "Answer | Failure":
-        """``function(client)``, or what its failure means. Raises AuthError or ModelError for a fatal one."""
+        """``function(client)``, or what its failure means."""
         try:
             return function(self.client)
         except Exception as error:
-            failure = self.failure(error)
-        if failure.fatal:  # raised here, not above: no traceback leads to the request and its headers
-            raise failure.fatal
-        return failure
+            return self.failure(error)
 
     def failure(self, error: Exception) -> Failure:
         """What an exception of the client means; one that is not the client's is raised."""

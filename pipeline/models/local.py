@@ -18,7 +18,7 @@ import numpy as np
 from pipeline.errors import SettingsError
 from pipeline.models.base import Listener
 from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.remembered import recall_vectors, unit
+from pipeline.models.remembered import embedding_keys, recall_vectors, unit
 
 MINILM = "minilm"
 TEXTS_AT_ONCE = 256
@@ -74,6 +74,10 @@ class SentenceTransformerEmbedding:
         if not recalled.known:
             return recalled.stack(self.embed(["dimensions"]).shape[1])
         return recalled.stack(len(next(iter(recalled.known.values()))))
+
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        """See EmbeddingModel."""
+        return embedding_keys(self.identity, texts)
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """No call is ever made."""

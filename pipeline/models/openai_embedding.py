@@ -17,7 +17,7 @@ from pipeline.models.cache import NO_CACHE, ReplyCache
 from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_counts
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Workers, in_parallel
-from pipeline.models.remembered import recall_vectors, unit, unknown_texts
+from pipeline.models.remembered import embedding_keys, recall_vectors, unit, unknown_texts
 from pipeline.tokens import tokenizer
 
 if TYPE_CHECKING:
@@ -81,6 +81,10 @@ class OpenAIEmbedding:
         batches = [dict(items) for items in _slices(list(recalled.missing.items()), self.batch_size)]
         in_parallel(batches, Workers(ask, self.concurrency, stop, grace=self.timeout))
         return recalled.stack(self._size(recalled.known, len(texts)))
+
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        """See EmbeddingModel."""
+        return embedding_keys(self.identity, texts)
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """See EmbeddingModel."""

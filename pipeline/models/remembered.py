@@ -93,6 +93,10 @@ def recall_vectors(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequen
     return RecalledVectors(keys, known, {key: text for key, text in asked.items() if key not in known})
 
 
+def embedding_keys(identity: Mapping[str, Any], texts: Sequence[str]) -> set[str]:
+    return {embedding_key(identity, text) for text in texts if text.strip()}
+
+
 def unknown_texts(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]) -> dict[str, str]:
     """key -> text of those without a vector, each once; blank texts need none."""
     asked = {embedding_key(identity, text): text for text in texts if text.strip()}

@@ -4,11 +4,11 @@ import pandas as pd
 
 from pipeline.models.base import EmbeddingModel
 from pipeline.registry import verb
-from pipeline.schemas import EMBEDDINGS, TEXTS
+from pipeline.schemas import EMBEDDINGS, TEXTS, vector_column
 
 
 @verb(inputs={"texts": TEXTS}, outputs={"embeddings": EMBEDDINGS}, rowwise="texts")
 def embed_text(texts: pd.DataFrame, embedding: EmbeddingModel) -> pd.DataFrame:
     """``vector``: float32, of length 1 (all zeros for a text without content)."""
     vectors = embedding.embed(texts["text"].tolist())
-    return pd.DataFrame({"id": texts["id"].tolist(), "vector": list(vectors)}, columns=EMBEDDINGS.columns)
+    return pd.DataFrame({"id": texts["id"].array, "vector": vector_column(vectors)}, columns=EMBEDDINGS.columns)

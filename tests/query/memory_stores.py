@@ -1,17 +1,19 @@
 """The two stores' reads in memory, and models that need no network."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pipeline.models.base import ChatReply, ChatRequest, Check, Listener
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk
+from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
 from pipeline.query.answer import QueryStage
 from pipeline.query.request import QueryRequest
 from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Live, Writer
+from tests.talking import converse
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PROMPTS = {
@@ -58,10 +60,13 @@ class ScriptedChat:
     asked: list[ChatRequest] = field(default_factory=list)
     identity: Mapping[str, Any] = field(default_factory=lambda: {"model": "scripted"})
 
-    def complete(
-        self, requests: Sequence[ChatRequest], check: Check | None = None, listener: Listener | None = None
-    ) -> list[ChatReply]:
-        return [self._next(request) for request in requests]
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+    ) -> list[Result]:
+        return converse(talks, self._next)
+
+    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+        return self.converse(map(one_question, requests))
 
     def _next(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)

@@ -37,6 +37,8 @@ Reader = Callable[[Messages, Mapping[str, Any]], Reply]
 def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     """Knows extraction, gleaning, keyword and summary prompts by their words; all else gets an answer."""
     contents = [content_of(message) for message in messages]
+    if is_repair(messages):
+        return default_reply(messages[:-2], body)
     prompt, last = "\n".join(contents), contents[-1] if contents else ""
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
@@ -78,6 +80,11 @@ def after_first(mark: re.Pattern[str], prompt: str) -> str:
 
 def is_gleaning(messages: Messages) -> bool:
     return any(message.get("role") == "assistant" for message in messages)
+
+
+def is_repair(messages: Messages) -> bool:
+    """Whether the last reply is asked for once more, because it could not be read."""
+    return is_gleaning(messages) and "could not be read" in content_of(messages[-1])
 
 
 def is_summary(prompt: str) -> bool:

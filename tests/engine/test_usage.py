@@ -1,0 +1,118 @@
+"""Every call has its row, whatever became of the run."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipeline.engine.usage import UNKNOWN, USAGE, Journal, read_usage, settle
+from pipeline.models.base import Usage
+
+
+def usage(row: str, outcome: str = "ok", attempt: int = 1, **more: object) -> Usage:
+    return Usage(row, "m", 100, 20, cached=False, seconds=0.5, outcome=outcome, attempt=attempt, cost=0.25, **more)
+
+
+def test_a_journal_becomes_a_table(tmp_path: Path):
+    journal = Journal(tmp_path, "run-1", "index")
+    call = journal.begun("extract", "chunk-1", "doc-1", "m", 4000, None)
+    journal.ended("extract", "doc-1", usage("chunk-1", "throttled"), call)
+    call = journal.begun("extract", "chunk-1", "doc-1", "m", 4000, None)
+    journal.ended("extract", "doc-1", usage("chunk-1", attempt=2, cached_tokens=64), call)
+    call = journal.begun("embed", "", "", "e", 400, None)
+    journal.ended("embed", "", usage("", texts=7), call)
+    during = read_usage(tmp_path)
+    journal.close()
+    frame = read_usage(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+    assert frame.equals(during)
+    assert list(frame.columns) == USAGE.columns
+    shown = ["run_id", "workflow", "step", "row_id", "document_id", "kind", "outcome", "attempt", "texts"]
+    assert frame[shown].to_numpy().tolist() == [
+        ["run-1", "index", "extract", "chunk-1", "doc-1", "chat", "throttled", 1, 0],
+        ["run-1", "index", "extract", "chunk-1", "doc-1", "chat", "ok", 2, 0],
+        ["run-1", "index", "embed", "", "", "embedding", "ok", 1, 7],
+    ]
+    assert frame["cost"].sum() == 0.75
+    assert frame["cached_tokens"].tolist() == [0, 64, 0]
+
+
+def test_without_a_call_there_is_no_file(tmp_path: Path):
+    Journal(tmp_path / "usage", "run-1", "index").close()
+    assert not (tmp_path / "usage").exists()
+    assert read_usage(tmp_path / "usage").columns.tolist() == USAGE.columns
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.engine.usage import Journal
+from pipeline.models.base import Usage
+journal = Journal(Path(sys.argv[1]), "run-1", "index")
+for row in range(5):
+    call = journal.begun("extract", f"chunk-{row}", "doc-1", "m", 4000, None)
+    if row < 3:
+        journal.ended("extract", "doc-1", Usage(f"chunk-{row}", "m", 900, 80, cached=False, seconds=1), call)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_calls_that_a_kill_cut_off_are_unknown_with_an_estimate(tmp_path: Path):
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert killed.returncode == -9
+    for _ in range(2):
+        frame = read_usage(tmp_path)
+        assert frame["outcome"].tolist() == ["ok"] * 3 + [UNKNOWN] * 2
+        assert frame["row_id"].tolist() == [f"chunk-{row}" for row in range(5)]
+        assert frame["input_tokens"].tolist() == [900] * 3 + [1000] * 2
+        assert frame["cost"].isna().all()
+        settle(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+
+
+def test_half_a_line_is_left_out(tmp_path: Path):
+    journal = Journal(tmp_path, "run-1", "index")
+    call = journal.begun("extract", "chunk-1", "", "m", 40, None)
+    journal.ended("extract", "", usage("chunk-1"), call)
+    with (tmp_path / "run-1.jsonl").open("a") as file:
+        file.write(json.dumps({"begun": "1", "step": "extr"})[:-4])
+    journal.close()
+    assert len(read_usage(tmp_path)) == 1
+
+
+def test_what_was_there_stays_when_the_table_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    journal = Journal(tmp_path, "run-1", "index")
+    journal.ended("extract", "", usage("chunk-1"), journal.begun("extract", "chunk-1", "", "m", 40, None))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pipeline.engine.usage.publish_file", full)
+    with pytest.raises(OSError, match="No space"):
+        journal.close()
+    monkeypatch.undo()
+    settle(tmp_path)
+    assert len(read_usage(tmp_path)) == 1
+
+
+def test_threads_share_a_journal_and_runs_a_folder(tmp_path: Path):
+    for run in ("run-1", "run-2"):
+        journal = Journal(tmp_path, run, "index")
+
+        def work(journal: Journal = journal) -> None:
+            for n in range(50):
+                call = journal.begun("extract", f"chunk-{n}", "doc", "m", 40, None)
+                journal.ended("extract", "doc", usage(f"chunk-{n}"), call)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        journal.close()
+    frame = read_usage(tmp_path)
+    assert frame["run_id"].value_counts().to_dict() == {"run-1": 400, "run-2": 400}
+    assert set(frame["outcome"]) == {"ok"}

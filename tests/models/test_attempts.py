@@ -1,0 +1,184 @@
+"""A call is tried until it is answered, where that may help; and every attempt is counted."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import AuthError, ModelError
+from pipeline.models import attempts
+from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.buckets import Rate
+from pipeline.models.cache import ReplyCache
+from pipeline.models.openai import OpenAIChat
+from pipeline.models.openai_embedding import OpenAIEmbedding
+from tests.servers.openai_server import Faults, Limits, OpenAIServer, Reply, openai_server
+from tests.talking import Hearer
+
+NOW = {"retry-after-ms": "1"}
+
+
+@pytest.fixture
+def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
+    openai.reply = lambda messages, body: Reply(f"reply to {messages[-1]['content']}")
+    cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
+    model = OpenAIChat("gpt-4o-mini", openai.base_url, "test-key", cache, timeout=5, max_retries=2)
+    yield model
+    model.endpoint.client.close()
+    cache.close()
+
+
+@pytest.fixture
+def heard() -> Iterator[Hearer]:
+    """Every call that was begun has ended when the test does."""
+    hearer = Hearer()
+    yield hearer
+    assert hearer.under_way == {}
+
+
+def ask(*texts: str) -> list[ChatRequest]:
+    return [ChatRequest(f"row-{i}", ({"role": "user", "content": text},)) for i, text in enumerate(texts)]
+
+
+def test_too_many_calls_are_no_failure(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    openai.script("chat", [Reply(status=429, headers=NOW)] * 7)
+    (reply,) = replace(chat, max_retries=0).complete(ask("a"), heard)
+    assert reply.text == "reply to a"
+    assert heard.outcomes == ["throttled"] * 7 + ["ok"]
+    assert [usage.attempt for usage in heard.usages] == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Retry-After": "1"}, {"retry-after-ms": "1000"}, {"Retry-After": "0.9", "retry-after-ms": "1000"}]
+)
+def test_everybody_waits_as_long_as_the_endpoint_asks(chat: OpenAIChat, openai: OpenAIServer, headers: dict[str, str]):
+    openai.script("chat", [Reply(status=429, headers=headers)])
+    one_by_one = replace(chat, concurrency=1)
+    one_by_one.complete(ask("a", "b"))
+    first, *rest = [request.at for request in openai.requests]
+    assert len(rest) == 2
+    assert all(at - first >= 0.99 for at in rest)
+
+
+def test_throttling_without_end_ends_the_work(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(attempts, "LONGEST_THROTTLING", 0.3)
+    openai.limits = Limits(requests_per_minute=0, minute=0.05)
+    with pytest.raises(ModelError, match="429"):
+        chat.complete(ask("a", "b"), heard)
+    assert set(heard.outcomes) == {"throttled"}
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 409])
+def test_what_may_pass_is_tried_again_and_then_has_a_reason(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int
+):
+    openai.script("chat", [Reply("it broke", status=status, headers=NOW)] * 3)
+    (reply,) = chat.complete(ask("a"), heard)
+    assert reply.reason == "server_error"
+    assert "it broke" in reply.message
+    assert [(usage.outcome, usage.attempt) for usage in heard.usages] == [("server_error", n) for n in (1, 2, 3)]
+    assert openai.count("chat") == 3
+
+
+def test_throttlings_between_failures_do_not_count(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    statuses = [429, 500, 429, 429, 500, 429]
+    openai.script("chat", [Reply(status=status, headers=NOW) for status in statuses])
+    assert chat.complete(ask("a"), heard)[0].text == "reply to a"
+    assert heard.outcomes == [{429: "throttled", 500: "server_error"}[status] for status in statuses] + ["ok"]
+
+
+def test_a_timeout_is_tried_twice_at_most(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    openai.faults = Faults(never=lambda prompt: prompt == "a")
+    impatient = replace(chat, timeout=0.3, max_retries=5)
+    slow, other = impatient.complete(ask("a", "b"), heard)
+    assert (slow.reason, other.text) == ("timeout", "reply to b")
+    assert Counter(heard.outcomes) == {"timeout": 2, "ok": 1}
+    impatient.endpoint.client.close()
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_what_cannot_pass_is_not_tried_again(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int):
+    openai.script("chat", [Reply("no", status=status)])
+    (reply,) = chat.complete(ask("a"), heard)
+    assert heard.outcomes == [reply.reason]
+    assert openai.count("chat") == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"), [(Reply(status=401), AuthError), (Reply("Insufficient Balance", status=402), ModelError)]
+)
+def test_a_call_that_ends_the_work_is_counted_too(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, refusal: Reply, error: type[Exception]
+):
+    openai.script("chat", [refusal])
+    with pytest.raises(error):
+        replace(chat, concurrency=1).complete(ask("a", "b"), heard)
+    assert len(heard.usages) == openai.count("chat") == 1
+
+
+def test_every_attempt_is_a_row_and_the_sums_are_the_servers(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    openai.faults = Faults(seed=3, error=0.1, truncated=0.1, malformed=0.1)
+    openai.limits = Limits(requests_per_minute=40, minute=0.3)
+    priced = replace(chat, input_price=1.0, output_price=3.0, concurrency=8)
+    replies = priced.complete(ask(*map(str, range(150))), heard)
+    assert len(replies) == 150
+    sent = openai.requests
+    statuses = {"ok": 200, "throttled": 429, "server_error": 500}
+    assert Counter(statuses[outcome] for outcome in heard.outcomes) == Counter(request.status for request in sent)
+    assert {"ok", "throttled", "server_error"} == set(heard.outcomes)
+    assert sum(usage.calls for usage in heard.usages) == len(sent)
+    input_tokens = sum(request.prompt_tokens for request in sent)
+    output_tokens = sum(request.completion_tokens for request in sent)
+    assert sum(usage.input_tokens for usage in heard.usages) == input_tokens
+    assert sum(usage.output_tokens for usage in heard.usages) == output_tokens
+    costs = [usage.cost or 0 for usage in heard.usages]
+    assert sum(costs) == pytest.approx((input_tokens + 3 * output_tokens) / 1e6)
+
+
+def test_embeddings_are_counted_by_attempt_too(openai: OpenAIServer, heard: Hearer):
+    model = OpenAIEmbedding("e", openai.base_url, "test-key", batch_size=4, max_retries=1)
+    openai.script("embeddings", [Reply(status=429, headers=NOW), Reply(status=500, headers=NOW)])
+    model.embed(list("abcdef"), heard)
+    assert Counter(heard.outcomes) == {"throttled": 1, "server_error": 1, "ok": 2}
+    assert sorted(usage.texts for usage in heard.usages if usage.outcome == "ok") == [2, 4]
+    assert sum(usage.input_tokens for usage in heard.usages) == sum(r.prompt_tokens for r in openai.requests)
+    model.endpoint.client.close()
+
+
+def test_a_rate_keeps_the_endpoint_from_refusing(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    openai.limits = Limits(requests_per_minute=20, minute=1.0)
+    paced = replace(chat, rate=Rate(requests_per_minute=20 * 60, tokens_per_minute=10**9))
+    begun = time.monotonic()
+    paced.complete(ask(*map(str, range(50))), heard)
+    assert time.monotonic() - begun > 2
+    assert heard.outcomes.count("throttled") <= 5
+    assert heard.outcomes.count("ok") == 50
+
+
+def test_a_server_that_starts_again_in_the_middle_is_waited_for(heard: Hearer):
+    stack = ExitStack()
+    server = stack.enter_context(openai_server())
+    port = server.server_address[1]
+    model = OpenAIChat("m", server.base_url, "test-key", max_retries=5, timeout=5)
+    again = threading.Timer(0.5, lambda: stack.enter_context(openai_server(port)))
+
+    def talk() -> Talk[ChatReply]:
+        yield ask("a")
+        server.close()
+        again.start()
+        (reply,) = yield ask("b")
+        return reply
+
+    with stack:
+        (reply,) = model.converse([talk()], heard)
+        again.join()
+        assert reply.reason is None
+        assert set(heard.outcomes) == {"ok", "server_error"}
+        model.endpoint.client.close()

@@ -1,0 +1,119 @@
+"""Turns are spaced by the rate, whoever takes them: threads, and processes that share a database."""
+
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.models.buckets import SHARE_OF_THE_LIMIT, Bucket, Rate
+from pipeline.models.database import Database
+
+FAST = Rate(requests_per_minute=6_000)
+STEP = 60 / 6_000 / SHARE_OF_THE_LIMIT
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    urls = {"memory": lambda: "", "sqlite": lambda: f"sqlite:///{tmp_path}/cache.sqlite",
+            "postgresql": lambda: request.getfixturevalue("postgres_url")}  # fmt: skip
+    opened = Database(urls[request.param]())
+    yield opened
+    opened.close()
+
+
+def bucket(database: Database, rate: Rate) -> Bucket:
+    """A bucket that no other test has."""
+    made = Bucket(uuid.uuid4().hex, rate, database)
+    made.take(0)  # the tables are made
+    return made
+
+
+def assert_spaced(turns: list[float], step: float) -> None:
+    """Never more than the rate in any second, but for what clocks and locks may bunch together."""
+    turns = sorted(turns)
+    most = 1.1 / step + 2
+    assert max(sum(start <= turn < start + 1 for turn in turns) for start in turns) <= most
+    assert turns[-1] - turns[0] >= 0.9 * step * (len(turns) - 1)
+
+
+def test_turns_are_spaced_by_the_rate(database: Database):
+    paced = bucket(database, FAST)
+    begun = time.time()
+    turns = [time.time() + paced.take(0) for _ in range(150)]
+    assert_spaced(turns, STEP)
+    assert turns[-1] - begun == pytest.approx(150 * STEP, rel=0.5, abs=0.5)
+
+
+def test_threads_share_a_bucket(database: Database):
+    paced, turns = bucket(database, FAST), []
+
+    def take() -> None:
+        turns.extend(time.time() + paced.take(0) for _ in range(20))
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(turns) == 160
+    assert_spaced(turns, STEP)
+
+
+def test_processes_share_a_bucket_through_the_database(tmp_path: Path):
+    code = """
+import sys, time
+from pipeline.models.buckets import Bucket, Rate
+from pipeline.models.database import Database
+database = Database(sys.argv[1])
+paced = Bucket("shared", Rate(requests_per_minute=6_000), database)
+for _ in range(60):
+    print(time.time() + paced.take(0))
+database.close()
+"""
+    url = f"sqlite:///{tmp_path}/cache.sqlite"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    turns = [float(line) for process in processes for line in process.communicate(timeout=60)[0].split()]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert len(turns) == 180
+    assert_spaced(turns, STEP)
+
+
+def test_tokens_have_a_clock_of_their_own_and_can_be_corrected(database: Database):
+    paced = bucket(database, Rate(requests_per_minute=60_000_000, tokens_per_minute=60_000))
+    second = round(1000 * SHARE_OF_THE_LIMIT)
+    assert paced.take(10 * second) < 1
+    assert paced.take(0) == pytest.approx(10, abs=1)
+    paced.correct(-5 * second)
+    assert paced.take(0) == pytest.approx(5, abs=1)
+    paced.correct(20 * second)
+    assert paced.take(0) == pytest.approx(25, abs=1)
+    paced.correct(0)
+    assert Bucket(paced.name, FAST, database).take(0) < 26
+
+
+def test_what_comes_back_of_an_idle_bucket_is_not_saved_up(database: Database):
+    paced = bucket(database, Rate(tokens_per_minute=60_000))
+    paced.correct(-1_000_000)
+    paced.take(970)
+    assert paced.take(0) == pytest.approx(1, abs=0.5)
+
+
+def test_a_held_bucket_gives_no_turn(database: Database):
+    paced, other = bucket(database, FAST), bucket(database, FAST)
+    paced.hold(20)
+    paced.hold(3)
+    assert paced.take(0) == pytest.approx(20, abs=2)
+    assert other.take(0) < 2
+
+
+def test_without_a_rate_nobody_waits(database: Database):
+    free = bucket(database, Rate())
+    assert not free.rate.limited
+    assert max(free.take(10**9) for _ in range(20)) < 0.5

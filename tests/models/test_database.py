@@ -1,0 +1,98 @@
+"""What an older version wrote is served; what a newer one wrote is refused."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.errors import StoreError
+from pipeline.models.cache import Completion, ReplyCache
+from pipeline.models.database import SCHEMA_VERSION
+
+FIRST_VERSION = """
+CREATE TABLE completions (key VARCHAR(64) NOT NULL PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
+    finish_reason TEXT NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, valid BOOLEAN,
+    created DATETIME NOT NULL);
+CREATE TABLE embeddings (key VARCHAR(64) NOT NULL PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL);
+INSERT INTO completions VALUES ('good', 'm', 'a reply', 'stop', 12, 3, 1, '2025-01-01 00:00:00'),
+    ('bad', 'm', 'nonsense', 'stop', 12, 3, 0, '2025-01-01 00:00:00'),
+    ('unread', 'm', 'who knows', 'length', 12, 3, NULL, '2025-01-01 00:00:00');
+"""
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A file as the first version made it."""
+    path = tmp_path / "cache.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(FIRST_VERSION)
+    connection.execute("INSERT INTO embeddings VALUES ('v', 'e', ?)", [np.ones(3, dtype="<f4").tobytes()])
+    connection.commit()
+    connection.close()
+    return path
+
+
+def version_in(path: Path) -> list[int]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT schema_version FROM graphmill_cache").fetchall()
+    connection.close()
+    return [version for (version,) in rows]
+
+
+def test_what_the_first_version_wrote_is_served(old: Path):
+    for _ in range(2):
+        cache = ReplyCache(f"sqlite:///{old}", owner="mill")
+        assert cache.completions(["good", "bad", "unread"]) == {
+            "good": Completion("a reply", "stop", 12, 3, valid=True),
+            "bad": Completion("nonsense", "stop", 12, 3, valid=False),
+            "unread": Completion("who knows", "length", 12, 3, valid=None),
+        }
+        assert cache.vectors(["v"])["v"].tolist() == [1, 1, 1]
+        cache.store_completion("new", "m", Completion("new", "stop", 1, 1))
+        cache.close()
+        assert version_in(old) == [SCHEMA_VERSION]
+
+
+def test_processes_that_upgrade_together(old: Path):
+    code = """
+import sys
+from pipeline.models.cache import ReplyCache
+cache = ReplyCache(sys.argv[1])
+sys.stdin.readline()
+assert len(cache.completions(["good"])) == 1
+cache.close()
+"""
+    command = [sys.executable, "-c", code, f"sqlite:///{old}"]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.close()
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert version_in(old) == [SCHEMA_VERSION]
+
+
+def test_replies_without_an_owner_are_forgotten_by_whoever_asks(old: Path):
+    cache = ReplyCache(f"sqlite:///{old}", owner="mill")
+    other = ReplyCache(f"sqlite:///{old}", owner="another")
+    other.store_completion("theirs", "m", Completion("theirs", "stop", 1, 1))
+    assert cache.forget_all_but(["good"]) == 3
+    assert set(cache.completions(["good", "bad", "unread", "theirs"])) == {"good", "theirs"}
+    cache.close()
+    other.close()
+    assert b"nonsense" not in old.read_bytes()
+
+
+def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(old: Path):
+    ReplyCache(f"sqlite:///{old}").completions(["good"])
+    connection = sqlite3.connect(old)
+    connection.execute("UPDATE graphmill_cache SET schema_version = ?", [SCHEMA_VERSION + 1])
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=rf"cache: .*newer graphmill \(schema {SCHEMA_VERSION + 1}; .*upgrade, or"):
+            ReplyCache(f"sqlite:///{old}").completions(["good"])
+    assert version_in(old) == [SCHEMA_VERSION + 1]

@@ -1,0 +1,130 @@
+"""Fewer calls at once when the endpoint is too busy, more again when it answers."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from pipeline.models import limits
+from pipeline.models.buckets import Bucket, Rate
+from pipeline.models.database import Database
+from pipeline.models.limits import LONGEST_WAIT, Limiter, backoff, sleep
+from pipeline.models.parallel import StoppedError
+
+LONG = 30.0
+NEVER = threading.Event()
+
+
+def limiter(most: int, rate: Rate = Rate()) -> Limiter:
+    return Limiter(most, Bucket(uuid.uuid4().hex, rate, Database("")))
+
+
+def in_threads(number: int, work: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=work) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("allowed", [1, 2, 5])
+def test_no_more_than_what_is_allowed_is_under_way(allowed: int):
+    limit = limiter(5)
+    limit.allowed = float(allowed)
+    seen: list[int] = []
+
+    def work() -> None:
+        for _ in range(10):
+            with limit.turn(0, NEVER):
+                seen.append(limit.under_way)
+                time.sleep(0.001)
+
+    in_threads(8, work)
+    assert len(seen) == 80
+    assert max(seen) == allowed
+    assert limit.under_way == 0
+
+
+def test_one_overload_halves_what_is_allowed_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "SECONDS_BETWEEN_CUTS", LONG)
+    limit = limiter(16)
+    for _ in range(16):
+        limit.overloaded(0)
+    assert limit.allowed == 8
+
+
+def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "SECONDS_BETWEEN_CUTS", 0.0)
+    limit = limiter(16)
+    for expected in (8, 4, 2, 1, 1):
+        limit.overloaded(0)
+        assert limit.allowed == expected
+    limit.succeeded()
+    assert limit.allowed == 2
+    ups = [limit.allowed for _ in range(200) if limit.succeeded() is None]
+    assert ups == sorted(ups)
+    assert all(after - before <= 0.5 for before, after in pairwise(ups))
+    assert ups[-1] == 16
+
+
+def test_nobody_starts_while_it_is_held():
+    limit = limiter(4)
+    begun = time.monotonic()
+    limit.overloaded(0.4)
+    limit.overloaded(0.1)
+    starts: list[float] = []
+
+    def work() -> None:
+        with limit.turn(0, NEVER):
+            starts.append(time.monotonic() - begun)
+
+    in_threads(4, work)
+    assert min(starts) >= 0.39
+
+
+def test_a_hold_is_told_to_those_who_share_the_bucket():
+    limit = limiter(4, Rate(requests_per_minute=6_000))
+    limit.bucket.take(0)
+    limit.overloaded(20)
+    assert limit.bucket.take(0) > 18
+
+
+def test_who_waits_leaves_when_the_work_is_stopped():
+    limit, stop, left = limiter(1), threading.Event(), []
+
+    def wait() -> None:
+        try:
+            with limit.turn(0, stop):
+                left.append("came in")
+        except StoppedError:
+            left.append("left")
+
+    with limit.turn(0, NEVER):
+        threads = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        stop.set()
+        for thread in threads:
+            thread.join(LONG)
+    assert left == ["left"] * 3
+    with pytest.raises(StoppedError):
+        sleep(LONG, stop)
+    assert limit.under_way == 0
+
+
+def test_a_place_is_free_again_after_an_error():
+    limit = limiter(1)
+    with pytest.raises(RuntimeError), limit.turn(0, NEVER):
+        raise RuntimeError
+    with limit.turn(0, NEVER):
+        assert limit.under_way == 1
+
+
+def test_a_backoff_doubles_up_to_a_minute_and_is_never_nothing():
+    for attempt in range(1, 40):
+        longest = min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1))
+        assert all(longest / 2 <= backoff(attempt) <= longest for _ in range(20))

@@ -1,0 +1,155 @@
+"""Which replies are served again, and which are asked for anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Talk
+from pipeline.models.cache import ReplyCache
+from pipeline.models.openai import OpenAIChat
+from pipeline.prompts import Prompt
+from pipeline.schemas import TEXT_UNITS
+from pipeline.sentences import halves
+from pipeline.verbs.extract_graph import ExtractParams, extract_graph
+from tests.servers.openai_server import OpenAIServer, Reply
+
+EXTRACT, GLEAN = Prompt("extract", "Types: $entity_types\nText:\n$text"), Prompt("glean", "What else?")
+IVO = '("entity"<|>Ivo Brand<|>person<|>The miller.)'
+TEXTS = {"sound": "Ivo Brand.", "long": "Ivo Brand sold it. Ivo Brand left.", "odd": "Ivo Brand, oddly."}
+
+
+@dataclass(frozen=True)
+class Again:
+    """A chat model with rows that are to be asked anew."""
+
+    chat: OpenAIChat
+    rows: frozenset[str]
+    identity: Any = None
+
+    def converse(self, talks: Any, listener: Any = None, anew: Anew | None = None) -> list[Any]:
+        return self.chat.converse(talks, listener, self.rows.__contains__)
+
+
+@pytest.fixture
+def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
+    cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
+    model = OpenAIChat("m", openai.base_url, "test-key", cache, timeout=10, max_retries=0)
+    yield model
+    model.endpoint.client.close()
+    cache.close()
+
+
+def weak(messages: Any, body: Any) -> Reply:
+    """Cuts off long texts, and says odd things first."""
+    asked = messages[0]["content"].partition("Text:\n")[2]
+    if asked == TEXTS["long"]:
+        return Reply(IVO, finish_reason="length")
+    if asked == TEXTS["odd"] and len(messages) == 1:
+        return Reply("Once upon a time.")
+    return Reply(IVO)
+
+
+def strong(messages: Any, body: Any) -> Reply:
+    return Reply(IVO)
+
+
+def extract(chat: Any, **params: Any) -> tuple[pd.DataFrame, dict[str, str]]:
+    """(the records, what became of rows that were not simply answered)."""
+    units = TEXT_UNITS.frame([(id, text, 1, "doc", 0, 9, i) for i, (id, text) in enumerate(TEXTS.items())])
+    found, rejects = extract_graph(units, ExtractParams(**params), EXTRACT, GLEAN, chat)
+    return found, dict(zip(rejects["row_id"], rejects["kind"], strict=True))
+
+
+def test_a_recovered_row_is_served_without_a_call(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = weak
+    found, became = extract(chat)
+    assert became == {"long": "recovered", "odd": "recovered"}
+    assert found["text_unit_id"].unique().tolist() == ["long", "odd", "sound"]
+    assert openai.count("chat") == 1 + (1 + len(halves(TEXTS["long"]))) + 2
+    openai.forget()
+    again, same = extract(chat)
+    assert openai.requests == []
+    assert again.equals(found)
+    assert same == became
+
+
+def test_recovered_rows_are_asked_anew_when_told_so_and_no_others(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = weak
+    extract(chat)
+    openai.forget()
+    openai.reply = strong
+    found, became = extract(Again(chat, frozenset({"long", "odd"})))
+    assert became == {}
+    assert openai.count("chat") == 2
+    assert extract(chat)[0].equals(found)
+    assert openai.count("chat") == 2
+
+
+def test_rows_asked_anew_in_vain_are_recovered_by_what_is_known(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = weak
+    extract(chat)
+    openai.forget()
+    assert extract(Again(chat, frozenset({"long"})))[1] == {"long": "recovered", "odd": "recovered"}
+    assert openai.count("chat") == 1
+    assert extract(chat)[1] == {"long": "recovered", "odd": "recovered"}
+    assert openai.count("chat") == 1
+
+
+def test_a_rejected_row_is_asked_once_more_by_the_next_run(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply(IVO if TEXTS["sound"] in messages[0]["content"] else "Once upon a time")
+    assert extract(chat)[1] == {"long": "row", "odd": "row"}
+    assert openai.count("chat") == 5
+    openai.forget()
+    openai.reply = strong
+    assert extract(chat)[1] == {}
+    assert openai.count("chat") == 2
+    openai.forget()
+    assert extract(chat)[1] == {}
+    assert openai.requests == []
+
+
+def test_a_gleaning_that_failed_is_asked_again_alone(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply(IVO if len(messages) == 1 else "Once upon a time")
+    assert set(extract(chat, gleanings=1)[1].values()) == {"record"}
+    openai.forget()
+    openai.reply = lambda messages, body: Reply("<|COMPLETE|>")
+    assert extract(chat, gleanings=1)[1] == {}
+    assert [len(request.messages) for request in openai.requests] == [3, 3, 3]
+
+
+def test_what_nobody_has_read_is_read_first(chat: OpenAIChat, openai: OpenAIServer):
+    """As after a kill in the middle: the reply is there, its flag is not."""
+    openai.reply = weak
+
+    def killed() -> Talk[None]:
+        yield [ChatRequest("long", EXTRACT_LONG)]
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        chat.converse([killed()])
+    assert openai.count("chat") == 1
+    assert extract(chat)[1]["long"] == "recovered"
+    assert sum(TEXTS["long"] in request.messages[0]["content"] for request in openai.requests) == 1
+
+
+EXTRACT_LONG = (
+    {"role": "user", "content": EXTRACT.render(
+        text=TEXTS["long"], entity_types=", ".join(ExtractParams().entity_types))},
+)  # fmt: skip
+
+
+def test_another_parser_serves_what_it_can_read(chat: OpenAIChat, openai: OpenAIServer):
+    request = ChatRequest("row", ({"role": "user", "content": "a"},))
+    openai.reply = lambda messages, body: Reply("words")
+    strict, lax = replace(request, check=lambda text: "no"), replace(request, check=lambda text: None)
+    assert chat.complete([strict])[0].message == "no"
+    assert not chat.complete([strict])[0].cached
+    reply: ChatReply = chat.complete([lax])[0]
+    assert reply.cached
+    assert reply.good
+    assert chat.complete([request])[0].cached
+    assert openai.count("chat") == 2
