@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import yaml
 
 from pipeline.errors import SettingsError
 from pipeline.settings import (
+    BatchSettings,
     ChatSettings,
     EmbeddingSettings,
     InputSettings,
@@ -27,6 +29,7 @@ SECTIONS: dict[str, type[Section]] = {
     "models": ModelsSettings,
     "models.chat.default": ChatSettings,
     "models.chat.default.price": Price,
+    "models.chat.default.batch": BatchSettings,
     "models.embedding.default": EmbeddingSettings,
     "models.embedding.default.price": Price,
     "stores": StoresSettings,
@@ -34,6 +37,8 @@ SECTIONS: dict[str, type[Section]] = {
     "stores.neo4j": Neo4jSettings,
     "query": QuerySettings,
 }
+UNSAID = {"models.embedding.default.price": {"output"}}
+"""An embedding has no output to pay for."""
 
 
 @pytest.fixture
@@ -69,6 +74,24 @@ def test_every_key_is_optional(project: Path):
 def test_the_settings_that_are_delivered_are_valid(tmp_path: Path):
     delivered = Path(__file__).parent.parent / "settings.yaml"
     read_settings(write(tmp_path, delivered.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
+def test_every_key_is_in_the_settings_that_are_delivered_or_in_a_comment_there(section: str, model: type[Section]):
+    text = section_text((Path(__file__).parent.parent / "settings.yaml").read_text(encoding="utf-8"), section)
+    words = set(re.findall(r"\w+", text))
+    assert set(model.model_fields) - UNSAID.get(section, set()) <= words
+
+
+def section_text(text: str, section: str) -> str:
+    """The lines of the section, with their comments; of the nearest one above where it is not there."""
+    node = yaml.compose(text)
+    for key in filter(None, section.split(".")):
+        below = {name.value: value for name, value in node.value}
+        if key not in below or not isinstance(below[key], yaml.MappingNode):
+            break
+        node = below[key]
+    return text[node.start_mark.index : node.end_mark.index]
 
 
 @pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")

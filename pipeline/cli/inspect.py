@@ -8,6 +8,7 @@ import typer
 from pipeline.cli.console import print_findings, print_rejects, print_report, print_steps, print_usage
 from pipeline.cli.options import Folder, Json, Name, Overrides, errors_told, open_project, print_json, root_of
 from pipeline.folder import settings_file
+from pipeline.reasons import REASONS
 from pipeline.runs import Runs
 
 FAILED = 1
@@ -31,9 +32,11 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
 def rejects(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    reason: Annotated[str | None, typer.Option(help="Only those with this reason.")] = None,
+    reason: Annotated[str | None, typer.Option(help=f"Only those with this reason: {', '.join(REASONS)}.")] = None,
 ) -> None:  # fmt: skip
     """The rows that the last run left out, or answered by halves or by repair, and why."""
+    if reason and reason not in REASONS:
+        raise typer.BadParameter(f"{reason}; have: {', '.join(REASONS)}", param_hint="--reason")
     with open_project(context, folder, overrides, as_json) as project:
         found = project.table("rejects", name)
     chosen = found[found["reason"] == reason] if reason else found

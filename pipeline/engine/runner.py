@@ -24,6 +24,7 @@ from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError
 from pipeline.fingerprint import fingerprint
 from pipeline.models.base import ChatModel
+from pipeline.reasons import refuse_unknown_reasons
 from pipeline.registry import Verb
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
@@ -161,6 +162,7 @@ class Runner:
         for name, schema in step.verb.outputs.items():
             frame = frames[name]
             if name == REJECTS:
+                refuse_unknown_reasons(frame["reason"], f"step '{step.id}'")
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             outputs[name] = self.snapshots.write(step.outputs[name], table)

@@ -32,7 +32,8 @@ Record = Entity | Relationship
 
 @dataclass(frozen=True)
 class Problem:
-    """What could not be read. ``reason``: kind, fields, name, truncated, parse, empty or refusal."""
+    """What could not be read. ``reason``: of a reply, a reject's; of a record in it, kind, fields, name, parse or
+    truncated: that one is a reject for the reason ``record``."""
 
     reason: str
     record_text: str

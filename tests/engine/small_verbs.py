@@ -29,7 +29,7 @@ def read_numbers(params: ReadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     CALLS.append("read_numbers")
     lines = (Path(params.root) / params.path).read_text().split()
     numbers = NUMBERS.frame([(line, int(line)) for line in lines if line.isdigit()])
-    return numbers, rejects((line, "malformed") for line in lines if not line.isdigit())
+    return numbers, rejects((line, "parse") for line in lines if not line.isdigit())
 
 
 def keep_even(numbers: pd.DataFrame, params: KeepParams = KeepParams()) -> pd.DataFrame:

@@ -82,10 +82,10 @@ def test_rejects_are_gathered_under_the_name_of_their_step(project: SmallProject
     assert list(rejects[["step", "row_id", "reason"]].itertuples(index=False, name=None)) == [
         ("describe_again", "4", "bad_request"),
         ("describe_numbers", "4", "bad_request"),
-        ("read_numbers", "two", "malformed"),
+        ("read_numbers", "two", "parse"),
     ]
     assert [report.rejects for report in result.steps] == [1, 0, 1, 1]
-    assert [dict(report.reject_reasons) for report in result.steps][:2] == [{"malformed": 1}, {}]
+    assert [dict(report.reject_reasons) for report in result.steps][:2] == [{"parse": 1}, {}]
     assert result.reject_ratio == 0.5
     assert actions(run(project)) == ["reused"] * 4
     assert run(project).manifest == result.manifest

@@ -1,0 +1,42 @@
+"""Why a row, or a part of one, is in the table of rejects: a closed list."""
+
+from collections.abc import Iterable, Mapping
+
+from pipeline.errors import DataError
+
+REASONS: Mapping[str, str] = {
+    # of documents and their records
+    "unsupported": "a file of a kind that is not read",
+    "unreadable": "a file that may not be opened, or is no regular file",
+    "outside": "a link that leads out of the input folder",
+    "too_large": "a file above input.max_file_mb",
+    "encoding": "a file whose encoding is not recognised",
+    "duplicate_id": "a record with the id of one before it",
+    # of documents and of replies
+    "empty": "no text in the document; nothing in the reply",
+    "parse": "the document, or the whole reply, cannot be read",
+    # of replies
+    "truncated": "the reply was cut off at the output limit, and so was that to half of the text",
+    "refusal": "the model declined",
+    "content_filter": "the endpoint's filter stopped the request or the reply",
+    # of calls
+    "timeout": "no answer within the model's timeout",
+    "server_error": "the endpoint failed, or the connection broke, at every attempt",
+    "too_long": "the prompt is longer than the model's context, or than one call may be",
+    "bad_request": "the endpoint refused the request",
+    "auth": "the endpoint refused the key for this request of a batch",
+    "expired": "a batch ended before it came to this request",
+    # of parts of replies: of kind "record"
+    "record": "an entity or relationship that cannot be read in a reply that can",
+    "ungrounded": "a name that does not stand in its text (extract_graph: ungrounded: drop)",
+    "self_loop": "a relationship of an entity with itself",
+    "orphan": "a relationship with an end that nothing describes (merge_graphs: orphans: drop)",
+}
+"""Reason -> what it means."""
+
+
+def refuse_unknown_reasons(reasons: Iterable[str], where: str) -> None:
+    """Raises DataError for a reason that is not in the list."""
+    unknown = sorted(set(reasons) - set(REASONS))
+    if unknown:
+        raise DataError(f"{where}: rejects have reasons that are not in the list: {', '.join(unknown)}; add them to it")

@@ -1,0 +1,38 @@
+"""The list of reasons is closed: all that the code can give are in it, and a step that gives another one fails."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.engine.runner import PASSING_REASONS
+from pipeline.errors import DataError
+from pipeline.reasons import REASONS, refuse_unknown_reasons
+
+ROOT = Path(__file__).parent.parent
+GIVEN = re.compile(
+    r"""(?:Fault|Failure)\(\s*"(\w+)" | Mark\("\w+",\s"(\w+)" | _rejects\([^"\n]*"(\w+)"\) """
+    r"""| ^\s+reason,\smessage\s=\s"(\w+)" """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def given() -> set[str]:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pipeline").rglob("*.py")]
+    return {reason for source in sources for match in GIVEN.findall(source) for reason in match if reason}
+
+
+def test_every_reason_in_the_code_is_in_the_list():
+    assert {"encoding", "timeout", "orphan", "ungrounded", "content_filter"} <= given() <= set(REASONS)
+    assert set(REASONS) >= PASSING_REASONS
+
+
+def test_another_reason_is_refused():
+    refuse_unknown_reasons(["parse", "empty", "parse"], "step 'x'")
+    with pytest.raises(DataError, match=r"step 'x': .*: bored, tired; "):
+        refuse_unknown_reasons(["tired", "parse", "bored"], "step 'x'")
+
+
+def test_the_documentation_explains_every_reason():
+    section = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8").partition("| Reason |")[2].partition("\n## ")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE)) == REASONS
