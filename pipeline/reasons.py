@@ -24,7 +24,6 @@ REASONS: Mapping[str, str] = {
     "server_error": "the endpoint failed, or the connection broke, at every attempt",
     "too_long": "the prompt is longer than the model's context, or than one call may be",
     "bad_request": "the endpoint refused the request",
-    "auth": "the endpoint refused the key for this request of a batch",
     "expired": "a batch ended before it came to this request",
     # of parts of replies: of kind "record"
     "record": "an entity or relationship that cannot be read in a reply that can",

@@ -21,9 +21,10 @@ from pipeline.engine.resources import Model, Resources
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
-from pipeline.errors import DataError
+from pipeline.errors import DataError, UsageError
 from pipeline.fingerprint import fingerprint
 from pipeline.models.base import ChatModel
+from pipeline.models.endpoint import Tokens
 from pipeline.reasons import refuse_unknown_reasons
 from pipeline.registry import Verb
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
@@ -34,6 +35,9 @@ PASSING_REASONS = frozenset({"timeout", "server_error", "expired"})
 
 RECOVERED = "recovered"
 """The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
+
+
+ONE_TOKEN = Tokens(1, 1)
 
 
 class Progress(Protocol):
@@ -133,6 +137,11 @@ class Runner:
             if entry.action != "reuse":
                 models |= {id(model): model for model in self.resources.models_of(entry.step).values()}
         for model in models.values():
+            if self.budget.max_cost is not None and getattr(model, "cost", _free)(ONE_TOKEN) is None:
+                raise UsageError(
+                    f"--max-cost: model '{model.identity['model']}' has no price; set its price in settings.yaml, or "
+                    "use --max-tokens"
+                )
             model.preflight()
 
     def _finish(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> tuple[StepRecord, StepReport]:
@@ -220,6 +229,10 @@ def _refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
         f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
         "or set input.path and input.file_pattern; the stores are left as they are"
     )
+
+
+def _free(tokens: Tokens) -> float:
+    return 0.0
 
 
 def _documents(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:

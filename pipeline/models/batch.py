@@ -207,6 +207,9 @@ class BatchChat:
         self._intents.note(replace(intent, keys=()))  # a run killed from here on has only files to delete
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
+        fatal = [answer.fatal for answer in answers.values() if isinstance(answer, Failure) and answer.fatal]
+        if fatal:
+            raise fatal[0]
         status = batch.status if batch else "gone"
         if batch and status == "failed":
             raise ModelError(f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again")
