@@ -30,6 +30,8 @@ class Verb:
     """What the engine knows of a verb.
 
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
+    ``row_of``: of each output, the column that says of which row (by ``id``) of that input a row is; with it, rows
+    whose input has not changed are kept from the last run.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
     ``stamp`` digests, from the params, what the verb reads from outside; a verb without inputs is a source.
@@ -44,6 +46,7 @@ class Verb:
     placeholders: Mapping[str, Placeholders] = field(default_factory=dict)
     takes_params: bool = False
     rowwise: str | None = None
+    row_of: Mapping[str, str] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     settings: str | None = None
     stamp: Callable[[Any], str] | None = None
@@ -71,6 +74,7 @@ def verb(
     inputs: Mapping[str, TableSchema],
     outputs: Mapping[str, TableSchema],
     rowwise: str | None = None,
+    row_of: Mapping[str, str] | None = None,
     libraries: tuple[str, ...] = (),
     placeholders: Mapping[str, Placeholders] | None = None,
     settings: str | None = None,
@@ -95,6 +99,7 @@ def verb(
             placeholders=placeholders or {},
             takes_params="params" in names,
             rowwise=rowwise,
+            row_of=row_of or {},
             libraries=libraries,
             settings=settings,
             stamp=stamp,

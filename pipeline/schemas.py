@@ -57,6 +57,10 @@ class TableSchema:
             raise DataError(f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}")
         return self.arrow.empty_table() if frame.empty else self._table(frame, where)
 
+    def joined(self, *tables: pa.Table) -> pa.Table:
+        """The rows of several tables of this schema as one."""
+        return self._ordered(pa.concat_tables(table.cast(self.arrow) for table in tables)).combine_chunks()
+
     def _table(self, columns: Mapping[str, Any] | pd.DataFrame, where: str) -> pa.Table:
         arrays = [_array(columns[field.name], field.type, f"{where}: column '{field.name}'") for field in self.arrow]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)

@@ -85,6 +85,10 @@ class SnapshotStore:
 
     def read(self, snapshot: Snapshot) -> pd.DataFrame:
         """Raises DataError when the file is gone or damaged."""
+        return self.table(snapshot).to_pandas()
+
+    def table(self, snapshot: Snapshot) -> pa.Table:
+        """As ``read``, in Arrow."""
         path = self.root / snapshot.path
         try:
             state = path.stat()
@@ -94,7 +98,7 @@ class SnapshotStore:
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}; run the workflow again") from error
         self.intact.add(seen)
-        return pq.read_table(path).to_pandas()
+        return pq.read_table(path)
 
     def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:
         """Some columns of a table, without a look at the rest."""

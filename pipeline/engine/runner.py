@@ -11,6 +11,7 @@ import pandas as pd
 from pipeline.engine.budget import Budget
 from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
 from pipeline.engine.health import health
+from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
@@ -114,7 +115,7 @@ class Runner:
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
             planned = planner.plan(step, tables)
-            record, report = self._finish(planned, tables)
+            record, report = self._finish(planned, tables, previous)
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
@@ -144,7 +145,9 @@ class Runner:
                 )
             model.preflight()
 
-    def _finish(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> tuple[StepRecord, StepReport]:
+    def _finish(
+        self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest
+    ) -> tuple[StepRecord, StepReport]:
         started = time.perf_counter()
         step = planned.step
         meter = Meter(
@@ -154,17 +157,22 @@ class Runner:
         memory = PeakMemory() if self.watch_memory else None
         try:
             with memory or nullcontext():
-                record = planned.record or self._run_step(planned, tables, meter)
+                record = planned.record or self._run_step(planned, tables, previous, meter)
         except BaseException:
             self.reports.append(_report(planned, "failed", meter, time.perf_counter() - started))
             raise
         report = _report(planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started)
         return record, replace(report, peak_mb=memory.megabytes if memory else None)
 
-    def _run_step(self, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter) -> StepRecord:
+    def _run_step(
+        self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest, meter: Meter
+    ) -> StepRecord:
         step = planned.step
         inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
         meter.documents = _documents(inputs.values())
+        kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
+        if kept and step.verb.rowwise:
+            inputs[step.verb.rowwise] = kept.changed
         frames = self.engine.run(step.verb, inputs, self._roles(step, meter))
         retry = False
         outputs = {}
@@ -174,6 +182,7 @@ class Runner:
                 refuse_unknown_reasons(frame["reason"], f"step '{step.id}'")
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
+            table = schema.joined(table, kept.tables[name]) if kept else table
             outputs[name] = self.snapshots.write(step.outputs[name], table)
         if not step.verb.inputs:
             _refuse_nothing(step, frames)

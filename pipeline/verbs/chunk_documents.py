@@ -50,6 +50,7 @@ DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
     inputs={"documents": DOCUMENTS},
     outputs={"text_units": TEXT_UNITS},
     rowwise="documents",
+    row_of={"text_units": "document_id"},
     libraries=("regex", "rs-bpe"),
 )
 def chunk_documents(

@@ -7,7 +7,7 @@ from pipeline.registry import verb
 from pipeline.schemas import EMBEDDINGS, TEXTS, vector_column
 
 
-@verb(inputs={"texts": TEXTS}, outputs={"embeddings": EMBEDDINGS}, rowwise="texts")
+@verb(inputs={"texts": TEXTS}, outputs={"embeddings": EMBEDDINGS}, rowwise="texts", row_of={"embeddings": "id"})
 def embed_text(texts: pd.DataFrame, embedding: EmbeddingModel) -> pd.DataFrame:
     """``vector``: float32, of length 1 (all zeros for a text without content)."""
     vectors = embedding.embed(texts["text"].tolist())

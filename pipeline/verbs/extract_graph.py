@@ -69,6 +69,7 @@ class Reading:
     inputs={"text_units": TEXT_UNITS},
     outputs={"extractions": EXTRACTIONS, "rejects": REJECTS},
     rowwise="text_units",
+    row_of={"extractions": "text_unit_id", "rejects": "row_id"},
     placeholders={"extract": Placeholders(("text",), ("entity_types",)), "glean": Placeholders()},
     libraries=("json-repair",),
 )

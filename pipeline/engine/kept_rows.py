@@ -1,0 +1,67 @@
+"""Rows of a step that need not be made again: those of a rowwise verb whose input row is as it was."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.engine.plan import PlannedStep
+from pipeline.engine.workflow import REJECTS
+from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """``changed``: the rows of the rowwise input to be worked on; ``tables``: output -> rows kept of the last run."""
+
+    changed: pd.DataFrame
+    tables: Mapping[str, pa.Table]
+
+
+def kept_rows(
+    planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
+) -> KeptRows | None:
+    """What of the step's last run can be kept: it differs in the rows of its rowwise input only, and its verb says of
+    which row each row of its outputs is. Rows with a reject are worked on again. None where nothing can be kept."""
+    step, verb = planned.step, planned.step.verb
+    record = previous.steps.get(step.id)
+    before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise else None
+    if record is None or before is None or not _differ_in_rows_alone(planned, record, before.sha256):
+        return None
+    if not all(map(snapshots.exists, [before, *record.outputs.values()])):
+        return None
+    assert verb.rowwise
+    now = inputs[verb.rowwise]
+    same = _unchanged(now, snapshots.read(before))
+    if same is None or not same.any():
+        return None
+    outputs = {name: snapshots.table(snapshot) for name, snapshot in record.outputs.items()}
+    rejected = outputs[REJECTS]["row_id"].to_pylist() if REJECTS in outputs else []
+    same &= ~now["id"].isin(rejected)
+    ids = set(now.loc[same, "id"])
+    kept = {name: _rows_of(ids, verb.row_of[name], table) for name, table in outputs.items()}
+    return KeptRows(now[~same].reset_index(drop=True), kept)
+
+
+def _rows_of(ids: set[str], column: str, table: pa.Table) -> pa.Table:
+    return table.filter(pa.array(table[column].to_pandas().isin(ids), pa.bool_()))
+
+
+def _differ_in_rows_alone(planned: PlannedStep, record: StepRecord, before: str) -> bool:
+    verb, now, then = planned.step.verb, dict(planned.components), dict(record.components)
+    inputs, inputs_then = dict(now.pop("inputs")), dict(then.pop("inputs", {}))
+    inputs.pop(verb.rowwise, None)
+    read = inputs_then.pop(verb.rowwise, None)
+    return now == then and inputs == inputs_then and read == before and set(verb.row_of) == set(record.outputs)
+
+
+def _unchanged(now: pd.DataFrame, before: pd.DataFrame) -> pd.Series | None:
+    """Which rows are in both, equal in every column; None for tables whose ids are not unique."""
+    if not now["id"].is_unique or not before["id"].is_unique:
+        return None
+    aligned = before.set_index("id").reindex(now["id"])
+    same = pd.Series(True, index=now.index)
+    for column in now.columns.drop("id"):
+        same &= (aligned[column].to_numpy() == now[column].to_numpy()).astype(bool)
+    return same
