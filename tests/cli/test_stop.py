@@ -15,7 +15,7 @@ from tests.servers.openai_server import OpenAIServer, Reply
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, sent: signal.Signals, code: int):
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
-    openai.reply = lambda messages, body: Reply("late", delay=30)
+    openai.reply = lambda messages, body: Reply("late", delay=2)  # a stopped run waits for it
     process = subprocess.Popen(
         project.command_line("index", "index", "--json"),
         env=project.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
