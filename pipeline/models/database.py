@@ -277,6 +277,10 @@ def _complaint(url: sa.URL, error: DBAPIError) -> str:
         )
     if "locked" in said:
         return f"cache: {url.database} is held by another program ({said}); run again when that has ended"
+    if "full" in said or "disk I/O" in said:
+        return (
+            f"cache: {url.database} cannot be written ({said}); make space on its disk and run again: nothing is lost"
+        )
     return f"cache: {url.database} cannot be used ({said}); check the path, its permissions and the disk"
 
 

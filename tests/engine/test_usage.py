@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.engine.usage import UNKNOWN, USAGE, Journal, read_usage, settle
+from pipeline.errors import DiskFullError
 from pipeline.models.base import Usage
 
 
@@ -96,7 +97,7 @@ def test_what_was_there_stays_when_the_table_cannot_be_made(tmp_path: Path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pipeline.engine.usage.publish_file", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DiskFullError, match="No space"):
         journal.close()
     monkeypatch.undo()
     settle(tmp_path)
