@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache as memoized
-from functools import cached_property
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,16 +12,6 @@ import pandas as pd
 from pydantic import ValidationError
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.adapters import (
-    EMBEDDED,
-    EMBEDDED_FOLDER,
-    Stores,
-    batched_chat,
-    chat_model,
-    embedding_model,
-    open_cache,
-    open_stores,
-)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
 from pipeline.engine.budget import Budget
@@ -31,57 +19,36 @@ from pipeline.engine.forecast import Forecast, forecast
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
-from pipeline.engine.resources import Resources
 from pipeline.engine.runner import Progress, Runner, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import Journal, read_usage, settle
-from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
-from pipeline.folder import SETTINGS
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.history import manifest_of
 from pipeline.load.loader import load
-from pipeline.models.base import EmbeddingModel
-from pipeline.models.batch import BatchChat
-from pipeline.models.cache import ReplyCache
-from pipeline.models.openai import OpenAIChat
-from pipeline.prompts import Prompt, read_prompt
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
 from pipeline.run_state import RunState
-from pipeline.runs import Runs
-from pipeline.settings import Settings, read_settings
-from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.embedded import stop_embedded
-from pipeline.tokens import tokenizer
+from pipeline.services import DEFAULT, Services
+from pipeline.settings import read_settings
+from pipeline.snapshots import Manifest
 from pipeline.validation import explain
 
 if TYPE_CHECKING:
     import networkx as nx
 
-DEFAULT = "default"
-USAGE_FOLDER = "data/usage"
 
-
-@dataclass(frozen=True)
-class Project:
+class Project(Services):
     """Use ``with Project.open(folder) as project`` or close it: it may hold connections to the stores."""
-
-    root: Path
-    settings: Settings
 
     @classmethod
     def open(cls, root: str | Path = ".", overrides: Sequence[str] = ()) -> "Project":
         """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError."""
         folder = Path(root).resolve()
         return cls(folder, read_settings(folder, overrides))
-
-    def close(self) -> None:
-        if "stores" in self.__dict__:
-            self.stores.close()
 
     def __enter__(self) -> "Project":
         return self
@@ -90,17 +57,6 @@ class Project:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def workflow(self, name: str | None = None) -> Workflow:
-        """A workflow of this project; the one that settings name by default."""
-        path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
-        folder = {"path": str(self.root / self.settings.input.path)}
-        loading = self.settings.input.model_dump(exclude={"steps"}) | folder
-        steps = [
-            InputStep(f"{SETTINGS}: input.steps[{position}]", step.verb, step.args)
-            for position, step in enumerate(self.settings.input.steps)
-        ]
-        return read_workflow(path, {"input": loading, "project": {"root": str(self.root)}}, steps)
 
     def plan(self, name: str | None = None) -> list[PlannedStep]:
         """What ``index`` would do, and why; no model is called."""
@@ -187,34 +143,6 @@ class Project:
         """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
         return purge(self, document)
 
-    def abandon_batches(self) -> None:
-        """Cancel the batches that are under way, and delete their files."""
-        for name in self.settings.models.chat:
-            self._batched_chat(name).abandon()
-
-    def live_workflow(self) -> str | None:
-        """Which workflow's tables the stores show; None when nothing is loaded."""
-        if self.embedded_folder is not None and not self.embedded_folder.exists():
-            return None
-        live = self.stores.vectors.live()
-        return live.workflow if live else None
-
-    def stop_stores(self) -> None:
-        """Let go of the stores, and stop the embedded PostgreSQL."""
-        self.close()
-        self.__dict__.pop("stores", None)
-        if self.embedded_folder is not None:
-            stop_embedded(self.embedded_folder)
-
-    @property
-    def input_folder(self) -> Path:
-        return self.root / self.settings.input.path
-
-    @property
-    def embedded_folder(self) -> Path | None:
-        """Where the embedded PostgreSQL is; None where another server is used."""
-        return self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
-
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
         return self.runs.last()
@@ -282,11 +210,6 @@ class Project:
             raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
 
     @property
-    def resources(self) -> Resources:
-        """Prompts are read anew each time: they may have been edited."""
-        return Resources(memoized(self._prompt), self._chat, self._embedding, self._tokenizer, self._batched_chat)
-
-    @property
     def query_stage(self) -> QueryStage:
         """Raises UsageError when nothing has been loaded, or with vectors that no model of the settings makes."""
         live = self.stores.vectors.live()
@@ -296,66 +219,15 @@ class Project:
         return QueryStage(
             self.stores.vectors,
             self.stores.graph,
-            self._embedding_like(live.embedding),
-            self._chat(DEFAULT) if chat and chat.configured else None,
-            self._tokenizer,
-            self._prompt,
-        )
-
-    @cached_property
-    def stores(self) -> Stores:
-        return open_stores(self.settings, self.root)
-
-    @cached_property
-    def snapshots(self) -> SnapshotStore:
-        return SnapshotStore(self.root / self.settings.snapshots)
-
-    @cached_property
-    def runs(self) -> Runs:
-        return Runs.of(self.root)
-
-    @cached_property
-    def cache(self) -> ReplyCache:
-        return open_cache(self.settings, self.root)
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        chat = self.settings.models.chat.get(DEFAULT)
-        return tokenizer(chat.model if chat else "")
-
-    def _prompt(self, name: str) -> Prompt:
-        return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
-
-    @cached_property
-    def _chat(self) -> Callable[[str], OpenAIChat]:
-        """By name; each model is made once, so that its connections serve all who use it."""
-        return memoized(lambda name: chat_model(self.settings, name, self.cache))
-
-    @cached_property
-    def _batched_chat(self) -> Callable[[str], BatchChat]:
-        return memoized(lambda name: batched_chat(self.settings, name, self._chat(name)))
-
-    @cached_property
-    def _embedding(self) -> Callable[[str], EmbeddingModel]:
-        return memoized(lambda name: embedding_model(self.settings, name, self.cache))
-
-    def _embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
-        """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
-        for name in self.settings.models.embedding:
-            if dict(self._embedding(name).identity) == dict(identity):
-                return self._embedding(name)
-        raise UsageError(
-            f"workspace '{self.settings.workspace}': its vectors were made by {dict(identity)}, which is none of "
-            "models.embedding; set that model again, or run 'graphmill run' to embed with the present one"
+            self.embedding_like(live.embedding),
+            self.chat(DEFAULT) if chat and chat.configured else None,
+            self.tokenizer,
+            self.prompt,
         )
 
     def _manifest(self, workflow: str | None) -> Manifest:
         last = self.runs.last()
         return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
-
-    @property
-    def usage_folder(self) -> Path:
-        return self.root / USAGE_FOLDER
 
     def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: "Stage") -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""

@@ -1,0 +1,143 @@
+"""What a project's settings name, each made once: workflows, models, cache, stores, snapshots."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache as memoized
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipeline.adapters import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    Stores,
+    batched_chat,
+    chat_model,
+    embedding_model,
+    open_cache,
+    open_stores,
+)
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import InputStep, Workflow, read_workflow
+from pipeline.errors import UsageError
+from pipeline.folder import SETTINGS
+from pipeline.models.base import EmbeddingModel
+from pipeline.models.batch import BatchChat
+from pipeline.models.cache import ReplyCache
+from pipeline.models.openai import OpenAIChat
+from pipeline.prompts import Prompt, read_prompt
+from pipeline.runs import Runs
+from pipeline.settings import Settings
+from pipeline.snapshots import SnapshotStore
+from pipeline.stores.embedded import stop_embedded
+from pipeline.tokens import tokenizer
+
+DEFAULT = "default"
+USAGE_FOLDER = "data/usage"
+
+
+@dataclass(frozen=True)
+class Services:
+    """Of the project in the folder ``root``. Close it: it may hold connections to the stores."""
+
+    root: Path
+    settings: Settings
+
+    def close(self) -> None:
+        if "stores" in self.__dict__:
+            self.stores.close()
+
+    def workflow(self, name: str | None = None) -> Workflow:
+        """A workflow of this project; the one that settings name by default."""
+        path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
+        folder = {"path": str(self.root / self.settings.input.path)}
+        loading = self.settings.input.model_dump(exclude={"steps"}) | folder
+        steps = [
+            InputStep(f"{SETTINGS}: input.steps[{position}]", step.verb, step.args)
+            for position, step in enumerate(self.settings.input.steps)
+        ]
+        return read_workflow(path, {"input": loading, "project": {"root": str(self.root)}}, steps)
+
+    def abandon_batches(self) -> None:
+        """Cancel the batches that are under way, and delete their files."""
+        for name in self.settings.models.chat:
+            self.batched_chat(name).abandon()
+
+    def live_workflow(self) -> str | None:
+        """Which workflow's tables the stores show; None when nothing is loaded."""
+        if self.embedded_folder is not None and not self.embedded_folder.exists():
+            return None
+        live = self.stores.vectors.live()
+        return live.workflow if live else None
+
+    def stop_stores(self) -> None:
+        """Let go of the stores, and stop the embedded PostgreSQL."""
+        self.close()
+        self.__dict__.pop("stores", None)
+        if self.embedded_folder is not None:
+            stop_embedded(self.embedded_folder)
+
+    @property
+    def input_folder(self) -> Path:
+        return self.root / self.settings.input.path
+
+    @property
+    def embedded_folder(self) -> Path | None:
+        """Where the embedded PostgreSQL is; None where another server is used."""
+        return self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
+
+    @property
+    def usage_folder(self) -> Path:
+        return self.root / USAGE_FOLDER
+
+    @property
+    def resources(self) -> Resources:
+        """Prompts are read anew each time: they may have been edited."""
+        return Resources(memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat)
+
+    @cached_property
+    def stores(self) -> Stores:
+        return open_stores(self.settings, self.root)
+
+    @cached_property
+    def snapshots(self) -> SnapshotStore:
+        return SnapshotStore(self.root / self.settings.snapshots)
+
+    @cached_property
+    def runs(self) -> Runs:
+        return Runs.of(self.root)
+
+    @cached_property
+    def cache(self) -> ReplyCache:
+        return open_cache(self.settings, self.root)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        chat = self.settings.models.chat.get(DEFAULT)
+        return tokenizer(chat.model if chat else "")
+
+    def prompt(self, name: str) -> Prompt:
+        return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
+
+    @cached_property
+    def chat(self) -> Callable[[str], OpenAIChat]:
+        """By name; each model is made once, so that its connections serve all who use it."""
+        return memoized(lambda name: chat_model(self.settings, name, self.cache))
+
+    @cached_property
+    def batched_chat(self) -> Callable[[str], BatchChat]:
+        return memoized(lambda name: batched_chat(self.settings, name, self.chat(name)))
+
+    @cached_property
+    def embedding(self) -> Callable[[str], EmbeddingModel]:
+        return memoized(lambda name: embedding_model(self.settings, name, self.cache))
+
+    def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
+        """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
+        for name in self.settings.models.embedding:
+            if dict(self.embedding(name).identity) == dict(identity):
+                return self.embedding(name)
+        raise UsageError(
+            f"workspace '{self.settings.workspace}': its vectors were made by {dict(identity)}, which is none of "
+            "models.embedding; set that model again, or run 'graphmill run' to embed with the present one"
+        )
