@@ -2,11 +2,14 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.projects import ProjectFolder, new_project
+from tests.servers.openai_replies import Messages, content_of, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply
 
 UNREACHABLE = "http://127.0.0.1:9/v1"
@@ -114,7 +117,7 @@ def test_usage(project: ProjectFolder, arguments: tuple[str, ...], named: str) -
 
 def test_rejects_above_the_threshold(project: ProjectFolder, openai: OpenAIServer) -> None:
     project.env = openai.env
-    openai.script("chat", [Reply("The weather is fine today.")])
+    openai.reply = _none_of_the_observatory
     report = project.report("index", "index")
     assert (report["outcome"], report["exit_code"]) == ("completed_with_rejects", 3)
     with project.open() as opened:
@@ -122,6 +125,11 @@ def test_rejects_above_the_threshold(project: ProjectFolder, openai: OpenAIServe
     assert rejects["step"].tolist() == ["extract_graph"]
     assert rejects["reason"].tolist() == ["parse"]
     assert project.report("index", "index", "--set", "max_reject_ratio=0.5")["exit_code"] == 0
+
+
+def _none_of_the_observatory(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    about_it = any("Governor Pell" in content_of(message) for message in messages)
+    return Reply("The weather is fine today.") if about_it else default_reply(messages, body)
 
 
 def test_a_row_that_failed_for_a_passing_reason_is_asked_again(project: ProjectFolder, openai: OpenAIServer) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.engine.options import RunOptions
 from pipeline.errors import DataError, UsageError
 from pipeline.history import manifest_of
 from pipeline.project import Project
@@ -98,15 +99,15 @@ def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: s
         after = _rows(project)
         assert after != before
         for run in (first, quiet):
-            assert project.load("fast", manifest=run).load["postgres"]["documents"]["inserted"] == 1
+            assert project.load("fast", options=RunOptions(manifest=run)).load["postgres"]["documents"]["inserted"] == 1
             assert _rows(project) == before
             project.load("fast")
             assert _rows(project) == after
         project.gc(keep=1, dry_run=False)
         with pytest.raises(DataError, match="no manifest is kept from the time"):
-            project.load("fast", manifest=first)
+            project.load("fast", options=RunOptions(manifest=first))
         with pytest.raises(UsageError, match="no such run"):
-            project.load("fast", manifest="1999")
+            project.load("fast", options=RunOptions(manifest="1999"))
         assert _rows(project) == after
         report = project.status()
         assert report

@@ -24,6 +24,8 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if pa.types.is_string(kind):
         return text
+    if pa.types.is_boolean(kind):
+        return st.booleans()
     if pa.types.is_int64(kind):
         return st.integers(-(2**63), 2**63 - 1)
     if pa.types.is_float64(kind):

@@ -175,7 +175,7 @@ class Endpoint:
         if status in (400, 403, 422) and REFUSED_BY_POLICY.search(said):
             return Failure("content_filter", message)
         if status in (401, 403):
-            return Failure("auth", message, fatal=self._key_refused(status))
+            return Failure("bad_request", message, fatal=self._key_refused(status))
         if status in (404, 405) or (status in (400, 422) and NO_SUCH_MODEL.search(said)):
             fact = f"{self.address} has no model '{self.model}', or is not the address of an API ({message})"
             return Failure("bad_request", message, fatal=self._error(fact, "correct model or base_url"))
