@@ -1,6 +1,6 @@
 """What the load and the query stage ask of a database. Adapters live beside this file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -106,6 +106,19 @@ class Store(Protocol):
 
     def table_states(self) -> Mapping[str, TableState]:
         """What the workspace has in each of the tables now. Only for a workspace that has been loaded."""
+        ...
+
+    def rows(self, table: str) -> Iterator[pd.DataFrame]:
+        """Every row the workspace has in the table, some thousands at a time, in the columns and types they were
+        written with, ``row_hash`` among them. Only for a workspace that has been loaded."""
+        ...
+
+    def workspaces(self) -> Mapping[str, Live]:
+        """What each workspace of the database shows."""
+        ...
+
+    def drop(self) -> Mapping[str, int]:
+        """Delete the workspace: rows deleted, by table. Waits for a load that is under way."""
         ...
 
     def close(self) -> None: ...
