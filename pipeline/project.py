@@ -26,7 +26,7 @@ from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.history import manifest_of
-from pipeline.load.loader import load
+from pipeline.load.loader import LoadOptions, load
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
@@ -217,8 +217,7 @@ class Project(Services):
             raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
         chat = self.settings.models.chat.get(DEFAULT)
         return QueryStage(
-            self.stores.vectors,
-            self.stores.graph,
+            self.stores.read,
             self.embedding_like(live.embedding),
             self.chat(DEFAULT) if chat and chat.configured else None,
             self.tokenizer,
@@ -276,7 +275,14 @@ class Project(Services):
             )
         started = time.perf_counter()
         state.runner.progress.load_started()
-        state.load = load(manifest, self.snapshots, self.stores.all, self.settings.stores.neo4j.max_types)
+        state.load = load(
+            manifest,
+            self.snapshots,
+            self.stores.all,
+            self.settings.stores.neo4j.max_types,
+            LoadOptions(state.options.replace, state.options.re_embed),
+            state.runner.progress.load_advanced,
+        )
         state.load_seconds = round(time.perf_counter() - started, 3)
         state.runner.progress.load_finished(state.load, state.load_seconds)
 
