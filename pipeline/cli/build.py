@@ -30,6 +30,7 @@ AllowDeletes = Annotated[
     bool, typer.Option("--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio.")
 ]
 MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
+Full = Annotated[bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")]
 Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
 
 
@@ -76,12 +77,12 @@ def index(
 
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto", manifest: Manifest = None,
+    as_json: Json = False, log: Log = "auto", manifest: Manifest = None, full: Full = False,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
     from pipeline.engine.options import RunOptions
 
-    _run("load", context, name, folder, overrides, as_json, log, RunOptions(manifest=manifest))
+    _run("load", context, name, folder, overrides, as_json, log, RunOptions(manifest=manifest, full=full))
 
 
 def run(

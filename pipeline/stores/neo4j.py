@@ -105,6 +105,9 @@ class Neo4jStore:
         states = {table: self._rows(cypher.STATES[table]) for table in self.tables}
         return {table: TableState(*rows[0]) for table, rows in states.items()}
 
+    def hashes(self, table: str) -> Mapping[str, str]:
+        return dict(self._rows(cypher.HASHES[table]))
+
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
 

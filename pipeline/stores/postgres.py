@@ -1,6 +1,6 @@
 """PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +28,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from pipeline.errors import StoreError
 from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores.base import CHUNK_COLUMNS, Live, TableState, in_order, read_states
+from pipeline.stores.postgres_rows import hashes, rows
+from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, create_tables, register_types, table_states
 from pipeline.stores.tables import (
     CHUNKS,
@@ -78,11 +80,14 @@ class PostgresStore:
 
     @contextmanager
     def writing(self) -> Iterator[PostgresWriter]:
-        with self.connection() as connection:
-            create_tables(connection, self.workspace)
-        with self.connection() as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}"))))
-            yield PostgresWriter(connection, self.workspace, self.tables, self.exact_below)
+        ready = False
+        while not ready:
+            with self.connection() as connection:
+                create_tables(connection, self.workspace)
+            with self.connection() as connection:
+                lock(connection, self.workspace)
+                if ready := has_partitions(connection, self.workspace):
+                    yield PostgresWriter(connection, self.workspace, self.tables, self.exact_below)
 
     def live(self) -> Live | None:
         with self.connection() as connection:
@@ -106,6 +111,21 @@ class PostgresStore:
     def table_states(self) -> dict[str, TableState]:
         with self.connection() as connection:
             return table_states(connection, self.workspace, self.tables)
+
+    def hashes(self, table: str) -> Mapping[str, str]:
+        with self.connection() as connection:
+            return hashes(connection, TABLES[table], self.workspace)
+
+    def rows(self, table: str) -> Iterator[pd.DataFrame]:
+        with self.connection() as connection:
+            yield from rows(connection, TABLES[table], self.workspace)
+
+    def workspaces(self) -> Mapping[str, Live]:
+        with self.connection() as connection:
+            return workspaces(connection)
+
+    def drop(self) -> Mapping[str, int]:
+        return drop(self.connection, self.workspace)
 
     def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         rows = VECTOR_TABLES[table]
