@@ -34,7 +34,7 @@ def rows(connection: Connection, table: Table, workspace: str) -> Iterator[pd.Da
 def hashes(connection: Connection, table: Table, workspace: str) -> dict[str, str]:
     """id -> row_hash of every row the workspace has in the table."""
     query = select(table.c.id, table.c.row_hash).where(table.c.workspace == workspace)
-    return dict(connection.execute(query).tuples().all())
+    return {row.id: row.row_hash for row in connection.execute(query)}
 
 
 def _typed(values: Sequence[Any], type_: Any) -> pd.Series:

@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import sql
 from psycopg.errors import LockNotAvailable
-from sqlalchemy import Connection, delete, func, inspect, literal_column, select
+from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table
 
 from pipeline.schema_version import UNMARKED
 from pipeline.stores.base import Live, read_states
@@ -14,6 +14,7 @@ from pipeline.stores.tables import LIVE, TABLES, VECTOR_TABLES
 from pipeline.text import digest
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
+PG_CLASS = table("pg_class", column("relname"), column("oid"))
 PATIENCE = "1s"
 """How long a partition's drop may wait for the parent table, since all reads that come after it wait as well."""
 
@@ -40,8 +41,8 @@ def drop(transaction: Transaction, workspace: str, tables: Iterable[str] = TABLE
             for name in tables
             if TABLES[name].name in there
         }
-    for table in VECTOR_TABLES.values():
-        _drop_partition(transaction, partition_of(table.name, workspace), workspace)
+    for rows in VECTOR_TABLES.values():
+        _drop_partition(transaction, partition_of(rows.name, workspace), workspace)
     return counts
 
 
@@ -52,12 +53,12 @@ def lock(connection: Connection, workspace: str) -> None:
 
 def has_partitions(connection: Connection, workspace: str) -> bool:
     """Whether a load has where to write. To be asked under the lock: a drop may have come in between."""
-    names = [partition_of(table.name, workspace) for table in VECTOR_TABLES.values()]
-    return all(connection.execute(select(*(func.to_regclass(name) for name in names))).one())
+    names = [partition_of(rows.name, workspace) for rows in VECTOR_TABLES.values()]
+    return set(names) == _existing(connection, names)
 
 
-def partition_of(table: str, workspace: str) -> str:
-    return f"{table}_{digest(workspace)[:12]}"
+def partition_of(parent: str, workspace: str) -> str:
+    return f"{parent}_{digest(workspace)[:12]}"
 
 
 def _drop_partition(transaction: Transaction, partition: str, workspace: str) -> None:
@@ -66,9 +67,17 @@ def _drop_partition(transaction: Transaction, partition: str, workspace: str) ->
         lock(connection, workspace)
         connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
         with suppress(LockNotAvailable), connection.begin_nested():
-            if connection.execute(select(func.to_regclass(partition))).scalar() and _is_empty(connection, partition):
+            if _existing(connection, [partition]) and _is_empty(connection, partition):
                 cursor: Any = connection.connection.cursor()
                 cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(partition)))
+
+
+def _existing(connection: Connection, names: list[str]) -> set[str]:
+    """From the catalog itself: to_regclass would answer out of what the session knew before it got the lock."""
+    query = select(PG_CLASS.c.relname).where(
+        PG_CLASS.c.relname == func.any(names), func.pg_table_is_visible(PG_CLASS.c.oid)
+    )
+    return set(connection.execute(query).scalars())
 
 
 def _is_empty(connection: Connection, partition: str) -> bool:
