@@ -27,6 +27,7 @@ from pipeline.events import Events, OnEvent
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.history import manifest_of
 from pipeline.load.loader import LoadOptions, load
+from pipeline.load.verify import Verification, verify
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
@@ -138,6 +139,12 @@ class Project(Services):
             if not dry_run:
                 self.snapshots.sweep()
             return collect_garbage(self.snapshots, keep, dry_run)
+
+    def verify(self, name: str | None = None, quick: bool = False) -> Verification:
+        """Compare the stores with the tables of the workflow's last completed run (by default the last run's
+        workflow). ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run."""
+        max_types = self.settings.stores.neo4j.max_types
+        return verify(self._manifest(name), self.snapshots, self.stores.all, max_types, quick)
 
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
@@ -280,7 +287,7 @@ class Project(Services):
             self.snapshots,
             self.stores.all,
             self.settings.stores.neo4j.max_types,
-            LoadOptions(state.options.replace, state.options.re_embed),
+            LoadOptions(state.options.replace, state.options.re_embed, state.options.full),
             state.runner.progress.load_advanced,
         )
         state.load_seconds = round(time.perf_counter() - started, 3)

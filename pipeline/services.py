@@ -29,6 +29,7 @@ from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
 from pipeline.snapshots import SnapshotStore
+from pipeline.stores.base import Live
 from pipeline.stores.embedded import stop_embedded
 from pipeline.tokens import tokenizer
 
@@ -69,6 +70,24 @@ class Services:
             return None
         live = self.stores.vectors.live()
         return live.workflow if live else None
+
+    def workspaces(self) -> dict[str, Mapping[str, Live]]:
+        """Store -> workspace -> what it shows."""
+        return {store.name: store.workspaces() for store in self.stores.all}
+
+    def drop_workspace(self, name: str) -> dict[str, Mapping[str, int]]:
+        """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache stay.
+
+        Raises UsageError when no store has it. Waits for a load that is under way.
+        """
+        known = sorted({workspace for workspaces in self.workspaces().values() for workspace in workspaces})
+        if name not in known:
+            raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
+        stores = open_stores(self.settings.model_copy(update={"workspace": name}), self.root)
+        try:
+            return {store.name: store.drop() for store in stores.all}
+        finally:
+            stores.close()
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""

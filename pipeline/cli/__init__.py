@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from pipeline.cli import ask, build, inspect, maintain
+from pipeline.cli import ask, build, inspect, maintain, verify, workspace
 from pipeline.cli.options import Folder
 from pipeline.errors import Terminated
 
@@ -21,8 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 COMMANDS = (
-    build.init, build.plan, build.index, build.load, build.run, build.retry, inspect.status, inspect.rejects,
-    inspect.usage, inspect.doctor, maintain.gc, maintain.purge, ask.query,
+    build.init, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
+    inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, ask.query,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
@@ -30,6 +30,11 @@ for command in COMMANDS:
 stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
 stores_app.command()(maintain.stop)
 app.add_typer(stores_app, name="stores")
+
+workspace_app = typer.Typer(help="The workspaces of the databases.", no_args_is_help=True)
+workspace_app.command("list")(workspace.list_workspaces)
+workspace_app.command("drop")(workspace.drop_workspace)
+app.add_typer(workspace_app, name="workspace")
 
 
 @app.callback()

@@ -33,6 +33,7 @@ AllowDeletes = Annotated[
 MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")]
 ReEmbed = Annotated[bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")]
+Full = Annotated[bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")]
 Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
 
 
@@ -79,13 +80,13 @@ def index(
 
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto", manifest: Manifest = None,
+    as_json: Json = False, log: Log = "auto", manifest: Manifest = None, full: Full = False,
     replace: Replace = False, re_embed: ReEmbed = False,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
     from pipeline.engine.options import RunOptions
 
-    options = RunOptions(manifest=manifest, replace=replace, re_embed=re_embed)
+    options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed)
     _run("load", context, name, folder, overrides, as_json, log, options)
 
 

@@ -13,7 +13,7 @@ Rows = Mapping[str, frozenset[str]]
 class RunOptions:
     """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
     lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
-    ``manifest``: the run whose tables are loaded, by default the newest; ``replace`` and ``re_embed``: see
+    ``manifest``: the run whose tables are loaded, by default the newest; ``full``, ``replace`` and ``re_embed``: see
     load/loader.py's LoadOptions."""
 
     selection: Selection = ALL
@@ -23,6 +23,7 @@ class RunOptions:
     memory_profile: bool = False
     again: Rows = field(default_factory=dict)
     manifest: str | None = None
+    full: bool = False
     replace: bool = False
     re_embed: bool = False
 

@@ -24,6 +24,8 @@ SOURCES = (
 
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH = 100
+WHOLE_ABOVE = 1e16
+"""From here on JSON writes floats with an exponent, and all of them are whole."""
 
 
 def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.DataFrame]:
@@ -52,7 +54,13 @@ def require_sources(tables: Container[str]) -> None:
 
 def _documents(documents: pd.DataFrame) -> pd.DataFrame:
     rows = documents[["id", "title", "source"]]
-    return rows.assign(metadata=[json.loads(metadata or "{}") for metadata in documents["metadata"]])
+    return rows.assign(metadata=[json.loads(cell or "{}", parse_float=_number) for cell in documents["metadata"]])
+
+
+def _number(digits: str) -> float | int:
+    """As JSONB gives it back: it writes large numbers without exponent or point, and has no negative zero."""
+    value = float(digits)
+    return int(value) if abs(value) >= WHOLE_ABOVE else value + 0.0
 
 
 def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:

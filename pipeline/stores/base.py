@@ -145,6 +145,10 @@ class Store(Protocol):
         """What the workspace has in each of the tables now. Only for a workspace that has been loaded."""
         ...
 
+    def hashes(self, table: str) -> Mapping[str, str]:
+        """id -> row_hash of every row the workspace has in the table. Only for a workspace that has been loaded."""
+        ...
+
     def rows(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row the workspace has in the table, some thousands at a time, in the columns and types they were
         written with, ``row_hash`` among them. Only for a workspace that has been loaded."""

@@ -116,6 +116,9 @@ class Neo4jStore:
         live = self.live()
         return Shown(live.version if live else "")
 
+    def hashes(self, table: str) -> Mapping[str, str]:
+        return dict(self._rows(cypher.HASHES[table]))
+
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
 

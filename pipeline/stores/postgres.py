@@ -1,7 +1,7 @@
 """PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one transaction."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import psycopg
 from pgvector.sqlalchemy import VECTOR
-from sqlalchemy import Connection, Engine, cast, create_engine, event, func, literal_column, select, text
+from sqlalchemy import Connection, Engine, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from pipeline.errors import LostConnectionError, StoreError
-from pipeline.schema_version import UNMARKED, refuse_newer
-from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Live, TableState, in_order, read_probe, read_states, silent
+from pipeline.schema_version import refuse_newer
+from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Live, TableState, in_order, silent
 from pipeline.stores.hnsw import (
     Hnsw,
     drop_index,
@@ -27,9 +27,11 @@ from pipeline.stores.hnsw import (
     search_settings,
     usual_settings,
 )
+from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
+from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, table_states
-from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, LIVE, TABLES, VECTOR_TABLES
+from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, TABLES, VECTOR_TABLES
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,15 @@ class PostgresStore:
 
     @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[PostgresWriter]:
-        with self.connection() as connection:
-            create_tables(connection, self.workspace)
-        with self.connection() as connection:
-            self._lock(connection)
-            place_vectors(connection, self.workspace, live.dimensions)
-        with self.connection() as connection:
-            self._lock(connection)
-            yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+        self._prepare(live)
+        ready = False
+        while not ready:
+            with self.connection() as connection:
+                lock(connection, self.workspace)
+                if ready := has_partitions(connection, self.workspace):
+                    yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+            if not ready:
+                self._prepare(live)
         self._drop_outdated_indexes(live)
 
     @contextmanager
@@ -102,27 +105,29 @@ class PostgresStore:
             return self._live(connection)
 
     def _live(self, connection: Connection) -> Live | None:
-        if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
-            return None
-        every_column = select(literal_column("*")).select_from(LIVE)  # an earlier version's table has fewer
-        row = connection.execute(every_column.where(LIVE.c.workspace == self.workspace)).mappings().first()
-        if row is None:
-            return None
-        schema_version = row.get("schema_version") or UNMARKED
-        refuse_newer(schema_version, f"stores.postgres.url: {_shown(self.url)}, workspace '{self.workspace}'")
-        return Live(
-            row["workflow"],
-            row["version"],
-            row["embedding"],
-            row["dimensions"],
-            read_states(row.get("tables")),
-            schema_version,
-            read_probe(row.get("probe")),
-        )
+        live = workspaces(connection, self.workspace).get(self.workspace)
+        if live is not None:
+            refuse_newer(live.schema_version, f"stores.postgres.url: {_shown(self.url)}, workspace '{self.workspace}'")
+        return live
 
     def table_states(self) -> dict[str, TableState]:
         with self.connection() as connection:
             return table_states(connection, self.workspace, self.tables)
+
+    def hashes(self, table: str) -> Mapping[str, str]:
+        with self.connection() as connection:
+            return hashes(connection, TABLES[table], self.workspace)
+
+    def rows(self, table: str) -> Iterator[pd.DataFrame]:
+        with self.connection() as connection:
+            yield from rows(connection, TABLES[table], self.workspace)
+
+    def workspaces(self) -> Mapping[str, Live]:
+        with self.connection() as connection:
+            return workspaces(connection)
+
+    def drop(self) -> Mapping[str, int]:
+        return drop(self.connection, self.workspace)
 
     def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         live = self.live()
@@ -172,8 +177,14 @@ class PostgresStore:
         if "engine" in self.__dict__:
             self.engine.dispose()
 
-    def _lock(self, connection: Connection) -> None:
-        connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"graphmill/{self.workspace}", 0))))
+    def _prepare(self, live: Live) -> None:
+        """Tables and partitions. In transactions of their own: other workspaces' loads wait for them."""
+        with self.connection() as connection:
+            create_tables(connection, self.workspace)
+        with self.connection() as connection:
+            lock(connection, self.workspace)
+            if has_partitions(connection, self.workspace):
+                place_vectors(connection, self.workspace, live.dimensions)
 
     def _drop_outdated_indexes(self, live: Live) -> None:
         with self.connection() as connection:

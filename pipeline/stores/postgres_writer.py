@@ -27,7 +27,7 @@ from sqlalchemy.dialects.postgresql import insert
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.hnsw import Hnsw, build_index, cursor
-from pipeline.stores.tables import LIVE, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.tables import KEYS, LIVE, TABLES, VECTOR_TABLES, partition_of
 
 DIALECT = postgresql.dialect()
 KINDS: Mapping[str, Kind] = {
@@ -39,8 +39,6 @@ KINDS: Mapping[str, Kind] = {
     "JSONB": "jsonb",
     "VECTOR": "vector",
 }
-KEYS = ("workspace", "embedding_key")
-"""Columns that are the same in every row of a load."""
 
 
 @dataclass(frozen=True)

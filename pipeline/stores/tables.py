@@ -98,6 +98,9 @@ VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATI
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES}
 TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, **GRAPH_TABLES}
 
+KEYS = ("workspace", "embedding_key")
+"""Columns that are the same in every row of a load."""
+
 VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
 """Dimensions up to which pgvector can index a ``vector`` and a ``halfvec``."""
 

@@ -1,0 +1,67 @@
+"""workspace list, workspace drop: the corpora that share the databases."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.options import Folder, Json, Overrides, open_project, print_json
+
+if TYPE_CHECKING:
+    from pipeline.stores.base import Live
+
+VERSION_SHOWN = 12
+
+
+def list_workspaces(
+    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False
+) -> None:
+    """What each workspace of the databases shows."""
+    with open_project(context, folder, overrides, as_json) as project:
+        found = project.workspaces()
+    rows = [_row(store, name, live) for store, lives in found.items() for name, live in lives.items()]
+    if as_json:
+        print_json(rows)
+    else:
+        _print_workspaces(rows)
+
+
+def drop_workspace(
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")],
+    folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:  # fmt: skip
+    """Delete a workspace from the databases; snapshots and cached replies stay."""
+    with open_project(context, folder, overrides, as_json) as project:
+        if not yes:
+            typer.confirm(f"Delete workspace {name} from the databases?", abort=True, err=True)
+        counts = project.drop_workspace(name)
+    if as_json:
+        print_json(counts)
+    else:
+        for store, tables in counts.items():
+            deleted = ", ".join(f"{rows:,} {table}" for table, rows in tables.items())
+            print(f"{store}: {deleted} deleted")
+
+
+def _row(store: str, name: str, live: "Live") -> dict[str, Any]:
+    return {
+        "store": store,
+        "workspace": name,
+        "workflow": live.workflow,
+        "version": live.version[:VERSION_SHOWN],
+        "rows": {table: state.rows for table, state in sorted(live.tables.items())},
+        "embedding": dict(live.embedding),
+        "dimensions": live.dimensions,
+        "schema_version": live.schema_version,
+    }
+
+
+def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line a workspace of a store."""
+    print(f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}}  rows; embedding")
+    for row in rows:
+        tables = ", ".join(f"{count:,} {table}" for table, count in row["rows"].items()) or "unknown"
+        shown = f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14} {row['version']:<{VERSION_SHOWN}}"
+        print(f"{shown}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")

@@ -1,0 +1,65 @@
+"""Whose tables and whose vectors a workspace shows, and what may not be loaded over them unasked."""
+
+import numpy as np
+import pandas as pd
+
+from pipeline.errors import UsageError
+from pipeline.stores.base import Live, Probe
+
+NORM_TOLERANCE = 1e-3
+SAME_MODEL = 0.99
+"""Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
+
+
+def dimensions_of(embeddings: pd.DataFrame) -> int:
+    """0 where there are none."""
+    return len(embeddings["vector"].iloc[0]) if len(embeddings) else 0
+
+
+def probe_of(embeddings: pd.DataFrame) -> Probe | None:
+    if embeddings.empty:
+        return None
+    first = embeddings["vector"].iloc[0]
+    normalised = bool(abs(np.linalg.norm(first) - 1) < NORM_TOLERANCE)
+    return Probe(embeddings["id"].iloc[0], first.tolist(), normalised)
+
+
+def refuse_other_workflow(workspace: str, shown: Live | None, workflow: str) -> None:
+    """Raises UsageError where the workspace shows another workflow's tables."""
+    if shown is not None and shown.workflow != workflow:
+        raise UsageError(
+            f"workspace '{workspace}': shows the tables of workflow '{shown.workflow}'; to have those of "
+            f"'{workflow}' instead add --replace, to have both set another workspace"
+        )
+
+
+def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddings: pd.DataFrame) -> None:
+    """Raises UsageError where the workspace has another model's vectors than ``live``, or other ones of a model of the
+    same name. ``embeddings``: id, vector of the text units."""
+    if shown is None or not shown.dimensions or not live.dimensions:
+        return
+    if shown.embedding_key != live.embedding_key:
+        raise UsageError(
+            f"workspace '{workspace}': its vectors were made by {_named(shown)}, those of the snapshots by "
+            f"{_named(live)}; 'graphmill load {live.workflow} --re-embed' replaces them all, while the old ones "
+            "keep serving"
+        )
+    if shown.probe and _similarity(shown.probe, embeddings) < SAME_MODEL:
+        raise UsageError(
+            f"workspace '{workspace}': the same text has another vector than when it was loaded, so "
+            f"{_named(live)} is another model now; 'graphmill load {live.workflow} --re-embed' replaces all vectors"
+        )
+
+
+def _similarity(probe: Probe, embeddings: pd.DataFrame) -> float:
+    """Between the probe's vector and that of the same chunk now; 1 where the chunk is gone."""
+    now = embeddings.loc[embeddings["id"] == probe.chunk_id, "vector"]
+    if now.empty:
+        return 1.0
+    before, vector = np.asarray(probe.vector), now.iloc[0]
+    lengths = np.linalg.norm(before) * np.linalg.norm(vector)
+    return float(before @ vector / lengths) if lengths else 1.0
+
+
+def _named(live: Live) -> str:
+    return f"{dict(live.embedding)} with {live.dimensions} dimensions"

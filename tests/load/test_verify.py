@@ -1,0 +1,330 @@
+"""What is missing, extra, changed or altered in a store is found by name, and a load repairs exactly that."""
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import text
+
+from pipeline.errors import DataError, UsageError
+from pipeline.load.contents import Expected, altered_ids
+from pipeline.load.diff import diff, with_hashes
+from pipeline.load.loader import LoadOptions, load
+from pipeline.load.verify import Difference, Verification, verify
+from pipeline.schemas import COMMUNITIES
+from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.stores.base import Live
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.tables import KEYS, TABLES
+from pipeline.text import document_id, entity_id
+from tests.load.tables import SCHEMAS, corpus, save
+
+PEOPLE = ["Ada", "Babbage", "Cayley", "De Morgan", "Euler", "Faraday"]
+CORPUS = corpus(
+    {f"{name}.txt": f"{name} wrote this." for name in PEOPLE},
+    dict.fromkeys(PEOPLE, "person"),
+    [(one, other, ["met"]) for one, other in itertools.pairwise(PEOPLE)],
+)
+OTHER = corpus({"a.txt": "Gauss."}, {"Gauss": "person"}, [])
+MAX_TYPES = 100
+
+OpenPostgres = Callable[..., PostgresStore]
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
+
+
+@pytest.fixture
+def manifest(snapshots: SnapshotStore) -> Manifest:
+    return save(CORPUS, snapshots)
+
+
+@pytest.fixture
+def store(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore) -> PostgresStore:
+    """A store that holds what the manifest says."""
+    opened = postgres()
+    load(manifest, snapshots, [opened], MAX_TYPES)
+    return opened
+
+
+@pytest.fixture
+def check(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore) -> Callable[..., Verification]:
+    return lambda quick=False: verify(manifest, snapshots, [store], MAX_TYPES, quick)
+
+
+@pytest.fixture
+def repair(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore) -> Callable[..., dict]:
+    """Load again: what was written, by table."""
+
+    def repair(full: bool = False) -> dict:
+        counts = load(manifest, snapshots, [store], MAX_TYPES, LoadOptions(full=full))["postgres"]
+        return {table: {what: n for what, n in count.items() if n} for table, count in counts.items()}
+
+    return repair
+
+
+def change(store: PostgresStore, statement: str, **values: object) -> None:
+    with store.connection() as connection:
+        changed = connection.execute(text(statement), {"w": store.workspace, **values})
+        assert changed.rowcount > 0
+
+
+def differences(found: Verification) -> dict[str, dict[str, int]]:
+    return {
+        check.table: {difference.kind: difference.rows for difference in check.differences}
+        for check in found.tables
+        if check.differences
+    }
+
+
+def difference(found: Verification, table: str) -> Difference:
+    [only] = [difference for check in found.tables if check.table == table for difference in check.differences]
+    return only
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_fresh_load_agrees(check: Callable[..., Verification], quick: bool):
+    found = check(quick)
+    assert found.agrees
+    assert (found.repair, found.problems, found.dangling) == ("", (), ())
+    assert {c.table: c.stored for c in found.tables} == {c.table: c.expected for c in found.tables}
+    assert {c.table for c in found.tables} == set(TABLES)
+
+
+def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
+    store: PostgresStore, check: Callable[..., Verification], repair: Callable[..., dict]
+):
+    chosen = random.Random(5)
+    lost = {table: chosen.sample(sorted(store.hashes(table)), 3) for table in TABLES}
+    for table, ids in lost.items():
+        change(store, f"DELETE FROM {TABLES[table].name} WHERE workspace = :w AND id = ANY(:ids)", ids=ids)
+    for quick in (True, False):
+        found = check(quick)
+        assert not found.agrees
+        assert differences(found) == {key: {"missing": 3} for key in TABLES}
+        assert found.repair == "graphmill load index"
+        for table, ids in lost.items():
+            assert {row.id for row in difference(found, table).examples} == set(ids)
+        names = dict(CORPUS["entities"][["id", "name"]].itertuples(index=False, name=None))
+        for table in ("entities", "nodes"):
+            shown = {row.id: row.name for row in difference(found, table).examples}
+            assert shown == {id: names[id] for id in lost[table]}
+        assert all(" -> " in row.name for row in difference(found, "edges").examples)
+    repaired = repair()
+    assert {table: counts["inserted"] for table, counts in repaired.items()} == dict.fromkeys(TABLES, 3)
+    assert all(counts.keys() == {"inserted", "unchanged"} for counts in repaired.values())
+    assert check().agrees
+
+
+ALTERED = {
+    "documents": 'metadata = \'{"path": "elsewhere"}\'',
+    "chunks": "embedding = (SELECT array_agg(1)::vector FROM generate_series(1, 4))",
+    "entities": "content = NULL",
+    "relationships": "embedding = '[1,2]'",
+    "nodes": "source_id = source_id || ARRAY['']",
+    "edges": "weight = weight + 1e-12",
+}
+
+
+def test_rows_changed_under_their_hashes_are_found_and_repaired_by_a_full_load(
+    store: PostgresStore, check: Callable[..., Verification], repair: Callable[..., dict]
+):
+    changed = {table: min(store.hashes(table)) for table in ALTERED}
+    for table, id in changed.items():
+        change(store, f"UPDATE {TABLES[table].name} SET {ALTERED[table]} WHERE workspace = :w AND id = :id", id=id)
+    assert check(quick=True).agrees
+    found = check()
+    assert differences(found) == {key: {"altered": 1} for key in TABLES}
+    assert {table: [row.id for row in difference(found, table).examples] for table in changed} == {
+        table: [id] for table, id in changed.items()
+    }
+    assert found.repair == "graphmill load index --full"
+    assert all(counts.keys() == {"unchanged"} for counts in repair().values())
+    assert {table: counts["updated"] for table, counts in repair(full=True).items()} == dict.fromkeys(TABLES, 1)
+    assert check().agrees
+    assert all(counts.keys() == {"unchanged"} for counts in repair(full=True).values())
+
+
+def test_a_vector_that_is_gone_is_found(store: PostgresStore, check: Callable[..., Verification]):
+    change(store, "UPDATE lightrag_chunks SET embedding = NULL WHERE workspace = :w")
+    assert differences(check()) == {"chunks": {"altered": len(PEOPLE)}}
+
+
+def test_another_hash_and_a_row_too_many(
+    store: PostgresStore, check: Callable[..., Verification], repair: Callable[..., dict]
+):
+    change(store, "UPDATE graphmill_nodes SET row_hash = 'x' WHERE workspace = :w AND display_name = 'Ada'")
+    change(
+        store,
+        "INSERT INTO lightrag_entities (workspace, id, entity_name, row_hash) VALUES (:w, 'ent-x', :name, 'x')",
+        name="Nobody\n\x1b[31m" + "x" * 99,
+    )
+    found = check()
+    assert differences(found) == {"nodes": {"differing": 1}, "entities": {"extra": 1}}
+    [ada] = difference(found, "nodes").examples
+    [nobody] = difference(found, "entities").examples
+    assert (ada.name, ada.id) == ("Ada", entity_id("Ada"))
+    assert nobody.name == "Nobody [31m" + "x" * 46 + "..."
+    assert differences(check(quick=True)) == differences(found)
+    repaired = repair()
+    assert (repaired["nodes"]["updated"], repaired["entities"]["deleted"]) == (1, 1)
+    assert check().agrees
+
+
+def test_only_the_first_names_are_told(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+    many = corpus({"a.txt": "All."}, {f"Person {number:02}": "person" for number in range(30)}, [])
+    [nodes] = [c for c in verify(save(many, snapshots), snapshots, [store], MAX_TYPES).tables if c.table == "nodes"]
+    missing = nodes.differences[0]
+    assert (missing.kind, missing.rows) == ("missing", 30)
+    assert [row.name for row in missing.examples] == [f"Person {number:02}" for number in range(10)]
+
+
+def test_ids_that_lead_nowhere_in_a_store(store: PostgresStore, check: Callable[..., Verification]):
+    id = document_id("Ada.txt")
+    change(store, "DELETE FROM graphmill_documents WHERE workspace = :w AND id = :id", id=id)
+    change(store, "DELETE FROM graphmill_nodes WHERE workspace = :w AND display_name = 'Babbage'")
+    found = check()
+    dangling = {(d.where, d.table, d.column, d.target): d for d in found.dangling}
+    assert {key: d.count for key, d in dangling.items()} == {
+        ("postgres", "chunks", "full_doc_id", "documents"): 1,
+        ("postgres", "edges", "source_entity_id", "nodes"): 1,
+        ("postgres", "edges", "target_entity_id", "nodes"): 1,
+    }
+    [example] = dangling["postgres", "chunks", "full_doc_id", "documents"].examples
+    assert (example.name, example.id) == ("Ada wrote this.", id)
+
+
+def test_ids_that_lead_nowhere_in_the_snapshots(store: PostgresStore, snapshots: SnapshotStore):
+    nowhere = [np.array(["chunk-x"], dtype=object), *CORPUS["entities"]["text_unit_ids"][1:]]
+    broken = {
+        **CORPUS,
+        "documents": CORPUS["documents"].iloc[1:],
+        "entities": CORPUS["entities"].assign(text_unit_ids=nowhere),
+    }
+    manifest = save(broken, snapshots)
+    load(manifest, snapshots, [store], MAX_TYPES)
+    found = verify(manifest, snapshots, [store], MAX_TYPES, quick=True)
+    assert [(d.where, d.table, d.column, d.count) for d in found.dangling] == [
+        ("snapshots", "text_units", "document_id", 1),
+        ("snapshots", "entities", "text_unit_ids", 1),
+    ]
+    assert not found.agrees
+    assert found.repair == ""
+
+
+def test_communities_are_looked_into_where_there_are_any(store: PostgresStore, snapshots: SnapshotStore):
+    ada = entity_id("Ada")
+    rows = [("com-1", 0, "", ["com-2"], [ada, "ent-x"], [], [], 1), ("com-2", 1, "com-9", [], [ada], [], [], 1)]
+    manifest = save(CORPUS, snapshots)
+    table = snapshots.write("communities", COMMUNITIES.encode(COMMUNITIES.frame(rows), "communities"))
+    manifest = replace(manifest, tables={**manifest.tables, "communities": table})
+    found = verify(manifest, snapshots, [store], MAX_TYPES)
+    assert [(d.column, d.target, d.examples[0].id, d.examples[0].name) for d in found.dangling] == [
+        ("parent", "communities", "com-9", "com-2"),
+        ("entity_ids", "entities", "ent-x", "com-1"),
+    ]
+
+
+def test_nothing_loaded(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, store: PostgresStore):
+    found = verify(manifest, snapshots, [postgres("-empty")], MAX_TYPES)
+    assert found.problems == ("postgres: nothing is loaded; run 'graphmill load index'",)
+    assert differences(found)["nodes"] == {"missing": len(PEOPLE)}
+    with pytest.raises(UsageError, match="no tables yet; run 'graphmill index moon'"):
+        verify(Manifest("moon"), snapshots, [store], MAX_TYPES)
+
+
+def test_another_version_and_another_workflow(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+    newer = save(OTHER, snapshots)
+    [problem] = verify(newer, snapshots, [store], MAX_TYPES).problems
+    assert problem.startswith("postgres: version ")
+    assert problem.endswith("run 'graphmill load index'")
+    [problem] = verify(replace(manifest, workflow="fast"), snapshots, [store], MAX_TYPES).problems
+    assert problem.startswith("postgres: workflow 'index' is loaded, not 'fast'; run 'graphmill verify index'")
+    [problem] = verify(save(CORPUS, snapshots, model="n"), snapshots, [store], MAX_TYPES).problems
+    assert "vectors of {'model': 'm'} are loaded, not of {'model': 'n'}" in problem
+    change(store, "UPDATE graphmill_live SET schema_version = 1 WHERE workspace = :w")
+    [problem] = verify(manifest, snapshots, [store], MAX_TYPES).problems
+    assert "loaded by an earlier graphmill (schema 1)" in problem
+    change(store, "UPDATE graphmill_live SET schema_version = 99 WHERE workspace = :w")
+    with pytest.raises(DataError, match="newer graphmill"):
+        verify(manifest, snapshots, [store], MAX_TYPES)
+
+
+def test_stores_that_show_different_versions(
+    postgres: OpenPostgres, store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+):
+    other = replace(postgres("-other"), name="second")
+    load(save(OTHER, snapshots), snapshots, [other], MAX_TYPES)
+    problems = verify(manifest, snapshots, [store, other], MAX_TYPES).problems
+    other.close()
+    assert problems[0].startswith("second: version ")
+    assert problems[1].startswith("stores: they show different versions (postgres ")
+
+
+def test_a_load_in_between_is_told(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+    class Loading(PostgresStore):
+        def rows(self, table: str):
+            load(save(OTHER, snapshots), snapshots, [store], MAX_TYPES)
+            return super().rows(table)
+
+    read = Loading(store.url, store.workspace)
+    problems = verify(manifest, snapshots, [read], MAX_TYPES).problems
+    read.close()
+    assert problems[-1] == "postgres: loaded while it was read; run 'graphmill verify' again"
+
+
+METADATA = {
+    "floats": [1e16, -1e300, 1e15, 0.1, -0.0, 1e-7, 5e-324, 2.0, 123456789012345678.0],
+    "integers": [0, -1, 2**80],
+    "texts": ["", "ü", "日本", "\u202eRTL", "a\tb\n", '"quoted" \\ `', "😀"],
+    "": {"z": None, "a": [True, False, {}, []], "😀": {"b": 1, "a": 2}},
+}
+
+
+def test_rows_come_back_as_they_were_written_bit_for_bit(postgres: OpenPostgres, snapshots: SnapshotStore):
+    hostile = ["DETACH DELETE n;", "`x`', \"", "\u202eRTL", "😀", "n" * 10_000]
+    made = corpus(
+        {f"{name[:9]}.txt": name for name in hostile},
+        dict.fromkeys(hostile, "ty`pe"),
+        [(hostile[0], hostile[1], ["met", "`'\"\t"]), (hostile[1], hostile[2], [])],
+        dimensions=300,
+    )
+    made["documents"] = made["documents"].assign(metadata=json.dumps(METADATA))
+    made["relationships"] = made["relationships"].assign(weight=[1 / 3, 5e-324])
+    store, manifest = postgres(), save({name: made[name] for name in SCHEMAS}, snapshots)
+    load(manifest, snapshots, [store], MAX_TYPES)
+    for table in TABLES:
+        rows = pd.concat(store.rows(table))
+        assert rows["row_hash"].tolist() == with_hashes(rows.drop(columns="row_hash"))["row_hash"].tolist(), table
+        assert set(rows.columns) == {column.name for column in TABLES[table].columns} - set(KEYS)
+    vector = pd.concat(store.rows("chunks"))["embedding"][0]
+    assert (vector.dtype, len(vector)) == (np.float32, 300)
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
+
+
+def test_a_text_may_be_missing(postgres: OpenPostgres):
+    store = postgres()
+    titles = pd.Series([None, "x"], dtype=object)
+    rows = with_hashes(pd.DataFrame({"id": ["a", "b"], "title": titles, "source": "s", "metadata": [{}, {}]}))
+    with store.writing(Live("index", "1", {"model": "m"}, 4)) as writer:
+        writer.apply("documents", diff(rows, {}))
+        writer.publish()
+    [read] = store.rows("documents")
+    assert read.sort_values("id")["title"].tolist() == [None, "x"]
+    assert not altered_ids([read], Expected.of(store, "documents", rows))
+
+
+def test_a_row_that_is_there_twice_is_altered(postgres: OpenPostgres):
+    rows = with_hashes(pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]}))
+    expected = Expected.of(postgres(), "edges", rows)
+    assert altered_ids([rows], expected) == set()
+    assert altered_ids([rows, rows.iloc[1:2]], expected) == {"b"}
+    assert altered_ids([rows.iloc[[0, 0, 1]]], expected) == {"a"}
