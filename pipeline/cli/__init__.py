@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from pipeline.cli import ask, build, inspect, maintain
+from pipeline.cli import ask, build, exchange, inspect, maintain
 from pipeline.cli.options import Folder
 from pipeline.errors import Terminated
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     build.init, build.plan, build.index, build.load, build.run, build.retry, inspect.status, inspect.rejects,
-    inspect.usage, inspect.doctor, maintain.gc, maintain.purge, ask.query,
+    inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
@@ -30,6 +30,10 @@ for command in COMMANDS:
 stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
 stores_app.command()(maintain.stop)
 app.add_typer(stores_app, name="stores")
+
+import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
+import_app.command("graphrag")(exchange.import_graphrag)
+app.add_typer(import_app, name="import")
 
 
 @app.callback()
