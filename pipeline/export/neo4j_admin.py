@@ -33,7 +33,7 @@ EDGES: Mapping[str, pa.DataType] = {
 def write_neo4j_admin(source: Source, folder: Path) -> Exported:
     """nodes.csv and relationships.csv, each with its header in a file of its own; ``command`` imports them.
 
-    A load into the database after the import finds these rows there. Raises UsageError without a graph.
+    A load into the database after the import finds these rows there, but for those with an empty list. Raises UsageError without a graph.
     """
     source.require(*GRAPH)
     kept = _kept_types(source)
@@ -79,7 +79,7 @@ def _kept_types(source: Source) -> Collection[str]:
 
 
 def _node_rows(entities: pd.DataFrame, workspace: str) -> pd.DataFrame:
-    rows = with_hashes(nodes(entities)).assign(workspace=workspace)
+    rows = _with_hashes(nodes(entities), ["source_id"]).assign(workspace=workspace)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
     rows["source_id:string[]"] = _cells(rows["source_id"])
     renamed = {"id": "id:ID", "display_name": "displayName", "degree": "degree:long"}
@@ -87,7 +87,7 @@ def _node_rows(entities: pd.DataFrame, workspace: str) -> pd.DataFrame:
 
 
 def _edge_rows(links: pd.DataFrame, kept: Collection[str], workspace: str) -> pd.DataFrame:
-    rows = with_hashes(edges(links, kept)).assign(workspace=workspace)
+    rows = _with_hashes(edges(links, kept), ["keywords", "source_id"]).assign(workspace=workspace)
     rows["keywords:string[]"] = _cells(rows["keywords"])
     rows["source_id:string[]"] = _cells(rows["source_id"])
     renamed = {
@@ -98,6 +98,13 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], workspace: str) -> pd
         "rank": "rank:long",
     }
     return rows.rename(columns=renamed)[list(EDGES)]
+
+
+def _with_hashes(rows: pd.DataFrame, lists: list[str]) -> pd.DataFrame:
+    """The tool makes no property of an empty list; without its hash such a row is written anew by the next load."""
+    hashed = with_hashes(rows)
+    lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
+    return hashed.assign(row_hash=hashed["row_hash"].mask(lacking, ""))
 
 
 def _cells(lists: pd.Series) -> list[str]:
