@@ -26,7 +26,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @every_kind
 def test_the_same_tables_give_the_same_files(kind: str, source: Source, tmp_path: Path):
-    one, two = tmp_path / "one", tmp_path / "a folder's näme\nwith, `all` \"of\" $(it)"
+    one, two = tmp_path / "one", tmp_path / 'a folder\'s näme\nwith, `all` "of" $(it)'
     exported = export(kind, source, one)
     assert set(exported.files) == {path.name for path in one.iterdir()}
     export(kind, source, two)

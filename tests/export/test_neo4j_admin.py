@@ -63,9 +63,7 @@ def open_store(stores: list[Neo4jStore], address: Neo4jAddress, workspace: str) 
     return store
 
 
-def test_the_import_tool_leaves_what_a_load_leaves(
-    homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path
-):
+def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path):
     jars, home = homes
     source = source_of(hostile_tables(), tmp_path)
     exported = export("neo4j-admin", source, tmp_path / "it's, out")
@@ -109,4 +107,6 @@ def test_the_rarest_types_are_related_over_all_batches(tmp_path: Path, monkeypat
 
 def test_the_command_is_safe_to_paste():
     command = import_command(Path("/srv/it's; rm -rf $HOME, out"))
-    assert command.startswith("""cd '/srv/it'"'"'s; rm -rf $HOME, out' && neo4j-admin database import full neo4j --nodes=""")
+    assert command.startswith(
+        """cd '/srv/it'"'"'s; rm -rf $HOME, out' && neo4j-admin database import full neo4j --nodes="""
+    )
