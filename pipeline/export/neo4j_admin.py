@@ -33,7 +33,8 @@ EDGES: Mapping[str, pa.DataType] = {
 def write_neo4j_admin(source: Source, folder: Path) -> Exported:
     """nodes.csv and relationships.csv, each with its header in a file of its own; ``command`` imports them.
 
-    A load into the database after the import finds these rows there, but for those with an empty list. Raises UsageError without a graph.
+    A load into the database after the import finds these rows there, but for those with an empty list.
+    Raises UsageError without a graph.
     """
     source.require(*GRAPH)
     kept = _kept_types(source)

@@ -84,10 +84,7 @@ def test_its_own_readers_take_it(exported: Exported, tables: dict[str, pd.DataFr
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     members = tables["communities"].explode("entity_ids").groupby("entity_ids").size()
-    read = sorted(
-        (id, title, type, text, rank, units, len(groups))
-        for id, title, type, text, rank, units, groups in found["entities"]
-    )
+    read = sorted((*cells, len(communities)) for *cells, communities in found["entities"])
     assert read == sorted(
         (row.id, row.name, row.type, row.description, row.degree, list(row.text_unit_ids), members[row.id])
         for row in tables["entities"].rename_axis(None).itertuples()
