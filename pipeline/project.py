@@ -24,6 +24,9 @@ from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import Journal, read_usage, settle
 from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
+from pipeline.export.exported import Exported
+from pipeline.export.kinds import export
+from pipeline.export.source import Source
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.history import manifest_of
 from pipeline.load.loader import LoadOptions, load
@@ -34,7 +37,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
 from pipeline.run_state import RunState
 from pipeline.services import DEFAULT, Services
-from pipeline.settings import read_settings
+from pipeline.settings import GraphragSettings, read_settings
 from pipeline.snapshots import Manifest
 from pipeline.validation import explain
 
@@ -124,6 +127,29 @@ class Project(Services):
         chosen = rejects[rejects["kind"].isin(kinds)]
         again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
         return self.run(workflow, progress, on_event, replace(options, again=again))
+
+    def export(self, kind: str, folder: str | Path, name: str | None = None, force: bool = False) -> Exported:
+        """Write the newest tables of a workflow (by default the last run's) as files; see export/kinds.py."""
+        manifest = self._manifest(name)
+        source = Source(manifest, self.snapshots, self.settings.workspace, self.settings.stores.neo4j.max_types)
+        return export(kind, source, Path(folder), force)
+
+    def import_graphrag(
+        self,
+        folder: str | Path,
+        name: str = "graphrag",
+        progress: Progress | None = None,
+        options: RunOptions = DEFAULTS,
+    ) -> RunReport:
+        """Index a workflow that begins with ``read_graphrag``, reading this folder for once.
+
+        Raises UsageError for another workflow, SettingsError where a table is missing, DataError for a damaged one.
+        """
+        section = GraphragSettings(path=str(Path(folder).resolve()))
+        project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
+        if all(step.verb.name != "read_graphrag" for step in project.workflow(name).steps):
+            raise UsageError(f"workflow '{name}': no step read_graphrag; name a workflow that begins with it")
+        return project.index(name, progress, options=options)
 
     def usage(self) -> pd.DataFrame:
         """A row for every call of every run (engine/usage.py has the columns)."""

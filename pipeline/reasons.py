@@ -12,6 +12,9 @@ REASONS: Mapping[str, str] = {
     "too_large": "a file above input.max_file_mb",
     "encoding": "a file whose encoding is not recognised",
     "duplicate_id": "a record with the id of one before it",
+    # of rows of another index
+    "incomplete": "a row without its id, name or text (read_graphrag)",
+    "dangling": "a row that names a document, text unit or entity that is not there (read_graphrag)",
     # of documents and of replies
     "empty": "no text in the document; nothing in the reply",
     "parse": "the document, or the whole reply, cannot be read",

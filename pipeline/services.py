@@ -57,7 +57,12 @@ class Services:
             InputStep(f"{SETTINGS}: input.steps[{position}]", step.verb, step.args)
             for position, step in enumerate(self.settings.input.steps)
         ]
-        return read_workflow(path, {"input": loading, "project": {"root": str(self.root)}}, steps)
+        sections = {
+            "input": loading,
+            "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
+            "project": {"root": str(self.root)},
+        }
+        return read_workflow(path, sections, steps)
 
     def abandon_batches(self) -> None:
         """Cancel the batches that are under way, and delete their files."""

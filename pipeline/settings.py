@@ -45,6 +45,10 @@ class InputSettings(Section):
     steps: tuple[InputStep, ...] = ()
 
 
+class GraphragSettings(Section):
+    path: str = "data/graphrag"
+
+
 class Price(Section):
     """Per million tokens."""
 
@@ -161,6 +165,7 @@ class Settings(Section):
     max_reject_ratio: float = Field(default=0.1, ge=0, le=1)
     max_delete_ratio: float = Field(default=0.3, ge=0, le=1)
     input: InputSettings = InputSettings()
+    graphrag: GraphragSettings = GraphragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
     query: QuerySettings = QuerySettings()

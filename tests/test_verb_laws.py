@@ -27,6 +27,7 @@ from pipeline.registry import REGISTRY, Verb
 from pipeline.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
 from tests.talking import converse
+from tests.verbs.graphrag_folders import version_3, write
 
 CORPUS = {
     "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
@@ -38,6 +39,7 @@ CORPUS = {
 }
 OWNERS = "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\ntowns.jsonl#t1,Ada,1999\n"
 CHAIN: dict[str, dict[str, str]] = {
+    "read_graphrag": {},
     "load_documents": {},
     "join_documents": {},
     "select_documents": {},
@@ -55,7 +57,7 @@ CHAIN: dict[str, dict[str, str]] = {
 }
 """Every verb, in an order in which each finds its tables; and the tables whose names differ."""
 
-FILES = {"load_documents": "corpus", "join_documents": "owners.csv"}
+FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_documents": "owners.csv"}
 """What the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
@@ -130,6 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     (root / FILES["join_documents"]).write_text(OWNERS, encoding="utf-8")
+    write(root / FILES["read_graphrag"], version_3())
     return root
 
 

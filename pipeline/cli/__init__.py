@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from pipeline.cli import ask, build, inspect, maintain, verify, workspace
+from pipeline.cli import ask, build, exchange, inspect, maintain, verify, workspace
 from pipeline.cli.options import Folder
 from pipeline.errors import Terminated
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     build.init, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
-    inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, ask.query,
+    inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
@@ -35,6 +35,9 @@ workspace_app = typer.Typer(help="The workspaces of the databases.", no_args_is_
 workspace_app.command("list")(workspace.list_workspaces)
 workspace_app.command("drop")(workspace.drop_workspace)
 app.add_typer(workspace_app, name="workspace")
+import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
+import_app.command("graphrag")(exchange.import_graphrag)
+app.add_typer(import_app, name="import")
 
 
 @app.callback()

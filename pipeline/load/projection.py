@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -40,8 +40,8 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
         "chunks": _chunks(tables["text_units"], tables["text_unit_embeddings"]),
         "entities": _entities(entities, tables["entity_texts"], tables["entity_embeddings"]),
         "relationships": _relationships(relationships, tables["relationship_texts"], tables["relationship_embeddings"]),
-        "nodes": _nodes(entities),
-        "edges": _edges(relationships, max_types),
+        "nodes": nodes(entities),
+        "edges": edges(relationships, most_frequent(Counter(edge_types(relationships["keywords"])), max_types)),
     }
 
 
@@ -100,7 +100,7 @@ def _joined(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
     return joined
 
 
-def _nodes(entities: pd.DataFrame) -> pd.DataFrame:
+def nodes(entities: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": entities["id"],
@@ -113,22 +113,25 @@ def _nodes(entities: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _edges(links: pd.DataFrame, max_types: int) -> pd.DataFrame:
+def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
+    """A type that is not kept becomes RELATED, its keyword stays a property."""
     ends = ["source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank"]
-    keywords = links["keywords"].map(list)
-    types = [type_name(words[0] if words else "", RELATED) for words in keywords]
     return links[["id", *ends]].assign(
-        type=_most_frequent(types, max_types),
-        keywords=keywords,
+        type=[type if type in kept_types else RELATED for type in edge_types(links["keywords"])],
+        keywords=links["keywords"].map(list),
         source_id=links["text_unit_ids"].map(list),
     )
 
 
-def _most_frequent(types: list[str], limit: int) -> list[str]:
-    """A graph database allows so many types: the rarest become RELATED, their keyword stays a property."""
-    ranked = sorted(Counter(types).items(), key=lambda entry: (-entry[1], entry[0]))
-    kept = {name for name, _ in ranked[:limit]}
-    return [name if name in kept else RELATED for name in types]
+def edge_types(keywords: Iterable[Sequence[str]]) -> list[str]:
+    """The type that each list of keywords asks for."""
+    return [type_name(words[0] if len(words) else "", RELATED) for words in keywords]
+
+
+def most_frequent(types: Counter[str], limit: int) -> frozenset[str]:
+    """A graph database allows so many types: the rarest are left out, ties by name."""
+    ranked = sorted(types.items(), key=lambda entry: (-entry[1], entry[0]))
+    return frozenset(name for name, _ in ranked[:limit])
 
 
 def type_name(label: str, otherwise: str) -> str:

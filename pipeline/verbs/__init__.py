@@ -12,6 +12,7 @@ from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
+from pipeline.verbs.read_graphrag import read_graphrag
 from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
@@ -28,6 +29,7 @@ __all__ = [
     "join_documents",
     "load_documents",
     "merge_graphs",
+    "read_graphrag",
     "select_documents",
     "summarize_descriptions",
 ]

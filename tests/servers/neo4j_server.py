@@ -242,10 +242,12 @@ def answers(address: Neo4jAddress) -> bool:
     return True
 
 
-def run(*command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, environment: dict[str, str] | None = None, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     everything = {**os.environ, **(environment or {})}
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=everything, check=False
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=everything, cwd=folder, check=False
     )
 
 

@@ -1,0 +1,62 @@
+"""export and import: a project's tables as files of other tools, and theirs as tables."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.cli.build import AllowDeletes
+from pipeline.cli.console import print_report
+from pipeline.cli.options import Folder, Json, Log, Overrides, open_project, print_json
+from pipeline.cli.progress import run_progress
+
+if TYPE_CHECKING:
+    from pipeline.export.exported import Exported
+
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="graphml, csv, neo4j-admin or parquet.")]
+Target = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")]
+Theirs = Annotated[Path, typer.Argument(metavar="DIR", help="The folder GraphRAG wrote its tables to.")]
+Workflow = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="workflows/<name>.yaml")]
+Importing = Annotated[str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over an earlier export's files.")]
+
+
+def export(
+    context: typer.Context, kind: Kind, target: Target, name: Workflow = None, folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False, force: Force = False,
+) -> None:  # fmt: skip
+    """Write the newest tables as files: GraphML, CSV, CSV for neo4j-admin, Parquet as GraphRAG has it."""
+    with open_project(context, folder, overrides, as_json) as project:
+        exported = project.export(kind, target.resolve(), name, force)
+    if as_json:
+        print_json({"kind": kind, "folder": str(exported.folder), "files": exported.files, "command": exported.command})
+    else:
+        _print_exported(exported)
+
+
+def import_graphrag(
+    context: typer.Context, source: Theirs, name: Importing = "graphrag", folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False, log: Log = "auto", allow_deletes: AllowDeletes = False,
+) -> None:  # fmt: skip
+    """Index what Microsoft GraphRAG has written: documents, text units, entities, relationships."""
+    from pipeline.engine.options import RunOptions
+
+    if log not in ("auto", "json"):
+        raise typer.BadParameter("auto or json", param_hint="--log")
+    with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
+        options = RunOptions(allow_deletes=allow_deletes)
+        report = project.import_graphrag(source, name, progress, options).to_json()
+        rejects = project.table("rejects", name) if report["totals"]["rejects"] else None
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report, rejects)
+        print(f"Next: graphmill load {name}")
+    raise typer.Exit(report["exit_code"])
+
+
+def _print_exported(exported: "Exported") -> None:
+    for name, rows in exported.files.items():
+        print(f"{exported.folder / name}" + (f"  {rows:,} rows" if rows else ""))
+    if exported.command:
+        print(f"Import it (the database must not run, or not exist yet):\n{exported.command}")

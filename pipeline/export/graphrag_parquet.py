@@ -1,0 +1,133 @@
+"""One folder of Parquet in the columns of Microsoft GraphRAG 3.x, for its query engine and its users' tools.
+
+What its columns have no place for, and a later import would miss, follows them: ``types`` of entities, ``keywords`` of
+relationships. ``raw_data`` of a document holds our ``source`` and ``metadata``.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.export.exported import Exported, new_file
+from pipeline.export.source import CORPUS, GRAPH, Source
+from pipeline.schemas import COMMUNITIES, FLOAT, INT, STRING, STRINGS, TYPE_COUNTS, list_of
+
+NUMBER = "human_readable_id"
+RAW_DATA = pa.struct([("source", STRING), ("metadata", STRING)])
+NO_PARENT = -1
+
+SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
+    "documents": {
+        "id": STRING, NUMBER: INT, "title": STRING, "text": STRING, "text_unit_ids": STRINGS, "creation_date": STRING,
+        "raw_data": RAW_DATA,
+    },
+    "text_units": {
+        "id": STRING, NUMBER: INT, "text": STRING, "n_tokens": INT, "document_id": STRING, "entity_ids": STRINGS,
+        "relationship_ids": STRINGS, "covariate_ids": STRINGS,
+    },
+    "entities": {
+        "id": STRING, NUMBER: INT, "title": STRING, "type": STRING, "description": STRING, "text_unit_ids": STRINGS,
+        "frequency": INT, "degree": INT, "types": TYPE_COUNTS,
+    },
+    "relationships": {
+        "id": STRING, NUMBER: INT, "source": STRING, "target": STRING, "description": STRING, "weight": FLOAT,
+        "combined_degree": INT, "text_unit_ids": STRINGS, "keywords": STRINGS,
+    },
+    "communities": {
+        "id": STRING, NUMBER: INT, "community": INT, "level": INT, "parent": INT, "children": list_of(INT),
+        "title": STRING, "entity_ids": STRINGS, "relationship_ids": STRINGS, "text_unit_ids": STRINGS,
+        "period": STRING, "size": INT,
+    },
+    "community_reports": {
+        "id": STRING, NUMBER: INT, "community": INT, "level": INT, "parent": INT, "children": list_of(INT),
+        "title": STRING, "summary": STRING, "full_content": STRING, "rank": FLOAT, "rating_explanation": STRING,
+        "findings": list_of(pa.struct([("explanation", STRING), ("summary", STRING)])), "full_content_json": STRING,
+        "period": STRING, "size": INT,
+    },
+}  # fmt: skip
+
+Columns = dict[str, Any]
+
+
+def write_graphrag_parquet(source: Source, folder: Path) -> Exported:
+    """A file a table, rows numbered from 0; communities are empty where the workflow finds none, reports always.
+
+    Raises UsageError without documents, text units or a graph.
+    """
+    source.require(*CORPUS, *GRAPH)
+    entities, relationships = source.table("entities"), source.table("relationships")
+    units = source.table("text_units")
+    tables = {
+        "documents": _documents(source.table("documents"), units),
+        "text_units": _text_units(units, entities, relationships),
+        "entities": _named(entities, title="name"),
+        "relationships": _named(relationships, combined_degree="rank"),
+        "communities": _communities(source),
+        "community_reports": {},
+    }
+    return Exported(
+        "parquet", folder, {f"{name}.parquet": _write(folder, name, columns) for name, columns in tables.items()}
+    )
+
+
+def _write(folder: Path, name: str, columns: Columns) -> int:
+    """A column that is not given is empty: null in every row, an empty list where it is one of lists."""
+    schema = pa.schema(list(SCHEMAS[name].items()))
+    rows = len(next(iter(columns.values()), ()))
+    columns = {NUMBER: range(rows), **columns}
+    arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
+    with new_file(folder, f"{name}.parquet") as path:
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
+    return rows
+
+
+def _array(cells: Any, type: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
+    if cells is None:
+        cells = [[] if pa.types.is_list(type) else None] * rows
+    return cells.cast(type) if isinstance(cells, pa.ChunkedArray) else pa.array(cells, type)
+
+
+def _named(table: pa.Table, **renamed: str) -> Columns:
+    """The table's columns, some of them under another name as well."""
+    columns = {name: table[name] for name in table.column_names}
+    return columns | {name: table[column] for name, column in renamed.items()}
+
+
+def _documents(documents: pa.Table, units: pa.Table) -> Columns:
+    of_document = units.select(["document_id", "id"]).to_pandas().groupby("document_id", sort=False)["id"].agg(list)
+    raw_data = documents.select(["source", "metadata"]).to_pylist()
+    return _named(documents) | {"text_unit_ids": _lists(documents["id"], of_document), "raw_data": raw_data}
+
+
+def _text_units(units: pa.Table, entities: pa.Table, relationships: pa.Table) -> Columns:
+    return _named(units) | {
+        "entity_ids": _lists(units["id"], _ids_by_unit(entities)),
+        "relationship_ids": _lists(units["id"], _ids_by_unit(relationships)),
+    }
+
+
+def _ids_by_unit(table: pa.Table) -> pd.Series:
+    pairs = table.select(["id", "text_unit_ids"]).to_pandas().explode("text_unit_ids")
+    return pairs.groupby("text_unit_ids", sort=False)["id"].agg(list)
+
+
+def _lists(ids: pa.ChunkedArray, lists: pd.Series) -> list[list[str]]:
+    known = dict(zip(lists.index, lists, strict=True))
+    return [known.get(id, []) for id in ids.to_pylist()]
+
+
+def _communities(source: Source) -> Columns:
+    """Numbered from the coarsest level down."""
+    table = source.table("communities") if source.has("communities") else COMMUNITIES.arrow.empty_table()
+    numbers = {id: number for number, id in enumerate(table["id"].to_pylist())}
+    return _named(table) | {
+        "community": list(numbers.values()),
+        "parent": [numbers.get(parent, NO_PARENT) for parent in table["parent"].to_pylist()],
+        "children": [[numbers[child] for child in children] for children in table["children"].to_pylist()],
+        "title": [f"Community {number}" for number in numbers.values()],
+        "period": [""] * len(numbers),
+    }

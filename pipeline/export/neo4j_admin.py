@@ -1,0 +1,112 @@
+"""CSV for Neo4j's import tool: nodes and relationships as a load writes them (pipeline/stores/neo4j.py)."""
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.export.exported import Exported, new_file
+from pipeline.export.rows import joined, write_rows
+from pipeline.export.source import GRAPH, Source
+from pipeline.load.diff import with_hashes
+from pipeline.load.projection import edge_types, edges, most_frequent, nodes
+
+UNIT = "\x1f"
+"""Between the items of a list: the tool knows no escape for it, and no cleaned text has this character."""
+_UNIT_NAME = "U+001F"
+_LARGEST_FIELD = "64m"
+
+TEXT, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
+NODES: Mapping[str, pa.DataType] = {
+    "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "description": TEXT, "entity_type": TEXT,
+    "source_id:string[]": TEXT, "degree:long": INT, "row_hash": TEXT, "workspace": TEXT,
+}  # fmt: skip
+EDGES: Mapping[str, pa.DataType] = {
+    "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
+    "weight:double": FLOAT, "rank:long": INT, "source_id:string[]": TEXT, "row_hash": TEXT, "workspace": TEXT,
+}  # fmt: skip
+
+
+def write_neo4j_admin(source: Source, folder: Path) -> Exported:
+    """nodes.csv and relationships.csv, each with its header in a file of its own; ``command`` imports them.
+
+    A load into the database after the import finds these rows there, but for those with an empty list.
+    Raises UsageError without a graph.
+    """
+    source.require(*GRAPH)
+    kept = _kept_types(source)
+    node_frames = (_node_rows(frame, source.workspace) for frame in source.batches("entities"))
+    edge_frames = (_edge_rows(frame, kept, source.workspace) for frame in source.batches("relationships"))
+    files = {
+        **_write(folder, "nodes", NODES, node_frames),
+        **_write(folder, "relationships", EDGES, edge_frames),
+    }
+    return Exported("neo4j-admin", folder, files, import_command(folder))
+
+
+def import_command(folder: Path) -> str:
+    """For a shell on the database's machine; the names are relative, so that no folder's name meets the tool."""
+    options = " ".join(import_options())
+    return f"cd {shlex.quote(str(folder))} && neo4j-admin database import full neo4j {options}"
+
+
+def import_options() -> list[str]:
+    return [
+        "--nodes=nodes_header.csv,nodes.csv",
+        "--relationships=relationships_header.csv,relationships.csv",
+        f"--array-delimiter={_UNIT_NAME}",
+        "--multiline-fields=true",
+        f"--read-buffer-size={_LARGEST_FIELD}",
+    ]
+
+
+def _write(
+    folder: Path, name: str, columns: Mapping[str, pa.DataType], frames: Iterator[pd.DataFrame]
+) -> dict[str, int]:
+    with new_file(folder, f"{name}_header.csv") as path:
+        path.write_text(",".join(columns) + "\n", encoding="utf-8")
+    rows = write_rows(folder, f"{name}.csv", pa.schema(list(columns.items())), frames, header=False)
+    return {f"{name}_header.csv": 0, f"{name}.csv": rows}
+
+
+def _kept_types(source: Source) -> Collection[str]:
+    counts: Counter[str] = Counter()
+    for frame in source.batches("relationships", ["keywords"]):
+        counts.update(edge_types(frame["keywords"]))
+    return most_frequent(counts, source.max_types)
+
+
+def _node_rows(entities: pd.DataFrame, workspace: str) -> pd.DataFrame:
+    rows = _with_hashes(nodes(entities), ["source_id"]).assign(workspace=workspace)
+    rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
+    rows["source_id:string[]"] = _cells(rows["source_id"])
+    renamed = {"id": "id:ID", "display_name": "displayName", "degree": "degree:long"}
+    return rows.rename(columns=renamed)[list(NODES)]
+
+
+def _edge_rows(links: pd.DataFrame, kept: Collection[str], workspace: str) -> pd.DataFrame:
+    rows = _with_hashes(edges(links, kept), ["keywords", "source_id"]).assign(workspace=workspace)
+    rows["keywords:string[]"] = _cells(rows["keywords"])
+    rows["source_id:string[]"] = _cells(rows["source_id"])
+    renamed = {
+        "source_entity_id": ":START_ID",
+        "target_entity_id": ":END_ID",
+        "type": ":TYPE",
+        "weight": "weight:double",
+        "rank": "rank:long",
+    }
+    return rows.rename(columns=renamed)[list(EDGES)]
+
+
+def _with_hashes(rows: pd.DataFrame, lists: list[str]) -> pd.DataFrame:
+    """The tool makes no property of an empty list; without its hash such a row is written anew by the next load."""
+    hashed = with_hashes(rows)
+    lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
+    return hashed.assign(row_hash=hashed["row_hash"].mask(lacking, ""))
+
+
+def _cells(lists: pd.Series) -> list[str]:
+    return joined([[item.replace(UNIT, "") for item in items] for items in lists], UNIT)

@@ -1,0 +1,48 @@
+"""What is exported: the tables of a manifest."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.errors import UsageError
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+
+GRAPH = ("entities", "relationships")
+CORPUS = ("documents", "text_units")
+
+
+@dataclass(frozen=True)
+class Source:
+    """``max_types``: relationship types kept as types, where the target has types."""
+
+    manifest: Manifest
+    snapshots: SnapshotStore
+    workspace: str
+    max_types: int
+
+    def require(self, *names: str) -> None:
+        """Raises UsageError when there is no manifest yet, or a table is not in it."""
+        workflow, tables = self.manifest.workflow, self.manifest.tables
+        if not tables:
+            raise UsageError(f"workflow '{workflow}': nothing to export; run 'graphmill index {workflow}' first")
+        if missing := [name for name in names if name not in tables]:
+            raise UsageError(f"workflow '{workflow}': it writes no {', '.join(missing)}; export another workflow")
+
+    def has(self, name: str) -> bool:
+        return name in self.manifest.tables
+
+    def table(self, name: str) -> pa.Table:
+        return self.snapshots.table(self._snapshot(name))
+
+    def frame(self, name: str) -> pd.DataFrame:
+        return self.snapshots.read(self._snapshot(name))
+
+    def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
+        """The table, some thousands of rows at a time; no more of it is in memory."""
+        for batch in self.snapshots.batches(self._snapshot(name), columns):
+            yield batch.to_pandas()
+
+    def _snapshot(self, name: str) -> Snapshot:
+        return self.manifest.tables[name]

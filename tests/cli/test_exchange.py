@@ -1,0 +1,108 @@
+"""export and import, from the command: what one writes, the other reads."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline.errors import DeletionError, UsageError
+from tests.projects import ProjectFolder, new_project
+from tests.test_batch_run import NO_STORE
+from tests.verbs.graphrag_folders import version_3, write
+
+TABLES = ("documents", "text_units", "mentions", "entities", "relationships")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    return new_project(tmp_path / "p", NO_STORE)
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    return write(tmp_path / "their output, 'all'", version_3())
+
+
+def test_a_build_comes_back_as_it_went_out(folder: ProjectFolder, tmp_path: Path):
+    with folder.open() as project:
+        project.index("fast")
+        exported = project.export("parquet", tmp_path / "out")
+        assert exported.files["entities.parquet"] > 5
+        report = project.import_graphrag(tmp_path / "out")
+        assert (report.exit_code, report.to_json()["totals"]["rejects"]) == (0, 0)
+        for name in TABLES[1:2] + TABLES[3:]:
+            pd.testing.assert_frame_equal(project.table(name, "graphrag"), project.table(name, "fast"))
+        documents = [project.table("documents", workflow).drop(columns="source") for workflow in ("graphrag", "fast")]
+        pd.testing.assert_frame_equal(*documents)
+        again = project.import_graphrag(tmp_path / "out")
+        assert {step.action for step in again.steps} == {"reused"}
+
+
+def test_import_load_and_ask(folder: ProjectFolder, theirs: Path, postgres_url: str):
+    folder.edit_settings(stores={"postgres": {"url": postgres_url}})
+    shown = folder.invoke("import", "graphrag", str(theirs))
+    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (0, "Next: graphmill load graphrag"), shown.stderr
+    with folder.open() as project:
+        project.load("graphrag")
+        found = project.query_data("Who built the Lamp?", mode="naive")
+    assert "Ada Holm built the Lamp" in str(found)
+    assert "lamp.txt" in str(found)
+
+
+def test_what_is_imported_without_a_folder(folder: ProjectFolder, theirs: Path):
+    done = folder.invoke("index", "graphrag", "--json")
+    assert done.exit_code == 2
+    assert "data/graphrag: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path" in done.stderr
+    named = folder.invoke("index", "graphrag", "--set", f"graphrag.path={theirs}", "--json")
+    assert named.exit_code == 0, named.stderr
+    assert folder.invoke("import", "graphrag", str(theirs), "--json").json["totals"]["calls"] == 0
+
+
+def test_faults_are_told(folder: ProjectFolder, theirs: Path, tmp_path: Path):
+    def told(*arguments: str) -> str:
+        done = folder.invoke(*arguments, "--json")
+        assert (done.exit_code, done.json["outcome"]) == (2, "failed")
+        return done.stderr
+
+    assert "gone: no such folder" in told("import", "graphrag", str(tmp_path / "gone"))
+    assert "no step read_graphrag" in told("import", "graphrag", str(theirs), "--workflow", "fast")
+    assert "no such workflow" in told("import", "graphrag", str(theirs), "--workflow", "none")
+    assert "no kind 'xlsx'" in told("export", "xlsx", str(tmp_path / "out"))
+    assert "nothing to export; run 'graphmill index fast' first" in told(
+        "export", "csv", str(tmp_path / "out"), "--workflow", "fast"
+    )
+    (theirs / "entities.parquet").write_bytes(b"damaged")
+    done = folder.invoke("import", "graphrag", str(theirs))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "entities.parquet: not readable as Parquet" in done.stderr
+
+
+def test_another_index_is_not_taken_for_the_next_night(folder: ProjectFolder, theirs: Path, tmp_path: Path):
+    folder.edit_settings(max_delete_ratio=0.3)
+    tables = version_3()
+    tables["documents"][0] |= {"id": "d9", "text": "Another. " + tables["documents"][0]["text"]}
+    tables["text_units"] = [row | {"document_id": "d9"} for row in tables["text_units"]]
+    other = write(tmp_path / "other", tables)
+    with folder.open() as project:
+        project.import_graphrag(theirs)
+        with pytest.raises(DeletionError, match="1 of 1 documents are gone"):
+            project.import_graphrag(other)
+    assert folder.invoke("import", "graphrag", str(other), "--allow-deletes").exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["graphml", "csv", "neo4j-admin", "parquet"])
+def test_export(kind: str, folder: ProjectFolder, theirs: Path, tmp_path: Path):
+    folder.invoke("import", "graphrag", str(theirs))
+    shown = folder.invoke("export", kind, str(tmp_path / "shown"))
+    assert shown.exit_code == 0, shown.stderr
+    told = folder.invoke("export", kind, str(tmp_path / "told"), "--workflow", "graphrag", "--json").json
+    assert set(told["files"]) == {path.name for path in Path(told["folder"]).iterdir()}
+    assert all(name in shown.stdout for name in told["files"])
+    assert ("neo4j-admin database import full" in shown.stdout) == (kind == "neo4j-admin") == bool(told["command"])
+    assert folder.invoke("export", kind, str(tmp_path / "told")).exit_code == 2
+    assert folder.invoke("export", kind, str(tmp_path / "told"), "--force").exit_code == 0
+
+
+def test_the_api_refuses_as_the_command_does(folder: ProjectFolder, tmp_path: Path):
+    with folder.open() as project, pytest.raises(UsageError, match="nothing to export"):
+        project.export("csv", tmp_path / "out")

@@ -1,0 +1,99 @@
+"""The bundle has the columns and types of Microsoft GraphRAG 3.x, and its own readers take it."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.export.exported import Exported
+from pipeline.export.graphrag_parquet import SCHEMAS
+from pipeline.export.kinds import export
+from pipeline.verbs import detect_communities
+from tests.export.hostile import hostile_tables, source_of
+
+READERS = Path(__file__).with_name("graphrag_readers.py")
+DATASETS = "GRAPHMILL_DATASETS"
+PYTHON = "GRAPHMILL_GRAPHRAG_PYTHON"
+
+
+@pytest.fixture
+def tables() -> dict[str, pd.DataFrame]:
+    tables = hostile_tables()
+    communities, _ = detect_communities(tables["entities"], tables["relationships"])
+    assert len(communities) > 1
+    return {**tables, "communities": communities}
+
+
+@pytest.fixture
+def exported(tables: dict[str, pd.DataFrame], tmp_path: Path) -> Exported:
+    return export("parquet", source_of(tables, tmp_path), tmp_path / "out")
+
+
+def test_every_row_is_there_and_numbered(exported: Exported, tables: dict[str, pd.DataFrame]):
+    for name in SCHEMAS:
+        rows = len(tables[name]) if name in tables else 0
+        table = pq.read_table(exported.folder / f"{name}.parquet")
+        assert table.num_rows == exported.files[f"{name}.parquet"] == rows
+        assert table["human_readable_id"].to_pylist() == list(range(rows))
+        assert dict(zip(table.schema.names, table.schema.types, strict=True)) == SCHEMAS[name]
+
+
+def test_rows_name_each_other(exported: Exported, tables: dict[str, pd.DataFrame]):
+    found = {name: pd.read_parquet(exported.folder / f"{name}.parquet") for name in SCHEMAS}
+    (unit,) = found["text_units"].to_dict("records")
+    assert sorted(unit["entity_ids"]) == sorted(tables["entities"]["id"])
+    assert sorted(unit["relationship_ids"]) == sorted(tables["relationships"]["id"])
+    assert [list(ids) for ids in found["documents"]["text_unit_ids"]] == [[unit["id"]]]
+    assert set(found["relationships"]["source"]) <= set(found["entities"]["title"])
+    numbers = dict(zip(found["communities"]["id"], found["communities"]["community"], strict=True))
+    for row in tables["communities"].itertuples():
+        community = found["communities"].set_index("id").loc[row.id]
+        assert community["parent"] == numbers.get(row.parent, -1)
+        assert sorted(community["children"]) == sorted(numbers[child] for child in row.children)
+        assert list(community["entity_ids"]) == list(row.entity_ids)
+
+
+def test_a_workflow_without_communities(tmp_path: Path):
+    exported = export("parquet", source_of(hostile_tables(), tmp_path), tmp_path / "out")
+    table = pq.read_table(exported.folder / "communities.parquet")
+    assert (table.num_rows, table.schema.types) == (0, list(SCHEMAS["communities"].values()))
+
+
+def test_the_layout_is_that_of_recorded_outputs():
+    folder = Path(os.environ.get(DATASETS, "")) / "msgraphrag_outputs" / "christmas_carol"
+    if DATASETS not in os.environ or not folder.is_dir():
+        pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")
+    for name, columns in SCHEMAS.items():
+        theirs = pq.read_schema(folder / f"{name}.parquet")
+        assert list(columns)[: len(theirs)] == theirs.names
+        same = {column: str(columns[column]) for column in theirs.names if column != "raw_data"}
+        assert same == {column: str(theirs.field(column).type) for column in same}
+
+
+def test_its_own_readers_take_it(exported: Exported, tables: dict[str, pd.DataFrame]):
+    python = os.environ.get(PYTHON)
+    if not python:
+        pytest.skip(f"no Microsoft GraphRAG 3.x here; set {PYTHON} to a python that has it (pip install 'graphrag>=3')")
+    done = subprocess.run(
+        [python, str(READERS), str(exported.folder)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    members = tables["communities"].explode("entity_ids").groupby("entity_ids").size()
+    read = sorted((*cells, len(communities)) for *cells, communities in found["entities"])
+    assert read == sorted(
+        (row.id, row.name, row.type, row.description, row.degree, list(row.text_unit_ids), members[row.id])
+        for row in tables["entities"].rename_axis(None).itertuples()
+    )
+    assert found["relationships"] == [
+        [row.id, str(place), row.source, row.target, row.description, row.weight, row.rank, list(row.text_unit_ids)]
+        for place, row in enumerate(tables["relationships"].sort_values("id").itertuples())
+    ]
+    (unit,) = tables["text_units"].itertuples()
+    assert [row[:4] for row in found["text_units"]] == [[unit.id, unit.text, unit.n_tokens, unit.document_id]]
+    assert found["documents"] == [[unit.document_id, tables["documents"]["title"][0], [unit.id]]]
+    assert (found["communities"], found["with_reports"], found["reports"]) == (len(tables["communities"]), 0, 0)

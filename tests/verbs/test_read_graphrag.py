@@ -1,0 +1,200 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline.errors import DataError, SettingsError
+from pipeline.text import document_id, entity_id, relationship_id, text_unit_id
+from pipeline.tokens import tokenizer
+from pipeline.verbs import read_graphrag
+from pipeline.verbs.read_graphrag import GraphragParams, folder_digest
+from tests.verbs.graphrag_folders import DOCUMENT, TEXT, VERSIONS, Tables, version_3, write
+
+NAMES = ("documents", "text_units", "mentions", "entities", "relationships", "rejects")
+DATASETS = "GRAPHMILL_DATASETS"
+DOC = document_id("d1")
+UNITS = [text_unit_id(DOC, TEXT, 0), text_unit_id(DOC, "Otto Holm kept the Lamp.", 0)]
+
+
+def read(folder: Path) -> dict[str, pd.DataFrame]:
+    tables = read_graphrag(GraphragParams(path=str(folder)), tokenizer("o200k_base"))
+    return dict(zip(NAMES, tables, strict=True))
+
+
+def reasons(found: dict[str, pd.DataFrame]) -> list[tuple[str, str, str]]:
+    return list(found["rejects"][["row_id", "kind", "reason"]].itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("below", ["", "output"])
+def test_every_version(version: str, below: str, tmp_path: Path):
+    write(tmp_path / below, VERSIONS[version]())
+    found = read(tmp_path)
+    (document,) = found["documents"].to_dict("records")
+    assert (document["id"], document["title"], document["source"]) == (DOC, "lamp.txt", "lamp.txt")
+    assert document["metadata"] == '{"creation_date": "2026-01-09", "owner": "Ada", "year": 1871}'
+    units = found["text_units"]
+    assert units[["id", "document_id", "order"]].values.tolist() == [[UNITS[0], DOC, 0], [UNITS[1], DOC, 1]]
+    assert [DOCUMENT[start:end] for start, end in zip(units["start"], units["end"], strict=True)] == [
+        "Ada Holm built the Lamp.",
+        "Otto Holm kept the Lamp.",
+    ]
+    entities = found["entities"].set_index("name")
+    assert sorted(entities["id"]) == sorted(map(entity_id, ["Ada Holm", "Otto Holm", "Lamp"]))
+    assert entities["type"].to_dict() == {"ADA HOLM": "PERSON", "OTTO HOLM": "PERSON", "LAMP": "UNKNOWN"}
+    assert (list(entities.loc["LAMP", "text_unit_ids"]), entities.loc["LAMP", "frequency"]) == (UNITS, 2)
+    built = found["relationships"].set_index("source").loc["ADA HOLM"]
+    assert built["id"] == relationship_id(entity_id("Ada Holm"), entity_id("Lamp"))
+    assert (built["target"], built["description"], built["weight"]) == ("LAMP", "Ada built it", 9.0)
+    assert list(built["text_unit_ids"]) == UNITS[:1]
+    assert len(found["mentions"]) == 4
+    assert found["rejects"].empty
+
+
+def changed(change: Callable[[Tables], None], folder: Path) -> dict[str, pd.DataFrame]:
+    tables = version_3()
+    change(tables)
+    return read(write(folder, tables))
+
+
+def test_relationships_that_lead_nowhere(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        first = tables["relationships"][0]
+        tables["relationships"] += [first | {"target": "THE MOON"}, first | {"target": "'Ada Holm'"}]
+
+    found = changed(change, tmp_path)
+    assert reasons(found) == [
+        ("relationships[2]", "record", "dangling"),
+        ("relationships[3]", "record", "self_loop"),
+    ]
+    assert "no such entity: ['THE MOON']" in found["rejects"]["message"][0]
+    assert len(found["relationships"]) == 2
+
+
+def test_rows_without_what_they_need(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["documents"] += [tables["documents"][0] | {"id": None}, tables["documents"][0] | {"text": "again"}]
+        tables["text_units"] += [
+            tables["text_units"][0] | {"id": "u3", "document_id": "d9"},
+            tables["text_units"][0] | {"id": "u4", "text": None},
+        ]
+        tables["entities"] += [tables["entities"][0] | {"title": " "}]
+        tables["entities"][0]["text_unit_ids"] = ["u1", "u3"]
+
+    found = changed(change, tmp_path)
+    assert sorted(reasons(found)) == [
+        ("documents[1]", "row", "incomplete"),
+        ("documents[2]", "row", "duplicate_id"),
+        ("entities[0]", "record", "dangling"),
+        ("entities[3]", "row", "incomplete"),
+        ("text_units[2]", "row", "dangling"),
+        ("text_units[3]", "row", "incomplete"),
+    ]
+    assert [len(found[name]) for name in NAMES[:-1]] == [1, 2, 4, 3, 2]
+
+
+def test_names_with_one_key_are_one_entity(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["entities"].append(
+            tables["entities"][0]
+            | {"title": "“Ada-Holm”", "type": "KEEPER", "frequency": 5, "description": "too", "text_unit_ids": ["u2"]}
+        )
+        tables["relationships"].append(
+            tables["relationships"][0] | {"source": "ada holm", "weight": None, "text_unit_ids": ["u2"]}
+        )
+
+    found = changed(change, tmp_path)
+    ada = found["entities"].set_index("id").loc[entity_id("ADA HOLM")]
+    assert (ada["name"], ada["type"], ada["description"]) == ("ADA HOLM", "KEEPER", "built it too")
+    assert list(ada["types"]) == [{"type": "KEEPER", "count": 5}, {"type": "PERSON", "count": 1}]
+    built = found["relationships"].set_index("source").loc["ADA HOLM"]
+    assert (built["weight"], list(built["text_unit_ids"])) == (10.0, UNITS)
+    assert found["rejects"].empty
+
+
+def test_equal_texts_of_two_documents_have_one_id_there(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["documents"].append(tables["documents"][0] | {"id": "d2"})
+        tables["text_units"].append(tables["text_units"][0] | {"document_id": "d2"})
+
+    found = changed(change, tmp_path)
+    both = [UNITS[0], text_unit_id(document_id("d2"), TEXT, 0)]
+    ada = found["entities"].set_index("id").loc[entity_id("ADA HOLM")]
+    assert list(ada["text_unit_ids"]) == both
+
+
+def test_texts_that_stand_nowhere_or_are_cut(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["text_units"][0]["text"] = "Nobody wrote this."
+        tables["text_units"][1]["text"] = "\ufffdkept the Lamp.\ufffd"
+        tables["documents"][0]["text"] = DOCUMENT.replace("\n", "\r\n") + "\x00"
+
+    units = changed(change, tmp_path)["text_units"]
+    spans = units.set_index("text")[["start", "end"]]
+    assert spans.loc["Nobody wrote this."].tolist() == [0, 0]
+    start, end = spans.loc["\ufffdkept the Lamp.\ufffd"]
+    assert DOCUMENT[start:end] == "kept the Lamp."
+
+
+def test_the_digest_changes_with_the_content_only(tmp_path: Path):
+    one, two = write(tmp_path / "one", version_3()), write(tmp_path / "two", version_3())
+    digests = [folder_digest(GraphragParams(path=str(folder))) for folder in (one, two)]
+    assert digests[0] == digests[1]
+    tables = version_3()
+    tables["entities"][0]["description"] = "edited"
+    write(two, tables)
+    assert folder_digest(GraphragParams(path=str(two))) != digests[0]
+
+
+def test_folders_that_are_none(tmp_path: Path):
+    for call in (read, lambda folder: folder_digest(GraphragParams(path=str(folder)))):
+        with pytest.raises(SettingsError, match="gone: no such folder; run 'graphmill import graphrag DIR'"):
+            call(tmp_path / "gone")
+        tables = version_3()
+        del tables["entities"]
+        with pytest.raises(SettingsError, match=r"no entities.parquet or create_final_entities.parquet; name the"):
+            call(write(tmp_path / "half", tables))
+
+
+def test_files_that_are_damaged(tmp_path: Path):
+    folder = write(tmp_path, version_3())
+    path = folder / "entities.parquet"
+    whole = path.read_bytes()
+    for content in (b"", b"no Parquet at all", whole[: len(whole) // 2], whole[:-20] + b"\x00" * 20):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"entities\.parquet: not readable as Parquet"):
+            read(folder)
+    write(folder, {"entities": [{"id": "e1", "label": "A"}]})
+    with pytest.raises(DataError, match=r"entities.parquet: no column title or name; is it a table of GraphRAG"):
+        read(folder)
+
+
+def test_cells_of_other_types(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["documents"] = [tables["documents"][0] | {"id": 7, "raw_data": "a text"}]
+        for row in tables["text_units"]:
+            row |= {"document_id": 7}
+        for row in tables["relationships"]:
+            row |= {"weight": "heavy", "description": None}
+
+    found = changed(change, tmp_path)
+    assert found["documents"]["id"].tolist() == [document_id("7")]
+    assert '"metadata": "a text"' in found["documents"]["metadata"][0]
+    assert found["relationships"]["weight"].tolist() == [1.0, 1.0]
+    assert found["rejects"].empty
+
+
+@pytest.mark.parametrize(("name", "entities", "relationships", "units"), [
+    ("christmas_carol", 529, 978, 42), ("operation_dulce", 39, 107, 5),
+])  # fmt: skip
+def test_recorded_outputs(name: str, entities: int, relationships: int, units: int):
+    folder = Path(os.environ.get(DATASETS, "")) / "msgraphrag_outputs" / name
+    if DATASETS not in os.environ or not folder.is_dir():
+        pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")
+    found = read(folder)
+    assert (len(found["entities"]), len(found["text_units"])) == (entities, units)
+    assert len(found["relationships"]) + len(found["rejects"]) == relationships
+    assert set(found["rejects"]["reason"]) == {"dangling"}
+    assert (found["text_units"]["end"] > found["text_units"]["start"]).all()
