@@ -104,7 +104,7 @@ def test_a_name_is_looked_up_by_index(neo4j: OpenStore):
         {"workspace": store.workspace, "key": ""},
         database_=store.database,
     )
-    assert "graphmill_entity_name" in str(explained.summary.plan)
+    assert "RANGE INDEX n:Entity(workspace, name_key)" in str(explained.summary.plan)
 
 
 # Readers.
