@@ -1,7 +1,9 @@
 """How Neo4j is loaded, read whole and dropped."""
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import LiteralString
 
 import pandas as pd
@@ -10,6 +12,7 @@ from neo4j.exceptions import ServiceUnavailable, TransientError
 
 from pipeline.errors import LostConnection
 from pipeline.load.diff import diff, with_hashes
+from pipeline.stores import cypher
 from pipeline.stores.neo4j import Moment, Neo4jStore
 from pipeline.stores.neo4j_rows import NAME_KEY_LENGTH, batches, capped, name_key
 from pipeline.stores.neo4j_states import state_of
@@ -223,3 +226,10 @@ def test_batches_keep_both_limits(sizes: Sequence[int], cut: Sequence[int]):
 def test_capped_keeps_the_rest():
     rows = pd.DataFrame({"id": ["a", "b"], "source_id": [["1", "2", "3"], []]}, index=[4, 7])
     assert capped(rows, 2).to_dict("list") == {"id": ["a", "b"], "source_id": [["1", "2"], []]}
+
+
+def test_statements_are_constants():
+    """Nothing in the module puts a text together."""
+    tree = ast.parse(Path(cypher.__file__).read_text(encoding="utf-8"))
+    made = (ast.JoinedStr, ast.BinOp, ast.Call, ast.FunctionDef, ast.Lambda)
+    assert not [ast.unparse(part) for part in ast.walk(tree) if isinstance(part, made)]
