@@ -20,10 +20,10 @@ class Expected:
     dimensions: int | None
 
     @classmethod
-    def of(cls, store: Store, table: str, rows: pd.DataFrame) -> "Expected":
+    def of(cls, store: Store, rows: pd.DataFrame) -> "Expected":
         """``rows`` have ``row_hash``."""
         row_hashes = dict(zip(rows["id"], rows["row_hash"], strict=True))
-        return cls(row_hashes, _contents(store, table, row_hashes), _dimensions(rows))
+        return cls(row_hashes, _contents(store, rows, row_hashes), _dimensions(rows))
 
 
 def altered_ids(parts: Iterable[pd.DataFrame], expected: Expected) -> set[str]:
@@ -41,9 +41,13 @@ def altered_ids(parts: Iterable[pd.DataFrame], expected: Expected) -> set[str]:
     return altered
 
 
-def _contents(store: Store, table: str, row_hashes: Mapping[str, str]) -> Mapping[str, str]:
-    """The place for a store that does not keep the whole of a row."""
-    return row_hashes
+def _contents(store: Store, rows: pd.DataFrame, row_hashes: Mapping[str, str]) -> Mapping[str, str]:
+    """Not the row_hashes where the store does not keep the whole of a row."""
+    stored = store.as_stored(rows)
+    if stored is rows:
+        return row_hashes
+    hashed = with_hashes(stored.drop(columns="row_hash"))
+    return dict(zip(hashed["id"], hashed["row_hash"], strict=True))
 
 
 def _fits(rows: pd.DataFrame, dimensions: int | None) -> pd.Series:

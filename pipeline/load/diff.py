@@ -18,7 +18,7 @@ def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
         for encoded in encoded_rows(rows, kinds)
         for row in encoded.to_pylist()
     ]
-    return rows.assign(row_hash=pd.Series(hashes, index=rows.index, dtype=object))
+    return rows.assign(row_hash=pd.Series(hashes, index=rows.index, dtype=str))
 
 
 def diff(rows: pd.DataFrame, stored: Mapping[str, str]) -> Delta:
@@ -39,7 +39,8 @@ def _kind(column: pd.Series) -> Kind:
         return "float8"
     if pd.api.types.is_integer_dtype(column):
         return "int8"
-    first = next((value for value in column if value is not None), "")
+    present = column.dropna()
+    first = present.iloc[0] if len(present) else ""
     if isinstance(first, dict):
         return "jsonb"
     if isinstance(first, np.ndarray) and first.dtype.kind == "f":

@@ -131,7 +131,7 @@ def _load_store(
 
 def _altered(store: Store, table: str, rows: pd.DataFrame) -> dict[str, str]:
     """The rows that are not what their row_hash says, with one that says so."""
-    return dict.fromkeys(altered_ids(store.rows(table), Expected.of(store, table, rows)), "")
+    return dict.fromkeys(altered_ids(store.rows(table), Expected.of(store, rows)), "")
 
 
 def reported_name(table: str, store: Store) -> str:

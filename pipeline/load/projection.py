@@ -8,6 +8,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 import pandas as pd
 
 from pipeline.errors import DataError, UsageError
+from pipeline.text import digest
 
 SOURCES = (
     "documents",
@@ -23,7 +24,7 @@ SOURCES = (
 """The snapshot tables a load needs."""
 
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
-TYPE_LENGTH = 100
+TYPE_LENGTH, TYPE_SUFFIX = 100, 12
 WHOLE_ABOVE = 1e16
 """From here on JSON writes floats with an exponent, and all of them are whole."""
 
@@ -135,6 +136,12 @@ def most_frequent(types: Counter[str], limit: int) -> frozenset[str]:
 
 
 def type_name(label: str, otherwise: str) -> str:
-    """A label or relationship type: upper case, words joined by underscores, letters of any script."""
-    name = "_".join(re.findall(r"\w+", label.upper()))[:TYPE_LENGTH].strip("_")
-    return name or otherwise
+    """A label or relationship type: upper case, words joined by underscores, letters of any script.
+
+    One that is too long ends with a digest of the whole, so that no two fall together.
+    """
+    name = "_".join(re.findall(r"\w+", label.upper())).strip("_")
+    if len(name) <= TYPE_LENGTH:
+        return name or otherwise
+    suffix = digest(name)[:TYPE_SUFFIX].upper()
+    return f"{name[: TYPE_LENGTH - TYPE_SUFFIX - 1].rstrip('_')}_{suffix}"

@@ -127,7 +127,7 @@ def _check(
     references: References,
 ) -> TableCheck:
     """``rows`` as they should be, ``parts`` as they are, where these are read."""
-    expected = Expected.of(store, table, rows)
+    expected = Expected.of(store, rows)
     hashes = expected.row_hashes
     extra = stored.keys() - hashes.keys()
     names: dict[str, str] = {}

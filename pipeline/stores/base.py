@@ -154,6 +154,10 @@ class Store(Protocol):
         written with, ``row_hash`` among them. Only for a workspace that has been loaded."""
         ...
 
+    def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Rows of a table as ``rows`` gives them back where all is well."""
+        ...
+
     def workspaces(self) -> Mapping[str, Live]:
         """What each workspace of the database shows."""
         ...

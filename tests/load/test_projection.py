@@ -94,6 +94,13 @@ def test_type_names(label: str, name: str):
     assert type_name(label, "OTHER") == name
 
 
+def test_long_type_names_stay_apart():
+    names = [type_name("long word " * 20 + end, "OTHER") for end in ("one", "two")]
+    assert len(set(names)) == 2
+    assert all(name.startswith("LONG_WORD_LONG_WORD") and len(name) <= TYPE_LENGTH for name in names)
+    assert type_name("x" * TYPE_LENGTH, "OTHER") == "X" * TYPE_LENGTH
+
+
 @settings(deadline=None)
 @given(st.text())
 def test_a_type_name_is_a_word(label: str):

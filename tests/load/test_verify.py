@@ -319,12 +319,12 @@ def test_a_text_may_be_missing(postgres: OpenPostgres):
         writer.publish()
     [read] = store.rows("documents")
     assert read.sort_values("id")["title"].tolist() == [None, "x"]
-    assert not altered_ids([read], Expected.of(store, "documents", rows))
+    assert not altered_ids([read], Expected.of(store, rows))
 
 
 def test_a_row_that_is_there_twice_is_altered(postgres: OpenPostgres):
     rows = with_hashes(pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]}))
-    expected = Expected.of(postgres(), "edges", rows)
+    expected = Expected.of(postgres(), rows)
     assert altered_ids([rows], expected) == set()
     assert altered_ids([rows, rows.iloc[1:2]], expected) == {"b"}
     assert altered_ids([rows.iloc[[0, 0, 1]]], expected) == {"a"}

@@ -37,7 +37,9 @@ def neo4j(neo4j_address: Neo4jAddress, workspace: str) -> Iterator[Callable[...,
     address = neo4j_address
     opened = []
 
-    def open_store(suffix: str = "", batch_rows: int = 7) -> Neo4jStore:
+    def open_store(
+        suffix: str = "", batch_rows: int = 7, atomic_rows: int = 40, max_source_ids: int = 5000
+    ) -> Neo4jStore:
         opened.append(
             Neo4jStore(
                 address.uri,
@@ -46,6 +48,8 @@ def neo4j(neo4j_address: Neo4jAddress, workspace: str) -> Iterator[Callable[...,
                 address.database,
                 workspace + suffix,
                 batch_rows,
+                atomic_rows,
+                max_source_ids,
             )
         )
         return opened[-1]

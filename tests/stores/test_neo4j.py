@@ -40,9 +40,11 @@ def test_nodes_carry_the_documented_labels_and_properties(neo4j: OpenStore):
     assert properties == {
         "id": entity_id("Ada"),
         "displayName": "Ada",
+        "name_key": "Ada",
         "description": "about Ada",
         "entity_type": "PERSON",
         "source_id": ["chunk-1", "chunk-2"],
+        "source_count": 2,
         "degree": 1,
         "workspace": store.workspace,
     }
@@ -65,6 +67,7 @@ def test_relationships_carry_the_documented_type_and_properties(neo4j: OpenStore
         "weight": 3.5,
         "rank": 7,
         "source_id": ["c1"],
+        "source_count": 1,
         "workspace": store.workspace,
     }
 
@@ -84,7 +87,7 @@ def test_a_changed_type_replaces_the_old_one(neo4j: OpenStore):
 
 
 def test_only_its_own_nodes_are_in_a_workspace(neo4j: OpenStore):
-    """Row counts equal the tables'; what else is there is one live record."""
+    """Row counts equal the tables'; what else is there is the live record and the lock."""
     store = neo4j()
     stored = random_graph(0)
     LoadableGraph(store, store).load(random_graph(0, content=1))
@@ -96,7 +99,7 @@ def test_only_its_own_nodes_are_in_a_workspace(neo4j: OpenStore):
             "RETURN CASE WHEN n:Entity THEN 'Entity' ELSE head(labels(n)) END, count(*)",
         )
     )
-    assert counts == {"Entity": len(stored.nodes), "GraphmillLive": 1}
+    assert counts == {"Entity": len(stored.nodes), "GraphmillLive": 1, "GraphmillLock": 1}
     [[relationships]] = rows(store, "MATCH ()-[r {workspace: $workspace}]->() RETURN count(r)")
     assert relationships == len(stored.edges)
 
@@ -156,7 +159,7 @@ def test_an_edge_without_its_node_is_an_error(neo4j: OpenStore):
 
 
 def test_a_load_broken_between_batches_is_finished_by_the_next(neo4j: OpenStore):
-    store = neo4j(batch_rows=5)
+    store = neo4j(batch_rows=5, atomic_rows=5)
     stored = random_graph(0)
     with pytest.raises(RuntimeError, match="pulled"):
         _load_ten_nodes(store, stored)

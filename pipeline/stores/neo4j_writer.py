@@ -1,0 +1,212 @@
+"""One load of a workspace into Neo4j."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any, LiteralString
+
+import pandas as pd
+from neo4j import Driver, ManagedTransaction, Transaction
+from neo4j.exceptions import TransientError
+
+from pipeline.errors import LostConnectionError, StoreError
+from pipeline.stores import cypher
+from pipeline.stores.base import Advanced, Delta, Live, TableState, silent
+from pipeline.stores.neo4j_rows import AS_WRITTEN, batches, bytes_of, places
+from pipeline.stores.neo4j_states import after, state_of
+
+if TYPE_CHECKING:
+    from pipeline.stores.neo4j import Neo4jStore
+
+FETCH_ROWS = 10_000
+BATCH_BYTES = 8_000_000
+ATOMIC_BYTES = 40_000_000
+"""A transaction keeps what it changes in the server's memory until it ends."""
+IN_FLIGHT = 2
+RETRY_PAUSES = (0.1, 0.3, 1.0, 3.0)
+
+Statement = tuple[LiteralString, dict[str, Any]]
+
+
+@dataclass
+class Neo4jWriter:
+    """``around`` is the transaction that holds the workspace's lock.
+
+    A load of few changes goes into it whole, so that readers see all of it or nothing. A larger one says that
+    it is under way and goes in batches, each a transaction: several run side by side, but commit one at a time,
+    for relationships are chained, and commits at once of chains that touch deadlock, whatever their ends.
+    Nodes are deleted when the load is published, so that every relationship that goes is found by its ends.
+    """
+
+    store: "Neo4jStore"
+    around: Transaction
+    live: Live
+    advanced: Advanced = silent
+    published: bool = False
+    in_batches: bool = False
+    known: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    waiting: list[tuple[str, Delta]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    commits: Lock = field(default_factory=Lock)
+
+    def hashes(self, table: str) -> Mapping[str, str]:
+        self.known[table] = read_hashes(self.store.driver, self.store.database, self.store.workspace, table)
+        return self.known[table]
+
+    def apply(self, table: str, delta: Delta) -> None:
+        if table in self.known:
+            self.known[table] = after(self.known[table], delta)
+        self.waiting.append((table, delta))
+        if self.in_batches or self._too_much_at_once():
+            if not self.in_batches:
+                self.in_batches = True
+                self._commit([(cypher.BEGIN, {})])
+            self._write_waiting()
+
+    def publish(self) -> None:
+        self._write_waiting()
+        self._delete_nodes()
+        states = {table: asdict(state) for table, state in self._settled_states().items()}
+        properties = {
+            "workspace": self.store.workspace,
+            "workflow": self.live.workflow,
+            "version": self.live.version,
+            "embedding": json.dumps(dict(self.live.embedding), sort_keys=True),
+            "dimensions": self.live.dimensions,
+            "tables": json.dumps(states, sort_keys=True),
+            "schema_version": self.live.schema_version,
+        }
+        self._run(self.around, [(cypher.PUBLISH, {"properties": properties})])
+        self.published = True
+
+    def _too_much_at_once(self) -> bool:
+        rows, size = 0, 0
+        for _, delta in self.waiting:
+            rows += len(delta.inserted) + len(delta.updated) + len(delta.deleted)
+            size += sum(
+                int(bytes_of(part, self.store.max_source_ids).sum()) for part in (delta.inserted, delta.updated)
+            )
+        return rows > self.store.atomic_rows or size > ATOMIC_BYTES
+
+    def _write_waiting(self) -> None:
+        for table, delta in self.waiting:
+            if table == "nodes":
+                self.gone.extend(delta.deleted)
+                self._write(table, pd.concat([delta.inserted, delta.updated]), cypher.WRITE_NODES)
+            else:
+                self._delete_edges(delta.deleted)
+                self._write(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
+                self._write(table, delta.inserted, cypher.WRITE_EDGES)
+        self.waiting.clear()
+
+    def _write(self, table: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
+        """Each batch of rows by all of the queries."""
+
+        def write(batch: pd.DataFrame) -> int:
+            sent = AS_WRITTEN[table](batch, self.store.max_source_ids)
+            self._send([(query, {"rows": sent}) for query in queries])
+            return len(batch)
+
+        sizes = bytes_of(rows, self.store.max_source_ids)
+        cut = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
+        # What replaces a relationship holds locks before it commits: one batch after the other.
+        side_by_side = self.in_batches and cypher.DELETE_EDGES not in queries
+        done = 0
+        for written in _side_by_side(write, cut) if side_by_side else map(write, cut):
+            done += written
+            self.advanced(table, done, len(rows))
+
+    def _delete_nodes(self) -> None:
+        for ids in self._cut(self.gone):
+            self._send([(cypher.DELETE_NODES, {"ids": ids})])
+
+    def _delete_edges(self, ids: Sequence[str]) -> None:
+        placed = places(ids)
+        for rows in self._cut(placed):
+            self._send([(cypher.DELETE_EDGES, {"rows": rows})])
+        found = {row[0] for row in placed}
+        for strays in self._cut([id for id in ids if id not in found]):
+            self._send([(cypher.DELETE_STRAYS, {"ids": strays})])
+
+    def _settled_states(self) -> dict[str, TableState]:
+        """What the tables have, which is what they should have.
+
+        A transaction whose load lost its connection may have committed after this load had read what there is:
+        relationships that are there twice lose their copies; what else it did is undone by another load.
+        """
+        expected = {table: state_of(hashes) for table, hashes in self.known.items()}
+        states = self._states()
+        if expected.items() <= states.items():
+            return states
+        self._run(self.around, [(cypher.DELETE_COPIES, {})])
+        states = self._states()
+        if expected.items() <= states.items():
+            return states
+        raise LostConnectionError(
+            f"stores.neo4j: rows of workspace '{self.store.workspace}' changed while they were loaded; load again"
+        )
+
+    def _states(self) -> dict[str, TableState]:
+        return {
+            table: TableState(*self.around.run(query, workspace=self.store.workspace).single(strict=True).values())
+            for table, query in cypher.STATES.items()
+        }
+
+    def _send(self, statements: Sequence[Statement]) -> None:
+        if self.in_batches:
+            self._commit(statements)
+        else:
+            self._run(self.around, statements)
+
+    def _commit(self, statements: Sequence[Statement]) -> None:
+        """The statements in a transaction of their own, tried again only after an error that says it was undone."""
+        for pause in (*RETRY_PAUSES, None):
+            try:
+                with (
+                    self.store.driver.session(database=self.store.database) as session,
+                    session.begin_transaction() as transaction,
+                ):
+                    self._run(transaction, statements)
+                    with self.commits:
+                        transaction.commit()
+                return
+            except TransientError:
+                if pause is None:
+                    raise
+                time.sleep(pause)
+
+    def _run(self, transaction: Transaction, statements: Sequence[Statement]) -> None:
+        for query, parameters in statements:
+            result = transaction.run(query, workspace=self.store.workspace, **parameters)
+            created = result.consume().counters.relationships_created
+            if query == cypher.WRITE_EDGES and created != len(parameters["rows"]):
+                raise StoreError(
+                    f"stores.neo4j: {len(parameters['rows']) - created} relationships have an end that "
+                    "is no node; run the workflow again, so that entities and relationships agree"
+                )
+
+    def _cut(self, rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        for start in range(0, len(rows), self.store.batch_rows):
+            yield rows[start : start + self.store.batch_rows]
+
+
+def read_hashes(driver: Driver, database: str, workspace: str, table: str) -> dict[str, str]:
+    """id -> row_hash of every row the workspace has in the table."""
+
+    def read(transaction: ManagedTransaction) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for record in transaction.run(cypher.HASHES[table], workspace=workspace):
+            found.update(zip(*record.values(), strict=True))
+        return found
+
+    with driver.session(database=database, fetch_size=FETCH_ROWS) as session:
+        return session.execute_read(read)
+
+
+def _side_by_side(write: Callable[[pd.DataFrame], int], cut: Iterator[pd.DataFrame]) -> Iterator[int]:
+    """What ``map`` gives; the first error ends it when the batches in flight have ended."""
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        yield from pool.map(write, cut)
