@@ -101,7 +101,8 @@ class Project(Services):
         on_event: OnEvent | None = None,
         options: RunOptions = DEFAULTS,
     ) -> RunReport:
-        """Index, then load.
+        """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were rejected: the stores
+        then stay as they were, and the exit code is 3.
 
         ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
         from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.
@@ -268,7 +269,10 @@ class Project(Services):
             self.snapshots.sweep()
             settle(self.usage_folder)
             journal = Journal(self.usage_folder, self.runs.new_id(), workflow.name)
-            state = RunState(journal.run_id, workflow, self._runner(journal, progress, options), options)
+            state = RunState(
+                journal.run_id, workflow, self._runner(journal, progress, options), options,
+                self.settings.max_reject_ratio,
+            )  # fmt: skip
             try:
                 for stage in stages:
                     stage(state)
@@ -277,7 +281,7 @@ class Project(Services):
                 raise
             finally:
                 journal.close()
-            report = state.completed(self.settings.max_reject_ratio)
+            report = state.completed()
             self.runs.save(report)
         return report
 
@@ -299,6 +303,8 @@ class Project(Services):
         state.reject_ratio, state.health = result.reject_ratio, result.health
 
     def _load(self, state: RunState) -> None:
+        if state.above_max_rejects:
+            return
         name, run = state.workflow.name, state.options.manifest
         earlier = manifest_of(run, name, self.snapshots, self.runs.ids(name)) if run is not None else None
         manifest = earlier or self.snapshots.manifest(name)

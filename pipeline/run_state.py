@@ -14,16 +14,23 @@ FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 @dataclass
 class RunState:
-    """``reject_ratio`` and ``health`` as the index stage found them, ``load`` as the load stage did."""
+    """``reject_ratio`` and ``health`` as the index stage found them, ``load`` as the load stage did. Above
+    ``max_reject_ratio`` a run that has indexed does not load."""
 
     run_id: str
     workflow: Workflow
     runner: Runner
     options: RunOptions
+    max_reject_ratio: float
     reject_ratio: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
     load: LoadCounts | None = None
     load_seconds: float = 0.0
+
+    @property
+    def above_max_rejects(self) -> bool:
+        """Too many rows were rejected, or, whatever the setting, all."""
+        return self.reject_ratio > self.max_reject_ratio or self.reject_ratio == 1
 
     def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
         return RunReport(
@@ -45,12 +52,18 @@ class RunState:
         code = error.exit_code if isinstance(error, GraphmillError) else FAILED
         return self.report(_outcome(error), code, str(error) or type(error).__name__)
 
-    def completed(self, max_reject_ratio: float) -> RunReport:
+    def completed(self) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):
             return self.report("completed", 0)
-        above = self.reject_ratio > max_reject_ratio
-        message = f"{self.reject_ratio:.0%} of a step's rows rejected" if above else ""
-        return self.report("completed_with_rejects", ABOVE_MAX_REJECTS if above else 0, message)
+        if not self.above_max_rejects:
+            return self.report("completed_with_rejects", 0)
+        name = self.workflow.name
+        message = (
+            f"{self.reject_ratio:.0%} of a step's rows rejected; the stores are left as they were; see 'graphmill "
+            f"rejects {name}', mend the cause, then 'graphmill retry {name}'; 'graphmill load {name}' loads what "
+            "there is"
+        )
+        return self.report("completed_with_rejects", ABOVE_MAX_REJECTS, message)
 
 
 def _outcome(error: BaseException) -> Outcome:

@@ -96,6 +96,8 @@ def table(*key: str, **columns: pa.DataType) -> TableSchema:
 
 
 DOCUMENTS = table("id", id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING)
+TITLES = table("id", id=STRING, title=STRING)
+"""What of documents a verb reads that leaves their texts alone."""
 TEXT_UNITS = table(
     "document_id", "order",
     id=STRING, text=STRING, n_tokens=INT, document_id=STRING, start=INT, end=INT, order=INT,

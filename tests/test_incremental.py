@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_faults import canonical
-from tests.servers.openai_server import OpenAIServer, Request
+from tests.servers.openai_replies import Messages, content_of, default_reply
+from tests.servers.openai_server import OpenAIServer, Reply, Request
 from tests.sizes import size
 from tests.states import (
     empty_neo4j,
@@ -247,3 +248,63 @@ def test_a_renamed_document_costs_no_call(long_document: ProjectFolder, openai: 
         project.run("index")
         assert list(project.table("documents")["source"]) == ["renamed.txt"]
     assert [openai.count("chat"), openai.count("embeddings")] == [0, 0]
+
+
+ALIKE = "a person of whom the log of the harbour tells at great length, in many words, and more than once"
+TOLD = {
+    "first log": [
+        f'("entity"<|>Mira Vale<|>person<|>Keeper of the light, {ALIKE}.)',
+        f'("entity"<|>Anselm Torr<|>person<|>Grinder of lenses, {ALIKE}.)',
+        '("entity"<|>Brack Institute<|>organization<|>A school.)',
+        f'("relationship"<|>Mira Vale<|>Anselm Torr<|>She wrote to him, {ALIKE}.<|>letters<|>5)',
+        '("relationship"<|>Anselm Torr<|>Brack Institute<|>He taught there.<|>teaching<|>5)',
+    ],
+    "second log": [
+        f'("entity"<|>Mira Vale<|>person<|>Builder of the light, {ALIKE}.)',
+        f'("entity"<|>Anselm Torr<|>person<|>Teacher of optics, {ALIKE}.)',
+        f'("relationship"<|>Mira Vale<|>Anselm Torr<|>She was taught by him, {ALIKE}.<|>teaching<|>5)',
+    ],
+    "third log": [
+        f'("entity"<|>MIRA VALE<|>{type}<|>Keeper of the light, {ALIKE}.)'
+        for type in ("person", "keeper", "builder", "writer", "pupil")
+    ],
+}
+"""What is extracted from each document: the third names an entity otherwise, more often than the others, and says
+nothing new of it."""
+
+
+def as_told(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    prompt = content_of(messages[-1])
+    log = next((log for log in TOLD if log in prompt), None)
+    if "<|COMPLETE|>" not in prompt or log is None:
+        return default_reply(messages, body)
+    return Reply("##".join(TOLD[log]) + "<|COMPLETE|>")
+
+
+def test_a_changed_display_name_costs_its_summary_and_the_embeddings_that_name_it(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    openai.reply = as_told
+    documents = {"first.txt": "This is the first log.", "second.txt": "This is the second log."}
+    folder = new_project(tmp_path / "p", postgres_url, documents, models=models(openai))
+    set_args(folder, summarize_descriptions={"max_tokens": 30})
+    with folder.open() as project:
+        project.run("index")
+        names = project.table("entities").set_index("id")["name"]
+        assert sum(not is_extraction(request) for request in openai.requests if request.kind == "chat") == 3
+        openai.forget()
+        folder.write("third.txt", "This is the third log.")
+        project.run("index")
+        after = project.table("entities").set_index("id")["name"]
+    assert dict(zip(names[names != after], after[names != after], strict=True)) == {"Mira Vale": "MIRA VALE"}
+    extracted, summarised = [
+        [request for request in openai.requests if request.kind == "chat" and is_extraction(request) is asked]
+        for asked in (True, False)
+    ]
+    assert len(extracted) == 1
+    assert ["MIRA VALE" in str(request.messages) for request in summarised] == [True]
+    embedded = sorted(text.split("\n")[0].split(", a person")[0] for one in openai.requests for text in one.inputs)
+    assert len(embedded) == 3, embedded
+    assert "MIRA VALE" in embedded
+    assert "This is the third log." in embedded
+    assert sum("MIRA VALE\tAnselm Torr" in text for text in embedded) == 1

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from pipeline.engine.workflow import REJECTS
 from pipeline.errors import DataError
+from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Snapshot, SnapshotStore
 
 COLUMNS = {
@@ -12,41 +14,45 @@ COLUMNS = {
     "extractions": ["text_unit_id", "kind", "grounded"],
     "merged_entities": ["id", "types", "descriptions"],
     "merged_relationships": ["source_entity_id", "target_entity_id"],
-    "rejects": ["row_id", "kind"],
+    "rejects": ["reason"],
 }
 
 
 def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str, float]:
     """Counts, as far as the workflow writes the tables they need: ``text_units``, those ``without_entities``,
-    ``entities_per_unit``, ``ungrounded`` (names that do not stand in their text), ``orphan_relationships`` (with an end
-    that no record describes).
-
-    Raises DataError when nothing was extracted from any text unit that was not rejected.
-    """
+    ``entities_per_unit``, ``ungrounded`` (records with a name that does not stand in their text),
+    ``orphan_relationships`` (with an end that no record describes). What was dropped for it is counted too."""
     if not {"text_units", "extractions"} <= set(tables):
         return {}
     read = {name: snapshots.columns(tables[name], columns) for name, columns in COLUMNS.items() if name in tables}
     units, found = read["text_units"], read["extractions"]
     entities = found[found["kind"] == "entity"]
-    _refuse_all_empty(units, found, read["rejects"])
+    dropped = read["rejects"]["reason"].value_counts()
     counts = {
         "text_units": len(units),
         "without_entities": len(units) - entities["text_unit_id"].nunique(),
         "entities_per_unit": round(len(entities) / max(len(units), 1), 2),
-        "ungrounded": int((~entities["grounded"].astype(bool)).sum()),
+        "ungrounded": int((~found["grounded"].astype(bool)).sum() + dropped.get("ungrounded", 0)),
     }
     if "merged_entities" in read:
-        counts["orphan_relationships"] = _orphans(read["merged_entities"], read["merged_relationships"])
+        stubs = _orphans(read["merged_entities"], read["merged_relationships"])
+        counts["orphan_relationships"] = int(stubs + dropped.get("orphan", 0))
     return counts
 
 
-def _refuse_all_empty(units: pd.DataFrame, found: pd.DataFrame, rejects: pd.DataFrame) -> None:
-    rejected = rejects.loc[rejects["kind"] == "row", "row_id"]
-    answered = (~units["id"].isin(rejected)).sum()
-    if answered and found.empty:
+def refuse_all_empty(units: pd.Series, outputs: Mapping[str, Snapshot], snapshots: SnapshotStore) -> None:
+    """``units``: ids of the text units that a step read; ``outputs``: its tables.
+
+    Raises DataError when they are extractions and there is none of any unit that was not rejected.
+    """
+    if "extractions" not in outputs or outputs["extractions"].rows:
+        return
+    rejects = snapshots.columns(outputs[REJECTS], ["row_id", "kind"]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+    answered = (~units.isin(rejects.loc[rejects["kind"] == "row", "row_id"])).sum()
+    if answered:
         raise DataError(
             f"extraction: not one entity in {answered:,} text units; look at the model and its context length with "
-            "'graphmill doctor'; the stores are left as they are"
+            "'graphmill doctor'; the stores are left as they are, and the next run asks again"
         )
 
 

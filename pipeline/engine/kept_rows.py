@@ -22,16 +22,19 @@ class KeptRows:
 def kept_rows(
     planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
 ) -> KeptRows | None:
-    """What of the step's last run can be kept: it differs in the rows of its rowwise input only, and its verb says of
-    which row each row of its outputs is. Rows with a reject are worked on again. None where nothing can be kept."""
+    """What of the step's last run can be kept: it differs in the rows of its rowwise input only, as far as the verb
+    reads its inputs, and its verb says of which row each row of its outputs is. Rows with a reject are worked on again.
+    None where nothing can be kept."""
     step, verb = planned.step, planned.step.verb
     record = previous.steps.get(step.id)
     before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise else None
-    if record is None or before is None or not _differ_in_rows_alone(planned, record, before.sha256):
+    if record is None or before is None or not _differ_in_inputs_alone(planned, record, previous):
         return None
     if not all(map(snapshots.exists, [before, *record.outputs.values()])):
         return None
     assert verb.rowwise
+    if not all(_as_before(planned, name, inputs, previous, snapshots) for name in inputs if name != verb.rowwise):
+        return None
     now = inputs[verb.rowwise]
     same = _unchanged(now, snapshots.read(before))
     if same is None or not same.any():
@@ -48,12 +51,23 @@ def _rows_of(ids: set[str], column: str, table: pa.Table) -> pa.Table:
     return table.filter(pa.array(table[column].to_pandas().isin(ids), pa.bool_()))
 
 
-def _differ_in_rows_alone(planned: PlannedStep, record: StepRecord, before: str) -> bool:
-    verb, now, then = planned.step.verb, dict(planned.components), dict(record.components)
-    inputs, inputs_then = dict(now.pop("inputs")), dict(then.pop("inputs", {}))
-    inputs.pop(verb.rowwise, None)
-    read = inputs_then.pop(verb.rowwise, None)
-    return now == then and inputs == inputs_then and read == before and set(verb.row_of) == set(record.outputs)
+def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
+    """And what the step read then are the tables of the last run."""
+    step, now, then = planned.step, dict(planned.components), dict(record.components)
+    read, read_then = now.pop("inputs"), then.pop("inputs", {})
+    tables = {name: previous.tables[table].sha256 for name, table in step.inputs.items() if table in previous.tables}
+    outside = {name: stamp for name, stamp in read.items() if name not in step.inputs}
+    return now == then and read_then == {**tables, **outside} and set(step.verb.row_of) == set(record.outputs)
+
+
+def _as_before(
+    planned: PlannedStep, name: str, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
+) -> bool:
+    """Whether the columns that the verb reads of this input are those of the last run."""
+    then = previous.tables[planned.step.inputs[name]]
+    if then.sha256 == planned.components["inputs"][name]:
+        return True
+    return snapshots.exists(then) and snapshots.columns(then, list(inputs[name].columns)).equals(inputs[name])
 
 
 def _unchanged(now: pd.DataFrame, before: pd.DataFrame) -> pd.Series | None:

@@ -27,10 +27,16 @@ NOT_ASKED = "not_asked"
 class RememberingChat(Protocol):
     """A chat model that tells what it knows and what a request costs."""
 
-    def memory(self, anew: Anew | None = None) -> Memory: ...
+    def memory(self, anew: Anew | None = None) -> "ForgettingMemory": ...
 
     def count(self, request: ChatRequest) -> int:
         """Input tokens of a request."""
+        ...
+
+
+class ForgettingMemory(Memory, Protocol):
+    def forget(self, keys: Iterable[str]) -> None:
+        """What is known under these keys is asked for again."""
         ...
 
 

@@ -10,13 +10,14 @@ import pandas as pd
 
 from pipeline.engine.budget import Budget
 from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
-from pipeline.engine.health import health
+from pipeline.engine.health import health, refuse_all_empty
 from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.options import Rows
 from pipeline.engine.plan import PlannedStep, Planner, plan, tables_of
+from pipeline.engine.replay import forget_replies
 from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.selection import ALL, Selection
@@ -174,6 +175,7 @@ class Runner:
         step = planned.step
         inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
         meter.documents = _documents(inputs.values())
+        units = inputs["text_units"]["id"] if "text_units" in inputs else pd.Series(dtype=object)
         kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
         if kept and step.verb.rowwise:
             inputs[step.verb.rowwise] = kept.changed
@@ -190,6 +192,11 @@ class Runner:
             outputs[name] = self.snapshots.write(step.outputs[name], table)
         if not step.verb.inputs:
             _refuse_nothing(step, frames)
+        try:
+            refuse_all_empty(units, outputs, self.snapshots)
+        except DataError:
+            forget_replies(step, inputs, self.resources)
+            raise
         record = StepRecord(step.id, fingerprint(planned.components), planned.components, outputs, retry)
         self.snapshots.record(record)
         return record

@@ -78,6 +78,14 @@ class ReplyCache:
                     update = sa.update(COMPLETIONS).where(COMPLETIONS.c.key.in_(some)).values(valid=verdict)
                     connection.execute(update)
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """Delete these replies, whoever has stored them: they are asked for again."""
+        if not self.database.there:
+            return
+        with self.database.connection(write=True) as connection:
+            for some in slices(list(keys)):
+                connection.execute(sa.delete(COMPLETIONS).where(COMPLETIONS.c.key.in_(some)))
+
     def vectors(self, keys: Iterable[str]) -> dict[str, np.ndarray]:
         rows = self.database.select([EMBEDDINGS.c.key, EMBEDDINGS.c.vector], list(dict.fromkeys(keys)))
         return {key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in rows}

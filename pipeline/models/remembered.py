@@ -1,6 +1,6 @@
 """What is known of replies and vectors already: what every model does before it calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +49,10 @@ class RememberedReplies:
         changed = {key: flag for key, flag in valid.items() if key in self.flags and self.flags[key] is not flag}
         self.cache.flag(changed)
         self.flags |= changed
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Replies that could be read, each by itself, and are of no use all the same."""
+        self.cache.forget(keys)
 
 
 def read(completion: Completion, check: Check | None) -> ChatReply:

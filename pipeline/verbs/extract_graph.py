@@ -38,7 +38,8 @@ REPAIR: Message = {
 class ExtractParams(Params):
     """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json"
     needs an endpoint that takes a JSON schema. ``repair``: whether an unreadable reply is asked for once more.
-    ``ungrounded``: what becomes of names that do not stand in their text: kept, flagged in ``grounded``, or dropped."""
+    ``ungrounded``: what becomes of records with a name that does not stand in their text: "drop", or "flag" and "keep",
+    which are one: ``grounded`` tells them."""
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
@@ -210,11 +211,9 @@ class Finding:
 
 
 def _found(reading: Reading, text: str, params: ExtractParams) -> Finding:
-    if params.ungrounded == "keep":
-        return Finding(tuple((record, True) for record in reading.records), reading.marks)
     stands = Grounding(text)
     records = tuple((record, stands(record)) for record in reading.records)
-    if params.ungrounded == "flag":
+    if params.ungrounded != "drop":
         return Finding(records, reading.marks)
     dropped = [record for record, grounded in records if not grounded]
     marks = (Mark("record", "ungrounded", f"not in its text: {', '.join(_names(record))}") for record in dropped)

@@ -13,7 +13,7 @@ from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.reading import Sentence, read_sentences
 from pipeline.phrases.references import OwnTitle, Referent, resolve_names
 from pipeline.registry import Params, verb
-from pipeline.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
+from pipeline.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.text import match_key
 
 ALIAS_KEYWORD = "also known as"
@@ -67,9 +67,10 @@ class _Link:
 
 
 @verb(
-    inputs={"text_units": TEXT_UNITS, "documents": DOCUMENTS},
+    inputs={"text_units": TEXT_UNITS, "documents": TITLES},
     outputs={"extractions": EXTRACTIONS},
     rowwise="text_units",
+    row_of={"extractions": "text_unit_id"},
     libraries=("regex", "rjieba", "stopwordsiso"),
 )
 def extract_graph_fast(

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import pipeline.fingerprint
 from pipeline.engine.forecast import CALLS_TO_TRUST, Estimate, totals
 from pipeline.engine.report import StepReport
+from pipeline.fingerprint import _source
 from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.tokens import tokenizer
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
@@ -228,3 +230,44 @@ def contents(folder: ProjectFolder) -> dict[str, bytes]:
     """Of every file but the cache's, which an opened database may make."""
     paths = [path for path in sorted(folder.root.rglob("*")) if path.is_file() and "cache.sqlite" not in path.name]
     return {str(path): path.read_bytes() for path in paths}
+
+
+def test_an_upgrade_is_announced_with_its_calls(
+    tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    """Other code alone asks nothing; another prompt, whoever has brought it, asks all anew."""
+    folder = new_folder(tmp_path / "p", counting, DOCUMENTS)
+    units = index(folder)["extract_graph"].calls
+
+    def upgraded(name: str) -> str:
+        return f"{_source(name)}\nUPGRADED = True\n" if name == "pipeline.verbs.extract_graph" else _source(name)
+
+    monkeypatch.setattr(pipeline.fingerprint, "_source", upgraded)
+    assert planned(folder) == ("run", "code", (0, 0))
+    assert index(folder)["extract_graph"].calls == 0
+    prompt = folder.root / "prompts" / "extract_graph.md"
+    prompt.write_text(prompt.read_text(encoding="utf-8").replace("You read a text", "You carefully read a text"))
+    assert planned(folder) == ("run", "prompt", (units, units))
+    assert index(folder)["extract_graph"].calls == units > 0
+
+
+def planned(folder: ProjectFolder) -> tuple[str, str, tuple[int, int]]:
+    """What becomes of the extraction, why, and its calls."""
+    with folder.open() as project:
+        (entry,) = [entry for entry in project.forecast("index") if entry.planned.step.id == "extract_graph"]
+    return entry.planned.action, entry.planned.reason, entry.estimate.calls
+
+
+PASSAGE = (
+    "Mira Vale built the Harrow Light at Quill Point in 1871, after the wreck of the brig Constance had cost the town "
+    "of Quill eleven sailors. The lens was ground by Anselm Torr, who taught optics at the Brack Institute and had "
+    "made the first lens of the Tollen Observatory for Governor Pell. Idra Senn, the founder of the institute, paid "
+    "for the stone, which came by barge from the Combs. The light was lit on the second of May."
+)
+
+
+def test_a_passage_of_100_tokens_takes_one_call_of_800_tokens(tmp_path: Path, counting: OpenAIServer):
+    assert 100 <= tokenizer(MODEL).count(PASSAGE) <= 110
+    folder = new_folder(tmp_path / "p", counting, {"passage.txt": PASSAGE}, size=1200)
+    assert index(folder)["extract_graph"].calls == 1
+    assert sent_for_extraction(counting) <= 800

@@ -1,18 +1,23 @@
 """What the tables of a run say of its extraction."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from pipeline.engine.health import health
+from pipeline.engine.health import health, refuse_all_empty
 from pipeline.errors import DataError
 from pipeline.schemas import EXTRACTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, TEXT_UNITS, TableSchema
 from pipeline.snapshots import Snapshot, SnapshotStore
-from pipeline.verbs.merge_graphs import merge_graphs
-from tests.projects import new_project
+from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
+from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.servers.openai_replies import Messages, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply
+from tests.states import is_extraction, postgres_versions, set_args
+from tests.test_batch_run import NO_STORE
 from tests.verbs.graphs import entity, extractions, link
 
 
@@ -25,10 +30,15 @@ def snapshots(store: SnapshotStore, tables: dict[str, tuple[TableSchema, pd.Data
     return {name: store.write(name, schema.encode(frame, name)) for name, (schema, frame) in tables.items()}
 
 
-def measured(store: SnapshotStore, units: dict[str, Any], rejected: tuple[str, ...] = ()) -> dict[str, float]:
+def measured(
+    store: SnapshotStore, units: dict[str, Any], rejected: tuple[str, ...] = (), params: MergeParams = MergeParams()
+) -> dict[str, float]:
     found, texts = extractions(units)
-    merged, links, _, _ = merge_graphs(found, texts)
-    rejects = REJECTS.frame([("extract", unit, "row", "timeout", "no answer") for unit in rejected])
+    merged, links, _, rejects = merge_graphs(found, texts, params)
+    rejects = REJECTS.frame([
+        *rejects.itertuples(index=False, name=None),
+        *(("extract", unit, "row", "timeout", "no answer") for unit in rejected),
+    ])  # fmt: skip
     tables = snapshots(store, {
         "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found), "rejects": (REJECTS, rejects),
         "merged_entities": (MERGED_ENTITIES, merged), "merged_relationships": (MERGED_RELATIONSHIPS, links),
@@ -36,29 +46,60 @@ def measured(store: SnapshotStore, units: dict[str, Any], rejected: tuple[str, .
     return health(tables, store)
 
 
+UNITS = {
+    "d/0": [entity("Ada"), entity("Otto"), link("Ada", "Otto")],
+    "d/1": [{**entity("Nobody"), "grounded": False}, {**link("Ada", "Phantom"), "grounded": False}],
+    "d/2": [link("Ghost", "Phantom")],
+    "d/3": [],
+}
+
+
 def test_counts(store: SnapshotStore):
-    units = {
-        "d/0": [entity("Ada"), entity("Otto"), link("Ada", "Otto")],
-        "d/1": [{**entity("Nobody"), "grounded": False}, link("Ada", "Phantom")],
-        "d/2": [link("Ghost", "Phantom")],
-        "d/3": [],
-    }
-    assert measured(store, units, rejected=("d/3",)) == {
-        "text_units": 4, "without_entities": 2, "entities_per_unit": 0.75, "ungrounded": 1,
+    assert measured(store, UNITS, rejected=("d/3",)) == {
+        "text_units": 4, "without_entities": 2, "entities_per_unit": 0.75, "ungrounded": 2,
         "orphan_relationships": 2,
     }  # fmt: skip
+    assert measured(store, {"d/0": []}, rejected=("d/0",))["without_entities"] == 1
+    assert measured(store, {})["entities_per_unit"] == 0
+
+
+def test_orphans_that_are_dropped_are_counted(store: SnapshotStore):
+    assert measured(store, UNITS, params=MergeParams(orphans="drop"))["orphan_relationships"] == 2
+
+
+@pytest.mark.parametrize("ungrounded", ["keep", "flag", "drop"])
+def test_ungrounded_records_are_counted_whatever_becomes_of_them(tmp_path: Path, openai: OpenAIServer, ungrounded: str):
+    folder = new_project(tmp_path / "mill", NO_STORE, endpoint=openai)
+    set_args(folder, extract_graph={"ungrounded": ungrounded})
+
+    def inventive(messages: Messages, body: Mapping[str, Any]) -> Reply:
+        said = default_reply(messages, body)
+        phantom = '("entity"<|>Phantom Menace<|>person<|>It is in no text.)##'
+        return replace(said, text=phantom + (said.text or "")) if "<|COMPLETE|>" in str(messages) else said
+
+    openai.reply = inventive
+    with folder.open(*folder.endpoint_overrides) as project:
+        assert project.index("index").health["ungrounded"] == 3
+
+
+def refused(store: SnapshotStore, units: dict[str, Any], rejected: tuple[str, ...] = ()) -> None:
+    found, texts = extractions(units)
+    rejects = REJECTS.frame([("extract", unit, "row", "timeout", "no answer") for unit in rejected])
+    outputs = snapshots(store, {"extractions": (EXTRACTIONS, found), "rejects": (REJECTS, rejects)})
+    refuse_all_empty(texts["id"], outputs, store)
 
 
 def test_nothing_extracted_from_what_was_answered_fails_the_run(store: SnapshotStore):
     with pytest.raises(DataError, match="not one entity in 2 text units; look at the model"):
-        measured(store, {"d/0": [], "d/1": []})
+        refused(store, {"d/0": [], "d/1": []})
     with pytest.raises(DataError, match="not one entity in 1 text units"):
-        measured(store, {"d/0": [], "d/1": []}, rejected=("d/1",))
+        refused(store, {"d/0": [], "d/1": []}, rejected=("d/1",))
 
 
 def test_where_all_was_rejected_the_rejects_say_so(store: SnapshotStore):
-    assert measured(store, {"d/0": [], "d/1": []}, rejected=("d/0", "d/1"))["without_entities"] == 2
-    assert measured(store, {})["entities_per_unit"] == 0
+    refused(store, {"d/0": [], "d/1": []}, rejected=("d/0", "d/1"))
+    refused(store, {})
+    refused(store, UNITS)
 
 
 def test_a_workflow_without_extraction_has_no_health(store: SnapshotStore):
@@ -66,21 +107,79 @@ def test_a_workflow_without_extraction_has_no_health(store: SnapshotStore):
     assert health(snapshots(store, {"text_units": (TEXT_UNITS, texts)}), store) == {}
 
 
-def test_a_run_whose_extraction_is_empty_fails_and_leaves_the_stores(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer
-):
+def nothing(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    return Reply("<|COMPLETE|>")
+
+
+def bad_request(messages: Messages, body: Mapping[str, Any]) -> Reply:
+    return Reply("unsupported parameter", status=400)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
+    """A project whose stores are loaded, and whose documents have all changed since."""
     folder = new_project(tmp_path / "mill", postgres_url, endpoint=openai)
     with folder.open(*folder.endpoint_overrides) as project:
-        assert project.run("index").health["without_entities"] == 0
-        loaded = project.stores.vectors.live()
-        openai.reply = lambda messages, body: Reply("<|COMPLETE|>")
-        folder.write("harbour.txt", "Another text.")
-        folder.write("institute.txt", "And another.")
-        folder.write("observatory.txt", "And a third.")
-        for _ in range(2):
-            with pytest.raises(DataError, match="not one entity in 3 text units"):
+        assert project.run("index").outcome == "completed"
+    for name in DOCUMENTS:
+        folder.write(name, f"{name}\n\nMira Vale met Anselm Torr.")
+    openai.forget()
+    return folder
+
+
+def test_a_run_whose_extraction_is_empty_fails_leaves_the_stores_and_the_next_one_asks_again(
+    loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer
+):
+    openai.reply = nothing
+    with loaded.open(*loaded.endpoint_overrides) as project:
+        workspace = project.settings.workspace
+        before = postgres_versions(postgres_url, workspace)
+        for night in (1, 2):
+            with pytest.raises(DataError, match=r"not one entity in 3 text units.*the next run asks again"):
                 project.run("index")
             report = project.status()
             assert report
             assert report["outcome"] == "failed"
-            assert project.stores.vectors.live() == loaded
+            assert postgres_versions(postgres_url, workspace) == before
+            assert openai.count("chat") == 3 * night
+        openai.reply = default_reply
+        mended = project.run("index")
+        assert (mended.outcome, mended.health["without_entities"]) == ("completed", 0)
+        assert sum(map(is_extraction, openai.requests)) == 3 * 3
+        assert postgres_versions(postgres_url, workspace) != before
+
+
+@pytest.mark.parametrize("max_reject_ratio", [0.1, 1])
+def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
+    loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer, max_reject_ratio: float
+):
+    """Whatever the limit, not where all was."""
+    openai.reply = bad_request
+    with loaded.open(*loaded.endpoint_overrides, f"max_reject_ratio={max_reject_ratio}") as project:
+        workspace = project.settings.workspace
+        before = postgres_versions(postgres_url, workspace)
+        report = project.run("index")
+        assert (report.exit_code, report.outcome, report.load) == (3, "completed_with_rejects", {})
+        assert "100% of a step's rows rejected; the stores are left as they were" in report.message
+        assert "'graphmill load index' loads what there is" in report.message
+        assert project.run("index").exit_code == 3
+        assert postgres_versions(postgres_url, workspace) == before
+        openai.reply = default_reply
+        assert (project.retry("index").exit_code, openai.count("chat", 200)) == (0, 3)
+        assert postgres_versions(postgres_url, workspace) != before
+
+
+def test_below_the_limit_and_by_load_what_there_is_is_loaded(
+    loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer
+):
+    openai.script("chat", [Reply("unsupported parameter", status=400)])
+    with loaded.open(*loaded.endpoint_overrides) as project:
+        workspace = project.settings.workspace
+        before = postgres_versions(postgres_url, workspace)
+        assert project.run("index").exit_code == 3
+        assert postgres_versions(postgres_url, workspace) == before
+        assert project.load("index").exit_code == 0
+        assert postgres_versions(postgres_url, workspace) != before
+    with loaded.open(*loaded.endpoint_overrides, "max_reject_ratio=0.5") as project:
+        report = project.run("index")
+        assert (report.exit_code, bool(report.load)) == (0, True)

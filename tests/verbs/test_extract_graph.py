@@ -242,7 +242,7 @@ def test_a_name_is_grounded_when_its_words_stand_in_the_text(text, name, grounde
         [] if grounded else [{"kind": "record", "reason": "ungrounded"}]
     )
     kept, _, _ = run({text: [reply]}, text_units(text), ungrounded="keep")
-    assert kept["grounded"].tolist() == [True]
+    assert kept["grounded"].tolist() == [grounded]
 
 
 def test_a_relationship_is_grounded_when_both_its_ends_are():
