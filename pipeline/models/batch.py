@@ -114,9 +114,8 @@ class BatchChat:
         replies = memory.recall(requests)
         missing = {key: request for key, request in requests.items() if key not in replies}
         rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
-        direct = [request for key, request in missing.items() if key not in rejected]
-        answers = zip(map(memory.key, direct), self.chat.complete(direct, listener), strict=True)
-        return {**replies, **rejected, **dict(answers)}
+        direct = {key: request for key, request in missing.items() if key not in rejected}
+        return {**replies, **rejected, **self.chat.ask(direct, memory, listener)}
 
     def _under_way(self) -> list[Intent]:
         return [found for intent in self._intents.all() if (found := self._found(intent))]

@@ -14,7 +14,7 @@ from pipeline.models.cache import NO_CACHE, Completion, ReplyCache
 from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_counts
 from pipeline.models.exchange import Exchange, Heard, one_question
 from pipeline.models.limits import Limiter
-from pipeline.models.parallel import Workers, converse
+from pipeline.models.parallel import Answered, Asked, Workers, converse, in_parallel
 from pipeline.models.remembered import RememberedReplies, read
 from pipeline.text import clean
 from pipeline.tokens import tokenizer
@@ -78,9 +78,19 @@ class OpenAIChat:
         """See ChatModel. A reply that a request's check objects to comes back without a reason, its ``message`` the
         objection: the caller reads what can be read."""
         memory = self.memory(anew)
+        exchange = Exchange(talks, memory, self.tell_known(listener))
+        return converse(exchange, self._workers(memory, listener))
+
+    def ask(
+        self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
+    ) -> dict[str, ChatReply]:
+        """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the conversations."""
+        return dict(in_parallel(requests.items(), self._workers(memory, listener)))
+
+    def _workers(self, memory: RememberedReplies, listener: Listener | None) -> Workers[Asked, Answered]:
         attempts = self._attempts(listener)
 
-        def ask(item: tuple[str, ChatRequest]) -> tuple[str, ChatReply]:
+        def ask(item: Asked) -> Answered:
             key, request = item
 
             def send(client: "OpenAI") -> tuple[Completion, Tokens]:
@@ -94,8 +104,7 @@ class OpenAIChat:
             self._length_of_a_reply.learn(answer.output_tokens)
             return key, read(answer, request.check)
 
-        workers = Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
-        return converse(Exchange(talks, memory, self.tell_known(listener)), workers)
+        return Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
