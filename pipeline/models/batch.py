@@ -62,6 +62,14 @@ class BatchChat:
         full = self.chat.cost(tokens)
         return None if full is None else full * (1 - self.options.discount)
 
+    @property
+    def least(self) -> int:
+        """Fewer requests than these go directly, at the full price."""
+        return self.options.least
+
+    def full_cost(self, tokens: Tokens) -> float | None:
+        return self.chat.cost(tokens)
+
     def converse(
         self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
     ) -> list[Result]:
