@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,7 @@ from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Runner, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import Journal, read_usage, settle
-from pipeline.errors import UsageError
+from pipeline.errors import DiskFullError, UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.export.exported import Exported
 from pipeline.export.kinds import export
@@ -268,19 +269,18 @@ class Project(Services):
         with self.runs.alone():
             self.snapshots.sweep()
             settle(self.usage_folder)
-            journal = Journal(self.usage_folder, self.runs.new_id(), workflow.name)
-            state = RunState(
-                journal.run_id, workflow, self._runner(journal, progress, options), options,
-                self.settings.max_reject_ratio,
-            )  # fmt: skip
-            try:
-                for stage in stages:
-                    stage(state)
-            except BaseException as error:
-                self.runs.save(state.broken_off(error))
-                raise
-            finally:
-                journal.close()
+            with Journal(self.usage_folder, self.runs.new_id(), workflow.name) as journal:
+                state = RunState(
+                    journal.run_id, workflow, self._runner(journal, progress, options), options,
+                    self.settings.max_reject_ratio,
+                )  # fmt: skip
+                try:
+                    for stage in stages:
+                        stage(state)
+                except BaseException as error:
+                    with suppress(DiskFullError):  # what ended the run is told
+                        self.runs.save(state.broken_off(error))
+                    raise
             report = state.completed()
             self.runs.save(report)
         return report

@@ -217,8 +217,18 @@ def temporary_file(folder: Path) -> Iterator[Path]:
     """
     path = folder / f".{secrets.token_hex(8)}{PARTIAL}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield path
+        with full_disk_named(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_named(folder: Path) -> Iterator[None]:
+    """Raises DiskFullError when the block cannot write for want of space."""
+    try:
+        yield
     except OSError as error:
         if error.errno in NO_SPACE:
             raise DiskFullError(
@@ -226,8 +236,6 @@ def temporary_file(folder: Path) -> Iterator[Path]:
                 "('graphmill gc' does) and run the same command again: it goes on from what is done"
             ) from error
         raise
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def publish_file(temporary: Path, path: Path) -> None:

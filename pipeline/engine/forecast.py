@@ -138,7 +138,8 @@ class Stage:
         calls = (tally.calls, tally.calls + more_calls)
         asked = (tally.input_tokens, tally.input_tokens + more_tokens)
         said = self._replies(step, calls, asked) if step.verb.roles_of(ChatModel) else (0, 0)
-        return Estimate(tally.rows, tally.known, calls, asked, said, _cost(models[0], asked, said))
+        cost = _cost(models[0], asked, said, few=calls[1] if to_come else calls[0])
+        return Estimate(tally.rows, tally.known, calls, asked, said, cost)
 
     def _replies(self, step: Step, calls: Range, asked: Range) -> Range:
         """Output tokens: by the mean of former calls, else between a record and as much as was asked."""
@@ -167,10 +168,17 @@ def _more(step: Step, tally: Tally, to_come: int) -> Range:
     return calls, tokens
 
 
-def _cost(model: Model, asked: Range, said: Range) -> tuple[float, float] | None:
-    price = getattr(model, "cost", None)
-    ends = [price(Tokens(*tokens)) if price else 0.0 for tokens in zip(asked, said, strict=True)]
-    return None if None in ends else (ends[0], ends[1])
+def _cost(model: Model, asked: Range, said: Range, few: int) -> tuple[float, float] | None:
+    """A step in batches may pay the full price in the end: for few calls (``few``: how many surely are the first), and
+    for what failed in a batch."""
+    full = getattr(model, "full_cost", getattr(model, "cost", _free))
+    low = full if few < getattr(model, "least", 0) else getattr(model, "cost", _free)
+    ends = low(Tokens(asked[0], said[0])), full(Tokens(asked[1], said[1]))
+    return None if None in ends else ends
+
+
+def _free(tokens: Tokens) -> float:
+    return 0.0
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:

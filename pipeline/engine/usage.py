@@ -8,18 +8,20 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from io import SEEK_END
 from itertools import count
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, Self
 
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pipeline.errors import UsageError
+from pipeline.errors import DiskFullError, UsageError
 from pipeline.models.base import Usage
 from pipeline.schemas import FLOAT, INT, STRING, table
-from pipeline.snapshots import publish_file, temporary_file
+from pipeline.snapshots import full_disk_named, publish_file, temporary_file
 
 USAGE = table(
     "run_id", "at", "step", "row_id", "attempt",
@@ -35,7 +37,11 @@ UNKNOWN = "unknown"
 
 @dataclass
 class Journal:
-    """The calls of one run under way; threads may share it. What is written outlives the process."""
+    """The calls of one run under way; threads may share it. What is written outlives the process. As a context it is
+    closed at the end; where the run fails it stays as it is if need be: the next run makes its table.
+
+    A call that begins or ends where the disk is full raises DiskFullError; one that ends after ``close`` is unknown.
+    """
 
     folder: Path
     run_id: str
@@ -44,7 +50,15 @@ class Journal:
 
     def __post_init__(self) -> None:
         self._names = count()
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with suppress(OSError, DiskFullError) if kind else nullcontext():
+            self.close()
 
     def begun(self, step: str, document_id: str, expected: Usage) -> str:
         """A call is about to be sent, and what it is expected to take; returns its name."""
@@ -67,35 +81,61 @@ class Journal:
     def close(self) -> None:
         """The journal becomes a table."""
         with self.lock:
+            self._closed = True
             if self._file:
                 self._file.close()
                 self._file = None
         settle(self.folder)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        text = json.dumps(line, ensure_ascii=False) + "\n"
-        with self.lock:
+        text = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        with self.lock, full_disk_named(self.folder):
+            if self._closed:
+                return
             if self._file is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._file = (self.folder / f"{self.run_id}.jsonl").open("a", encoding="utf-8", buffering=1)
-            self._file.write(text)
+                self._file = (self.folder / f"{self.run_id}.jsonl").open("ab", buffering=0)
+            _append(self._file, text)
+
+
+def _append(file: BinaryIO, line: bytes) -> None:
+    """All of the line or, where that fails, nothing."""
+    before = file.seek(0, SEEK_END)
+    try:
+        while line:
+            line = line[file.write(line) :]
+    except OSError:
+        file.truncate(before)
+        raise
 
 
 def settle(folder: Path) -> None:
     """Make tables of the journals that ended runs, or killed ones, have left. Only for a caller who is alone here."""
     for journal in sorted(folder.glob("*.jsonl")):
+        if _table_of(journal).exists():  # a kill came between the two
+            journal.unlink()
+            continue
         frame = USAGE.frame(list(_rows(journal)))
         with temporary_file(folder) as temporary:
             pq.write_table(USAGE.encode(frame, journal.name), temporary, compression="zstd")
-            publish_file(temporary, journal.with_suffix(".parquet"))
+            publish_file(temporary, _table_of(journal))
         journal.unlink()
 
 
 def read_usage(folder: Path) -> pd.DataFrame:
-    """All calls of all runs, also of one that goes on; USAGE's columns."""
-    frames = [pq.read_table(path).to_pandas() for path in sorted(folder.glob("*.parquet"))]
-    frames += [USAGE.frame(list(_rows(journal))) for journal in sorted(folder.glob("*.jsonl"))]
+    """All calls of all runs, also of one that goes on, or ends meanwhile; USAGE's columns."""
+    journals = {}
+    for journal in sorted(folder.glob("*.jsonl")):  # before the tables: what is gone by then has become one
+        with suppress(FileNotFoundError):
+            journals[journal] = USAGE.frame(list(_rows(journal)))
+    tables = sorted(folder.glob("*.parquet"))
+    frames = [pq.read_table(path).to_pandas() for path in tables]
+    frames += [frame for journal, frame in journals.items() if _table_of(journal) not in tables]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+
+
+def _table_of(journal: Path) -> Path:
+    return journal.with_suffix(".parquet")
 
 
 COLUMNS = {"run": "run_id", "step": "step", "document": "document_id", "model": "model", "outcome": "outcome"}

@@ -89,9 +89,12 @@ class Attempts:
             if answer.throttled:
                 throttlings += 1
                 self.patience.throttled(answer)
+                self.limiter.overloaded(answer.retry_after or 0.0)
                 self._wait(answer, throttlings)
                 continue
             failures += 1
+            if (answer.status or 0) >= 500:
+                self.limiter.overloaded(answer.retry_after or 0.0)
             most = min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN) if answer.reason == "timeout" else self.max_retries
             if not answer.passing or failures > most or not (answer.listens or self.patience.answered):
                 self.patience.missed(answer)
@@ -105,8 +108,8 @@ class Attempts:
             answer = self.endpoint.call(send)
             seconds = time.monotonic() - started
         if isinstance(answer, Failure):
-            self.limiter.bucket.correct(-call.tokens)
-            self._tell(call, name, Tokens(0, 0), seconds, attempt, "throttled" if answer.throttled else answer.reason)
+            self.limiter.bucket.correct(sum(answer.tokens[:2]) - call.tokens if call.tokens else 0)
+            self._tell(call, name, answer.tokens, seconds, attempt, "throttled" if answer.throttled else answer.reason)
             return answer
         value, tokens = answer
         self.limiter.succeeded()
@@ -122,11 +125,7 @@ class Attempts:
         )  # fmt: skip
 
     def _wait(self, failure: Failure, times: int) -> None:
-        overloaded = failure.throttled or failure.status in (502, 503, 504, 529)
-        seconds = failure.retry_after if failure.retry_after is not None else backoff(times)
-        if overloaded:
-            self.limiter.overloaded(seconds if failure.retry_after is not None else 0.0)
-        sleep(seconds, self.stop)
+        sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)
 
     def _tell(self, call: Call, name: str, tokens: Tokens, seconds: float, attempt: int, outcome: str) -> None:
         if self.listener is None:

@@ -17,12 +17,14 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call. ``row_id`` says which row it is for, ``check`` reads its reply; neither is sent or in the cache key."""
+    """One call. ``row_id`` says which row it is for, ``check`` reads its reply, ``mends`` is the request of the same
+    conversation whose bad reply this one makes up for; none of them is sent or in the cache key."""
 
     row_id: str
     messages: tuple[Message, ...]
     response_format: Mapping[str, Any] | None = None
     check: Check | None = field(default=None, compare=False)
+    mends: "ChatRequest | None" = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class ChatReply:
 
 Talk = Generator[Sequence[ChatRequest], Sequence[ChatReply], Result]
 """What one row has to ask: yields requests (those of one yield at the same time), is sent their replies in that
-order, and returns what came of them. A bad reply after which it goes on asking is kept for good if all of the next
-replies are good: they have mended it."""
+order, and returns what came of them. A bad reply is kept for good if there are requests that mend it and their replies
+are all good, or mended themselves."""
 
 
 Anew = Callable[[str], bool]

@@ -62,6 +62,14 @@ class BatchChat:
         full = self.chat.cost(tokens)
         return None if full is None else full * (1 - self.options.discount)
 
+    @property
+    def least(self) -> int:
+        """Fewer requests than these go directly, at the full price."""
+        return self.options.least
+
+    def full_cost(self, tokens: Tokens) -> float | None:
+        return self.chat.cost(tokens)
+
     def converse(
         self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
     ) -> list[Result]:
@@ -114,9 +122,8 @@ class BatchChat:
         replies = memory.recall(requests)
         missing = {key: request for key, request in requests.items() if key not in replies}
         rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
-        direct = [request for key, request in missing.items() if key not in rejected]
-        answers = zip(map(memory.key, direct), self.chat.complete(direct, listener), strict=True)
-        return {**replies, **rejected, **dict(answers)}
+        direct = {key: request for key, request in missing.items() if key not in rejected}
+        return {**replies, **rejected, **self.chat.ask(direct, memory, listener)}
 
     def _under_way(self) -> list[Intent]:
         return [found for intent in self._intents.all() if (found := self._found(intent))]

@@ -1,10 +1,12 @@
 """An OpenAI-protocol address: its client, and what its failures mean. No message tells the key."""
 
 import hashlib
+import json
 import re
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,7 +17,7 @@ from urllib.parse import urlsplit
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
 
 if TYPE_CHECKING:
-    from openai import OpenAI
+    from openai import APIResponse, OpenAI
 
 Answer = TypeVar("Answer")
 OPENAI = "https://api.openai.com/v1"
@@ -36,13 +38,36 @@ TOO_LARGE = re.compile(r"^(rate_limit_exceeded )?request too large")
 NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
 
 
+class Tokens(NamedTuple):
+    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache."""
+
+    input: int
+    output: int
+    cached: int = 0
+
+
+NO_TOKENS = Tokens(0, 0)
+
+
+class OverdueError(ValueError):
+    """The answer has not ended within the time of a call."""
+
+
+class UselessAnswerError(ValueError):
+    """An answer without a reply in it, and what it took."""
+
+    def __init__(self, fact: str, tokens: Tokens):
+        super().__init__(fact)
+        self.tokens = tokens
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a call brought nothing: a reject's reason code, and a message for people.
 
     ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``:
     somebody took the connection. ``status``: HTTP's, where there was an answer; ``retry_after``: seconds that the
-    endpoint asks to wait.
+    endpoint asks to wait; ``tokens``: what was billed though the answer is of no use.
     """
 
     reason: str
@@ -52,6 +77,7 @@ class Failure:
     fatal: GraphmillError | None = None
     status: int | None = None
     retry_after: float | None = None
+    tokens: Tokens = NO_TOKENS
 
     @property
     def throttled(self) -> bool:
@@ -128,7 +154,8 @@ class Endpoint:
         client = self.client.with_options(timeout=PREFLIGHT_SECONDS)
         caught = None
         try:
-            client.models.with_raw_response.list()
+            with client.models.with_streaming_response.list():  # that it answers is enough
+                pass
         except Exception as error:
             caught = error
         if caught is None:
@@ -146,6 +173,16 @@ class Endpoint:
         except Exception as error:
             return self.failure(error)
 
+    def fetch(self, answering: "AbstractContextManager[APIResponse[Any]]") -> dict[str, Any]:
+        """The JSON object of an answer, all of which must come within ``timeout``: the client itself limits only how
+        long nothing comes, and some servers send white space while they work. Raises ValueError where it is none."""
+        until = time.monotonic() + self.timeout
+        with answering as response:
+            answer = json.loads(b"".join(_in_time(response.iter_bytes(), until)))
+        if not isinstance(answer, dict):
+            raise ValueError("the answer is no JSON object")
+        return answer
+
     def failure(self, error: Exception) -> Failure:
         """What an exception of the client means; one that is not the client's is raised."""
         from openai import APIConnectionError, APITimeoutError, OpenAIError
@@ -156,7 +193,7 @@ class Endpoint:
             cause = error.__cause__ or error
             message = f"{self.address} does not answer ({type(cause).__name__}: {self._safe(str(cause))})"
             return Failure("server_error", message, answered=False, listens=False)
-        if isinstance(error, APITimeoutError) or type(error).__name__ == "ReadTimeout":
+        if isinstance(error, (APITimeoutError, OverdueError)) or type(error).__name__ == "ReadTimeout":
             return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
         status = getattr(error, "status_code", None)
         if status is None:
@@ -164,7 +201,8 @@ class Endpoint:
             kind = "the connection broke" if broken else "the answer cannot be read"
             cause = error.__cause__ or error
             detail = f"{type(cause).__name__}: {self._safe(str(cause))}"
-            return Failure("server_error", f"{kind} ({detail})", answered=not broken)
+            tokens = error.tokens if isinstance(error, UselessAnswerError) else NO_TOKENS
+            return Failure("server_error", f"{kind} ({detail})", answered=not broken, tokens=tokens)
         refusal = self.refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
         return replace(refusal, status=status, retry_after=_retry_after(error))
 
@@ -211,6 +249,13 @@ class Endpoint:
 _MAKING_A_CLIENT = threading.Lock()
 
 
+def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:
+    for piece in pieces:
+        if time.monotonic() > until:
+            raise OverdueError
+        yield piece
+
+
 def _nobody_listens(error: BaseException) -> bool:
     return type(error.__cause__ or error).__name__ in ("ConnectError", "ConnectTimeout")
 
@@ -231,14 +276,6 @@ def _said(error: Exception) -> str:
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return body["message"]
     return str(body or getattr(error, "message", error))
-
-
-class Tokens(NamedTuple):
-    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache."""
-
-    input: int
-    output: int
-    cached: int = 0
 
 
 def token_counts(usage: Any) -> Tokens:

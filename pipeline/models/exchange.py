@@ -35,11 +35,19 @@ class _Row(Generic[Result]):
     talk: Talk[Result]
     keys: list[str] = field(default_factory=list)
     replies: dict[str, ChatReply] = field(default_factory=dict)
-    mending: list[str] = field(default_factory=list)
+    good: dict[str, bool] = field(default_factory=dict)
+    mended_by: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def answered(self) -> bool:
         return all(key in self.replies for key in self.keys)
+
+    def kept(self, key: str, mending: frozenset[str] = frozenset()) -> bool:
+        """Whether a reply of this conversation may be served from now on. None mends itself, by whatever detour."""
+        if self.good.get(key, False):
+            return True
+        menders = [] if key in mending else self.mended_by.get(key, [])
+        return bool(menders) and all(self.kept(mender, mending | {key}) for mender in menders)
 
 
 @dataclass
@@ -92,28 +100,22 @@ class Exchange(Generic[Result]):
 
     def _step(self, row: _Row[Result], replies: Sequence[ChatReply] | None) -> list[tuple[str, ChatRequest]]:
         """One turn of a conversation: what it asks next, by key."""
-        bad = [key for key in row.keys if not row.replies[key].good]
-        mended = not bad
+        row.good |= {key: row.replies[key].good for key in row.keys}
         try:
             requests = row.talk.send(replies) if replies is not None else next(row.talk)
             while not requests:
                 requests = row.talk.send(())
         except StopIteration as end:
             self._results[row.position] = end.value
-            self._judge(row, bad, mended)
+            for key in row.good:  # a reply that two conversations share is kept if both can do with it
+                self._flags[key] = self._flags.get(key, True) and row.kept(key)
             row.keys = []
             return []
-        self._judge(row, [], mended)
-        row.mending = [*row.mending, *bad] if bad else []
         row.keys, row.replies = [self.memory.key(request) for request in requests], {}
+        for key, request in zip(row.keys, requests, strict=True):
+            if request.mends:
+                row.mended_by.setdefault(self.memory.key(request.mends), []).append(key)
         return list(zip(row.keys, requests, strict=True))
-
-    def _judge(self, row: _Row[Result], bad: Sequence[str], mended: bool) -> None:
-        for key in row.keys:
-            if row.replies[key].good:
-                self._flags[key] = True
-        if bad or (mended and row.keys):
-            self._flags |= dict.fromkeys([*row.mending, *bad], mended)
 
     def _recall(
         self, asked: Sequence[tuple[_Row[Result], str, ChatRequest]], unknown: dict[str, ChatRequest]

@@ -11,10 +11,10 @@ from pipeline.models.attempts import Attempts, Call, Patience
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
 from pipeline.models.buckets import Bucket, Rate
 from pipeline.models.cache import NO_CACHE, Completion, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_counts
+from pipeline.models.endpoint import Endpoint, Failure, Tokens, UselessAnswerError, sendable, token_counts
 from pipeline.models.exchange import Exchange, Heard, one_question
 from pipeline.models.limits import Limiter
-from pipeline.models.parallel import Workers, converse
+from pipeline.models.parallel import Answered, Asked, Workers, converse, in_parallel
 from pipeline.models.remembered import RememberedReplies, read
 from pipeline.text import clean
 from pipeline.tokens import tokenizer
@@ -78,13 +78,25 @@ class OpenAIChat:
         """See ChatModel. A reply that a request's check objects to comes back without a reason, its ``message`` the
         objection: the caller reads what can be read."""
         memory = self.memory(anew)
+        exchange = Exchange(talks, memory, self.tell_known(listener))
+        return converse(exchange, self._workers(memory, listener))
+
+    def ask(
+        self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
+    ) -> dict[str, ChatReply]:
+        """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the conversations."""
+        return dict(in_parallel(requests.items(), self._workers(memory, listener)))
+
+    def _workers(self, memory: RememberedReplies, listener: Listener | None) -> Workers[Asked, Answered]:
         attempts = self._attempts(listener)
 
-        def ask(item: tuple[str, ChatRequest]) -> tuple[str, ChatReply]:
+        def ask(item: Asked) -> Answered:
             key, request = item
 
             def send(client: "OpenAI") -> tuple[Completion, Tokens]:
-                completion, tokens = _read_answer(self._send(client, request))
+                arguments = self._arguments(request)
+                create = client.chat.completions.with_streaming_response.create
+                completion, tokens = _read_answer(self.endpoint.fetch(create(**arguments)))
                 memory.store(key, completion)  # before anybody counts or reads it
                 return completion, tokens
 
@@ -94,8 +106,7 @@ class OpenAIChat:
             self._length_of_a_reply.learn(answer.output_tokens)
             return key, read(answer, request.check)
 
-        workers = Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
-        return converse(Exchange(talks, memory, self.tell_known(listener)), workers)
+        return Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
@@ -165,9 +176,9 @@ class OpenAIChat:
     def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
         pieces: list[str] = []
         finish_reason, usage, caught = None, None, None
-        options = {"stream": True, "stream_options": {"include_usage": True}}
+        create = cast(Any, self.endpoint.client.chat.completions.create)
         try:
-            with self._send(self.endpoint.client, request, options) as events:
+            with create(**self._arguments(request), stream=True, stream_options={"include_usage": True}) as events:
                 for event in events:
                     usage = event.usage or usage
                     for choice in event.choices[:1]:
@@ -193,10 +204,10 @@ class OpenAIChat:
         messages = [{**message, "content": sendable(message["content"])} for message in request.messages]
         return {"model": self.model, "messages": messages, **body}
 
-    def _send(self, client: "OpenAI", request: ChatRequest, streaming: Mapping[str, Any] | None = None) -> Any:
+    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+        """What is sent, as the client takes it."""
         body = self.body(request)
-        model, messages = body.pop("model"), cast(Any, body.pop("messages"))
-        return client.chat.completions.create(model=model, messages=messages, extra_body=body, **(streaming or {}))
+        return {"model": body.pop("model"), "messages": body.pop("messages"), "extra_body": body}
 
     def cost(self, tokens: Tokens) -> float | None:
         """In the currency of the prices; None without them."""
@@ -223,12 +234,15 @@ class _Mean:
         return self.total // self.replies if self.replies else characters // CHARACTERS_PER_TOKEN_AT_FIRST
 
 
-def _read_answer(answer: Any) -> tuple[Completion, Tokens]:
-    """Raises ValueError when the answer is not one."""
-    choices = getattr(answer, "choices", None)
+def _read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
+    """The reply in an answer's JSON. Raises UselessAnswerError when it has none."""
+    from openai.types.chat import ChatCompletion
+
+    answer = ChatCompletion.construct(**body)
+    choices, tokens = getattr(answer, "choices", None), token_counts(getattr(answer, "usage", None))
     if not choices or choices[0].message is None:
-        raise ValueError("the endpoint's answer holds no reply")
-    choice, tokens = choices[0], token_counts(answer.usage)
+        raise UselessAnswerError("the endpoint's answer holds no reply", tokens)
+    choice = choices[0]
     if choice.message.refusal:
         return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
     text = clean(_text(choice.message.content))
@@ -236,10 +250,8 @@ def _read_answer(answer: Any) -> tuple[Completion, Tokens]:
 
 
 def completion_of(body: Mapping[str, Any]) -> Completion:
-    """The reply in an answer's JSON. Raises ValueError when it has none."""
-    from openai.types.chat import ChatCompletion
-
-    return _read_answer(ChatCompletion.construct(**body))[0]
+    """As a batch brings it. Raises UselessAnswerError when there is no reply."""
+    return _read_answer(body)[0]
 
 
 def _text(content: Any) -> str:

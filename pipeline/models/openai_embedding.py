@@ -133,9 +133,14 @@ class OpenAIEmbedding:
         size = {"dimensions": self.dimensions} if self.dimensions else {}
 
         def create(client: "OpenAI") -> tuple[Any, Tokens]:
+            from openai.types import CreateEmbeddingResponse
+
             sent = list(map(sendable, texts))
-            answer = client.embeddings.create(model=self.model, input=sent, encoding_format="float", extra_body=size)
-            return answer, token_counts(answer.usage)
+            answering = client.embeddings.with_streaming_response.create(
+                model=self.model, input=sent, encoding_format="float", extra_body=size
+            )
+            answer = CreateEmbeddingResponse.construct(**self.endpoint.fetch(answering))
+            return answer, token_counts(getattr(answer, "usage", None))
 
         answer = attempts.ask(self._call(texts), create)
         if not isinstance(answer, Failure):

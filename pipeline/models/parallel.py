@@ -90,17 +90,19 @@ class Workers(Generic[Item, Done]):
                 self._done.put(error)
 
 
-def in_parallel(items: Iterable[Item], workers: Workers[Item, Done]) -> None:
-    """All items through the workers. The first exception, or Ctrl-C, ends the work."""
+def in_parallel(items: Iterable[Item], workers: Workers[Item, Done]) -> list[Done]:
+    """What came of all items, as they ended. The first exception, or Ctrl-C, ends the work."""
+    done = []
     try:
         for item in items:
             workers.put(item)
         while workers.outstanding:
-            workers.result()
+            done.append(workers.result())
     except BaseException as error:
         workers.end(error)
         raise
     workers.end()
+    return done
 
 
 def converse(exchange: Exchange[Result], workers: Workers[Asked, Answered]) -> list[Result]:

@@ -12,8 +12,8 @@ from pipeline.models.cache import Completion, ReplyCache, completion_key, embedd
 
 @dataclass
 class RememberedReplies:
-    """The Memory of one chat model: replies that can be read, bad ones that have been mended, and those that nobody
-    has read yet."""
+    """The Memory of one chat model: replies that can be read, bad ones that have been mended (but those of the rows
+    that are asked ``anew``), and those that nobody has read yet."""
 
     model: str
     identity: Mapping[str, Any]
@@ -38,7 +38,8 @@ class RememberedReplies:
     def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
         if reply.good:
             return bool(request.check) or completion.valid is not False
-        return completion.valid is not False and not (self.anew and self.anew(request.row_id))
+        asked_anew = self.anew is not None and self.anew(request.row_id)
+        return completion.valid is None or (completion.valid and not asked_anew)
 
     def store(self, key: str, completion: Completion) -> None:
         self.cache.store_completion(key, self.model, completion)

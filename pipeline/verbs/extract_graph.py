@@ -116,9 +116,9 @@ class Questions:
         asked: Message = {"role": "user", "content": prompt}
         return (ASK_FOR_GRAPH_JSON, asked) if self.params.format == "json" else (asked,)
 
-    def ask(self, unit: str, messages: tuple[Message, ...]) -> ChatRequest:
+    def ask(self, unit: str, messages: tuple[Message, ...], mends: ChatRequest | None = None) -> ChatRequest:
         response_format = GRAPH_JSON_FORMAT if self.params.format == "json" else None
-        return ChatRequest(unit, messages, response_format, self.complaint)
+        return ChatRequest(unit, messages, response_format, self.complaint, mends)
 
     def complaint(self, reply: str) -> str | None:
         problem = unreadable(self.parse(reply), reply)
@@ -139,20 +139,20 @@ def _parse(reply: str, format: Format) -> Parsed:
 
 def read_text(unit: str, text: str, questions: Questions) -> Talk[Reading]:
     """The conversation about one text."""
-    opening = questions.opening(text)
-    (reply,) = yield (questions.ask(unit, opening),)
+    opening = questions.ask(unit, questions.opening(text))
+    (reply,) = yield (opening,)
     problem = questions.problem(reply)
     if problem is None:
-        return (yield from _gleaned(unit, opening, reply, questions))
+        return (yield from _gleaned(unit, opening.messages, reply, questions))
     if problem.reason == "truncated":
-        return (yield from _by_halves(unit, text, problem, questions))
+        return (yield from _by_halves(opening, text, problem, questions))
     if problem.reason == "parse" and questions.params.repair:
-        return (yield from _repaired(unit, (*opening, _said(reply)), problem, questions))
+        return (yield from _repaired(opening, reply, problem, questions))
     return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _by_halves(unit: str, text: str, problem: Problem, questions: Questions) -> Talk[Reading]:
-    replies = yield [questions.ask(unit, questions.opening(half)) for half in halves(text)]
+def _by_halves(opening: ChatRequest, text: str, problem: Problem, questions: Questions) -> Talk[Reading]:
+    replies = yield [questions.ask(opening.row_id, questions.opening(half), mends=opening) for half in halves(text)]
     problems = [found for found in map(questions.problem, replies) if found]
     if problems or not replies:
         worst = (problems or [problem])[0]
@@ -162,8 +162,9 @@ def _by_halves(unit: str, text: str, problem: Problem, questions: Questions) -> 
     return _joined(Reading(marks=(recovered,)), *readings)
 
 
-def _repaired(unit: str, messages: tuple[Message, ...], problem: Problem, questions: Questions) -> Talk[Reading]:
-    (reply,) = yield (questions.ask(unit, (*messages, REPAIR)),)
+def _repaired(opening: ChatRequest, bad: ChatReply, problem: Problem, questions: Questions) -> Talk[Reading]:
+    messages = (*opening.messages, _said(bad), REPAIR)
+    (reply,) = yield (questions.ask(opening.row_id, messages, mends=opening),)
     if questions.problem(reply):
         return Reading(marks=(Mark("row", problem.reason, problem.message),))
     recovered = Mark("recovered", problem.reason, f"{problem.message}; read when asked again")

@@ -191,7 +191,17 @@ def test_batches_are_half_the_price(tmp_path: Path, counting: OpenAIServer):
     in_batches(folder, "extract_graph")
     batched = foresee(folder)["extract_graph"]
     assert direct.cost
-    assert batched.cost == pytest.approx([end / 2 for end in direct.cost])
+    assert batched.cost == pytest.approx((direct.cost[0] / 2, direct.cost[1]))
+    few = new_folder(tmp_path / "few", counting, voyages(5))
+    in_batches(few, "extract_graph")
+    with few.open("models.chat.default.batch.least=6") as project:
+        costs = {entry.planned.step.id: entry.estimate.cost for entry in project.forecast("index")}
+        report = project.index("index").steps[2]
+    assert counting.count("chat")
+    assert costs["extract_graph"]
+    assert report.cost
+    assert costs["extract_graph"][0] <= report.cost <= costs["extract_graph"][1]
+    counting.forget()
     assert (batched.calls, batched.input_tokens) == (direct.calls, direct.input_tokens)
     with folder.open("models.chat.default.batch.poll_seconds=0.02") as project:
         cost = project.index("index").steps[2].cost

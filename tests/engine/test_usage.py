@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,92 @@ def test_calls_that_a_kill_cut_off_are_unknown_with_an_estimate(tmp_path: Path):
         assert frame["cost"].isna().tolist() == [True] * 3 + [False] * 2
         settle(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+
+
+def filled(folder: Path, run: str = "run-1", calls: int = 3) -> Journal:
+    journal = Journal(folder, run, "index")
+    for n in range(calls):
+        journal.ended("extract", "", usage(f"chunk-{n}"), journal.begun("extract", "", expected(f"chunk-{n}", 10)))
+    return journal
+
+
+def test_a_kill_between_the_table_and_the_journal_s_end_counts_nothing_twice(tmp_path: Path):
+    journal = filled(tmp_path)
+    left = (tmp_path / "run-1.jsonl").read_bytes()
+    journal.close()
+    (tmp_path / "run-1.jsonl").write_bytes(left)
+    assert len(read_usage(tmp_path)) == 3
+    settle(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+    assert len(read_usage(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("moment", ["*.jsonl", "*.parquet"])
+def test_a_run_that_ends_while_usage_is_read_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    """Its journal becomes a table right before, or right after, one of the two looks into the folder."""
+    for before in (True, False):
+        folder = tmp_path / str(before)
+        filled(folder, "run-0").close()
+        journal = filled(folder)
+        look = Path.glob
+
+        def end_meanwhile(self: Path, pattern: str, look: Any = look, journal: Journal = journal, first: bool = before):
+            if pattern != moment or journal._closed:
+                return look(self, pattern)
+            found = [] if first else list(look(self, pattern))
+            journal.close()
+            return look(self, pattern) if first else found
+
+        monkeypatch.setattr(Path, "glob", end_meanwhile)
+        assert read_usage(folder)["run_id"].value_counts().to_dict() == {"run-0": 3, "run-1": 3}
+        monkeypatch.undo()
+
+
+def test_a_call_that_ends_after_the_run_loses_nothing(tmp_path: Path):
+    journal = filled(tmp_path)
+    late = journal.begun("extract", "", expected("late", 10))
+    journal.close()
+    journal.ended("extract", "", usage("late"), late)
+    settle(tmp_path)
+    assert read_usage(tmp_path)["outcome"].tolist() == ["ok"] * 3 + [UNKNOWN]
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from pipeline.engine.usage import Journal, read_usage
+from pipeline.errors import DiskFullError
+from pipeline.models.base import Usage
+
+folder = Path(sys.argv[1])
+usage = Usage("row", "m", 100, 20, cached=False, seconds=0.5)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+try:
+    with Journal(folder, "run-1", "index") as journal:
+        journal.ended("extract", "", usage, journal.begun("extract", "", usage))
+        size = (folder / "run-1.jsonl").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, hard))
+        try:
+            journal.begun("extract", "", usage)
+            sys.exit("written")
+        except DiskFullError as error:
+            assert "make space" in str(error), error
+        assert (folder / "run-1.jsonl").stat().st_size == size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        raise RuntimeError("what ended the run")
+except RuntimeError:
+    pass
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+assert read_usage(folder)["outcome"].tolist() == ["ok"]
+"""
+
+
+def test_a_full_disk_is_named_and_hides_nothing(tmp_path: Path):
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_half_a_line_is_left_out(tmp_path: Path):

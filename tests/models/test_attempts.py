@@ -103,6 +103,41 @@ def test_a_timeout_is_tried_twice_at_most(chat: OpenAIChat, openai: OpenAIServer
     impatient.endpoint.client.close()
 
 
+def test_white_space_does_not_keep_a_call_alive(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    openai.script("chat", [Reply(spaces=True)] * 2)
+    impatient = replace(chat, timeout=0.3)
+    begun = time.monotonic()
+    (reply,) = impatient.complete(ask("a"), heard)
+    assert (reply.reason, reply.message) == ("timeout", "no answer within 0.3 s")
+    assert time.monotonic() - begun < 4
+    openai.script("embeddings", [Reply(spaces=True)])
+    model = OpenAIEmbedding("e", openai.base_url, "test-key", max_retries=0, timeout=0.3)
+    with pytest.raises(ModelError, match=r"no answer within 0\.3 s"):
+        model.embed(["a"], heard)
+    impatient.endpoint.client.close()
+    model.endpoint.client.close()
+
+
+def test_an_answer_without_a_reply_costs_what_the_endpoint_says(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+    usage = b'"usage": {"prompt_tokens": 50, "completion_tokens": 7, "total_tokens": 57}'
+    openai.script("chat", [Reply(raw=b'{"choices": [], ' + usage + b"}")])
+    (reply,) = replace(chat, max_retries=0, input_price=1.0, output_price=2.0).complete(ask("a"), heard)
+    assert reply.reason == "server_error"
+    (used,) = heard.usages
+    assert (used.outcome, used.input_tokens, used.output_tokens) == ("server_error", 50, 7)
+    assert used.cost == pytest.approx(64 / 1e6)
+
+
+@pytest.mark.parametrize(("status", "halved"), [(429, True), (500, True), (503, True), (409, False)])
+def test_an_overloaded_endpoint_gets_fewer_calls_at_a_time(
+    chat: OpenAIChat, openai: OpenAIServer, status: int, halved: bool
+):
+    openai.script("chat", [Reply(status=status, headers=NOW)])
+    many = replace(chat, concurrency=8)
+    many.complete(ask("a"))
+    assert (many._limiter.allowed < 8) is halved
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_what_cannot_pass_is_not_tried_again(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int):
     openai.script("chat", [Reply("no", status=status)])

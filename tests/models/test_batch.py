@@ -110,6 +110,53 @@ def test_few_requests_go_directly(openai: OpenAIServer, asker: Asker):
     assert [openai.count("chat"), openai.count("files"), openai.count("batches")] == [3, 0, 0]
 
 
+def recovering(n: int) -> Talk[str]:
+    """Asks once more where the reply is not good."""
+    first = ChatRequest(f"row-{n}", ({"role": "user", "content": f"Question {n}"},), check=complaint)
+    (reply,) = yield (first,)
+    if reply.good:
+        return reply.text
+    repair = ChatRequest(f"row-{n}", ({"role": "user", "content": f"Repair {n}"},), check=complaint, mends=first)
+    (reply,) = yield (repair,)
+    return f"mended by {reply.text}" if reply.good else "lost"
+
+
+def complaint(text: str) -> str | None:
+    return None if text.startswith("good") else "unreadable"
+
+
+def reply_that_is_bad_for(rows: set[str]) -> Callable[..., Reply]:
+    def reply(messages: Any, body: Any) -> Reply:
+        text = messages[-1]["content"]
+        return Reply("nonsense" if text.removeprefix("Question ") in rows else f"good {text}")
+
+    return reply
+
+
+@pytest.mark.parametrize("least", [2, 50])
+def test_a_reply_that_was_mended_is_not_paid_for_again(openai: OpenAIServer, asker: Asker, least: int):
+    """Whether the rows, or the repairs alone, went directly."""
+    openai.reply = reply_that_is_bad_for({"1"})
+    for night in range(3):
+        told = asker.chat(replace(AT_ONCE, least=least)).converse(map(recovering, range(3)))
+        assert told == ["good Question 0", "mended by good Repair 1", "good Question 2"]
+        asked = openai.count("chat") + openai.count("batch")
+        assert asked == 4, f"night {night}"
+
+
+@pytest.mark.parametrize("least", [2, 50])
+@pytest.mark.parametrize("still_bad", [set(), {"1"}])
+def test_chosen_rows_are_asked_anew_once(openai: OpenAIServer, asker: Asker, least: int, still_bad: set[str]):
+    options = replace(AT_ONCE, least=least)
+    openai.reply = reply_that_is_bad_for({"0", "1"})
+    asker.chat(options).converse(map(recovering, range(5)))
+    openai.forget()
+    openai.reply = reply_that_is_bad_for(still_bad)
+    told = asker.chat(options).converse(map(recovering, range(5)), None, {"row-0", "row-1"}.__contains__)
+    assert told[:2] == ["good Question 0", "mended by good Repair 1" if still_bad else "good Question 1"]
+    assert openai.count("chat") + openai.count("batch") == 2
+
+
 def test_what_is_known_is_not_in_the_batch(openai: OpenAIServer, asker: Asker):
     asker.chat().chat.complete(questions(2))
     asker.chat().complete(questions(6))

@@ -46,11 +46,15 @@ class Notebook:
 
 
 def script(*turns: Sequence[str], row: str = "row") -> Talk[list[list[str]]]:
-    """A conversation that asks these, turn by turn; what it was told."""
+    """A conversation that asks these, turn by turn; what it was told. What is asked after a bad reply mends it, unless
+    it says that it is "beside" it."""
     told = []
+    bad = None
     for texts in turns:
-        replies = yield [ask(text, row) for text in texts]
+        requests = [replace(ask(text, row), mends=None if "beside" in text else bad) for text in texts]
+        replies = yield requests
         told.append([reply.text for reply in replies])
+        bad = next((request for request, reply in zip(requests, replies, strict=True) if not reply.good), None)
     return told
 
 
@@ -130,12 +134,23 @@ def test_conversations_are_begun_only_as_they_are_needed():
         ([["bad"], ["bad 2"], ["bad 3"]], {"bad": False, "bad 2": False, "bad 3": False}),
         ([["a"], ["bad"]], {"a": True, "bad": False}),
         ([["bad"], ["a"], ["bad 2"]], {"bad": True, "a": True, "bad 2": False}),
+        ([["bad"], ["beside"]], {"bad": False, "beside": True}),
+        ([["bad", "a"], ["beside"], ["beside too"]], {"bad": False, "a": True, "beside": True, "beside too": True}),
+        ([["bad"], ["a", "bad beside"]], {"bad": True, "a": True, "bad beside": False}),
     ],
 )
-def test_a_bad_reply_is_kept_for_good_when_the_next_ones_have_mended_it(turns: list[list[str]], flags: dict[str, bool]):
+def test_a_bad_reply_is_kept_for_good_when_those_that_mend_it_are_good(turns: list[list[str]], flags: dict[str, bool]):
     memory = Notebook()
     drive([script(*turns)], memory)
     assert memory.flags == flags
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_bad_reply_that_one_of_two_conversations_mends_is_not_kept(first: int):
+    talks = [script(["bad"], ["a"], row="1"), script(["bad"], row="2")]
+    memory = Notebook()
+    drive([talks[first], talks[1 - first]], memory)
+    assert memory.flags == {"bad": False, "a": True}
 
 
 def test_an_exception_in_a_conversation_is_raised():

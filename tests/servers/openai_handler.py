@@ -1,6 +1,7 @@
 """One connection to the test endpoint: read a request, decide the reply, write it down, send it."""
 
 import json
+import select
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -105,6 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         elif reply.status >= 400:
             message = reply.text or f"Scripted failure {reply.status}."
             self.send_json(reply.status, error_json(reply.status, message), reply.headers)
+        elif reply.spaces:
+            self.send_spaces()
         elif reply.raw is not None:
             self.send_body(reply.status, reply.raw, reply.headers)
         elif request.body.get("stream"):
@@ -131,6 +134,13 @@ class Handler(BaseHTTPRequestHandler):
             return self.hang_up()
         self.send_chunk(b"data: [DONE]\n\n")
         self.send_chunk(b"")
+
+    def send_spaces(self) -> None:
+        self.close_connection = True
+        self.wfile.write(head_of(200, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}))
+        with suppress(OSError):
+            while not select.select([self.connection], [], [], 0.02)[0]:
+                self.send_chunk(b" ")
 
     def send_chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))

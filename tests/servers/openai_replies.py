@@ -27,6 +27,7 @@ class Reply:
     raw: bytes | None = None  # a body that is sent as it is
     usage: bool = True  # some compatible servers report none
     missing_vectors: int = 0  # embeddings: so many fewer than were asked for
+    spaces: bool = False  # white space instead of an answer, as long as the client listens
     hold: bool = False  # no answer at all, until one of the two hangs up
     fault: str = ""  # which fault this is, if it was drawn
 
