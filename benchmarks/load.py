@@ -1,0 +1,199 @@
+"""Loads of a synthetic graph into Neo4j and PostgreSQL: the first, one with nothing to do, one after 1 % changed;
+beside the plainest code that writes the same rows, and beside LightRAG's storage classes.
+``python benchmarks/load.py``, or smaller: ``--entities 10000 --relationships 30000 --units 10000``
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness import measure_load, print_table
+
+from benchmarks import beside_lightrag
+from benchmarks.graph_tables import CHANGED, FIRST, Sizes, write_tables
+from benchmarks.progress import Progress, tenths
+from pipeline.snapshots import SnapshotStore
+from pipeline.stores.embedded import start_embedded
+from tests.servers.neo4j_server import Neo4jUnavailable, neo4j_server
+from tests.servers.postgres_server import server_folder
+
+WARM_UP = Sizes(400, 1_200, 400, 8)
+SMALL = Sizes(2_000, 4_000, 2_000, 256)
+"""What LightRAG is given."""
+
+NO_INDEX, INDEX = 10**9, 1
+"""``exact_below``: rows from which a table gets an HNSW index."""
+
+Rows = list[dict[str, Any]]
+
+
+def on_neo4j(sizes: Sizes, tables: str, warm_up: str) -> Rows:
+    with neo4j() as spec:
+        plain = measure_load("plain_merge.py", {**spec, "snapshots": tables, "warm_up": warm_up})
+    with neo4j() as spec:
+        spec = {**spec, "snapshots": tables, "warm_up": warm_up}
+        with Progress(spec) as progress:
+            first = measure_load("load_once.py", {**spec, "runs": [FIRST]})
+        again, changed = measure_load("load_once.py", {**spec, "warm_up": None, "runs": [FIRST, CHANGED]})["loads"]
+    rows = plain["rows"]
+    seconds = first["loads"][0]["seconds"]
+    rates = {
+        "nodes": tenths(progress.nodes, sizes.entities),
+        "rel.": tenths(progress.relationships, sizes.relationships),
+    }
+    return [
+        line("plain loop", rows, plain["seconds"]),
+        {**line("first load", rows, seconds, plain["seconds"]), "rates by tenth": rates, "peak MB": first["peak_mb"]},
+        line("again", again["written"], again["seconds"]),
+        line("1 % changed", changed["written"], changed["seconds"]),
+    ]
+
+
+def on_postgres(tables: str, warm_up: str, with_index: bool) -> Rows:
+    with postgres() as spec:
+        spec = {**spec, "snapshots": tables, "warm_up": warm_up, "exact_below": NO_INDEX}
+        first = measure_load("load_once.py", {**spec, "runs": [FIRST]})
+        later = {**spec, "warm_up": None}
+        again, changed = measure_load("load_once.py", {**later, "runs": [FIRST, CHANGED]})["loads"]
+        indexed = None
+        if with_index:
+            indexed = measure_load("load_once.py", {**later, "runs": [FIRST], "exact_below": INDEX})["loads"][0]
+        bare = measure_load("bare_copy.py", spec)
+    rows = sum(table["rows"] for table in bare.values())
+    bare_seconds = sum(table["seconds"] for table in bare.values())
+    found = [
+        {**line("bare COPY", rows, bare_seconds), "by table": bare},
+        {**line("first load", rows, first["loads"][0]["seconds"], bare_seconds), "peak MB": first["peak_mb"]},
+        line("again", again["written"], again["seconds"]),
+        line("1 % changed", changed["written"], changed["seconds"]),
+    ]
+    if indexed:
+        found.append(line("HNSW", rows, indexed["seconds"] - changed["seconds"]))
+    return found
+
+
+def with_lightrag(folder: Path, warm_up: str) -> Rows:
+    """The small graph by LightRAG, and by graphmill into the same server. Nothing if LightRAG cannot be had."""
+    try:
+        python = beside_lightrag.install(folder / "lightrag")
+        rows_file = folder / "rows.json"
+        beside_lightrag.write_rows(rows_file, SMALL)
+        tables = written(folder / "small", SMALL)
+        with neo4j() as spec, postgres() as postgres_spec:
+            theirs = {
+                "Neo4j": beside_lightrag.on_neo4j(python, rows_file, SMALL.dimensions, spec),
+                "PostgreSQL": beside_lightrag.on_postgres(python, rows_file, SMALL.dimensions, postgres_spec["url"]),
+            }
+            shared = {"snapshots": tables, "warm_up": warm_up, "runs": [FIRST], "exact_below": INDEX}
+            ours = {
+                name: measure_load("load_once.py", {**where, **shared})["loads"][0]["seconds"]
+                for name, where in {"Neo4j": spec, "PostgreSQL": postgres_spec}.items()
+            }
+    except beside_lightrag.LightragUnavailable as error:
+        print(f"LightRAG: skipped: {error}", file=sys.stderr, flush=True)
+        return []
+    graph = SMALL.entities + SMALL.relationships
+    rows = {"Neo4j": graph, "PostgreSQL": graph + SMALL.units}
+    found = []
+    for store, seconds in ours.items():
+        found.append({"store": store, "by": "graphmill", **rate(rows[store], seconds), "times as fast": None})
+        for way, taken in theirs[store].items():
+            found.append(
+                {"store": store, "by": f"LightRAG, {way}", **rate(rows[store], taken), "times as fast": taken / seconds}
+            )
+    return found
+
+
+@contextmanager
+def neo4j() -> Iterator[dict[str, Any]]:
+    """Where a new server is, unless yours is used: what a measuring process needs to know."""
+    with neo4j_server(options=()) as address:
+        yield {**asdict(address), "workspace": "bench"}
+
+
+@contextmanager
+def postgres() -> Iterator[dict[str, Any]]:
+    with server_folder() as folder:
+        yield {"url": start_embedded(folder), "workspace": "bench"}
+
+
+def written(folder: Path, sizes: Sizes) -> str:
+    write_tables(SnapshotStore(folder), sizes)
+    return str(folder)
+
+
+def line(load: str, rows: int, seconds: float, plain: float | None = None) -> dict[str, Any]:
+    """``plain``: seconds that the plainest code took for the same rows."""
+    return {"load": load, **rate(rows, seconds), "of the plain rate": plain / seconds if plain else None}
+
+
+def rate(rows: int, seconds: float) -> dict[str, Any]:
+    return {"rows": rows, "s": seconds, "rows/s": rows / seconds}
+
+
+def show(title: str, rows: Rows) -> None:
+    print(f"\n{title}")
+    shown = ("load", "store", "by", "rows", "s", "rows/s", "of the plain rate", "times as fast")
+    print_table([{name: row[name] for name in shown if name in row} for row in rows])
+    for row in rows:
+        for name, rates in row.get("rates by tenth", {}).items():
+            print(f"{name} a second by tenth: {' '.join(f'{rate:,.0f}' for rate in rates)}", flush=True)
+        if "peak MB" in row:
+            print(f"peak MB: {row['peak MB']:,.0f}", flush=True)
+
+
+def main() -> None:
+    options = parse()
+    graph = f"{options.entities:,} entities, {options.relationships:,} relationships"
+    results: dict[str, Rows] = {}
+
+    def report(title: str, rows: Rows) -> None:
+        results[title] = rows
+        if rows and not options.json:
+            show(title, rows)
+
+    with tempfile.TemporaryDirectory(prefix="graphmill-bench-") as name:
+        folder = Path(name)
+        warm_up = written(folder / "warm-up", WARM_UP)
+        for place, dimensions in enumerate(options.dimensions):
+            sizes = Sizes(options.entities, options.relationships, options.units, dimensions)
+            with tempfile.TemporaryDirectory(dir=folder) as tables:
+                write_tables(SnapshotStore(Path(tables)), sizes)
+                if "neo4j" in options.stores and place == 0:
+                    report(f"Neo4j: {graph}", on_neo4j(sizes, tables, warm_up))
+                if "postgres" in options.stores:
+                    title = f"PostgreSQL: {graph}, {sizes.units:,} text units, {dimensions:,} dimensions"
+                    report(title, on_postgres(tables, warm_up, not options.no_index))
+        if not options.skip_lightrag:
+            report(
+                f"Beside LightRAG: {SMALL.entities:,} entities, {SMALL.relationships:,} relationships",
+                with_lightrag(folder, warm_up),
+            )
+    if options.json:
+        print(json.dumps(results, indent=1))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--relationships", type=int, default=300_000)
+    parser.add_argument("--units", type=int, default=100_000)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[256, 1_536], help="Neo4j takes the first")
+    parser.add_argument("--stores", nargs="+", default=["neo4j", "postgres"], choices=["neo4j", "postgres"])
+    parser.add_argument("--no-index", action="store_true", help="no HNSW indexes: they take longest")
+    parser.add_argument("--skip-lightrag", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Neo4jUnavailable as error:
+        sys.exit(f"neo4j: {error}; --stores postgres --skip-lightrag goes without")
