@@ -37,12 +37,12 @@ def copy_table(connection: Connection, name: str, workspace: str) -> dict[str, A
     types, rows = read_rows(connection, table, workspace)
     connection.execute(sql.SQL("DROP TABLE {}").format(table))
     connection.execute("CHECKPOINT")
-    started = time.perf_counter()
+    cpu, started = time.process_time(), time.perf_counter()
     with connection.transaction():
         write_rows(connection, bare, types, rows)
-    seconds = time.perf_counter() - started
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     connection.execute(sql.SQL("DROP TABLE {}").format(bare))
-    return {"rows": len(rows), "seconds": seconds}
+    return {"rows": len(rows), "seconds": seconds, "cpu": cpu}
 
 
 def read_rows(connection: Connection, table: sql.Identifier, workspace: str) -> tuple[list[int], list[tuple]]:

@@ -41,17 +41,21 @@ class Progress:
             driver.session(database=self._address["database"]) as session,
         ):
             while not self._over.is_set():
-                for query, samples in ((NODES, self.nodes), (RELATIONSHIPS, self.relationships)):
-                    samples.append((time.perf_counter(), session.run(query).single(strict=True)[0]))
+                nodes = session.run(NODES).single(strict=True)[0]
+                self.nodes.append((time.perf_counter(), nodes))
+                relationships = session.run(RELATIONSHIPS).single(strict=True)[0]
+                self.relationships.append((time.perf_counter(), relationships))
                 self._over.wait(EVERY_SECONDS)
 
 
 def tenths(samples: Samples, rows: int) -> list[float]:
     """Rows a second in each tenth of the last ``rows`` rows. Time runs from the first commit to the last, so that
-    there must be some more commits than ten."""
+    there must be more than ten; else there are no rates."""
     base = samples[-1][1] - rows
     commits = _first_seen([(at, count - base) for at, count in samples if count > base])
     times, counts = np.array(commits).T
+    if len(commits) < 11:
+        return []
     bounds = np.linspace(counts[0], counts[-1], 11)
     return [float(rate) for rate in np.diff(bounds) / np.diff(np.interp(bounds, counts, times))]
 
