@@ -5,6 +5,7 @@ beside the plainest code that writes the same rows, and beside LightRAG's storag
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -74,8 +75,7 @@ def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Ro
     ]
     if indexed:  # it changes as many rows back, and makes the indexes
         vectors = sizes.entities + sizes.relationships + sizes.units
-        taken = (indexed[clock] - changed[clock] for clock in ("seconds", "cpu"))
-        found.append(plain_line("HNSW indexes", vectors, *taken))
+        found.append(plain_line("HNSW indexes", vectors, indexed["seconds"] - changed["seconds"], None))
     return found
 
 
@@ -135,7 +135,7 @@ def written(folder: Path, sizes: Sizes) -> str:
     return str(folder)
 
 
-def plain_line(load: str, rows: int, seconds: float, cpu: float) -> dict[str, Any]:
+def plain_line(load: str, rows: int, seconds: float, cpu: float | None) -> dict[str, Any]:
     return {"load": load, **rate(rows, seconds), "CPU s": cpu, "of the plain rate": None}
 
 
@@ -210,6 +210,7 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, and its servers with it
     try:
         main()
     except Neo4jUnavailable as error:
