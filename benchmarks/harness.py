@@ -71,6 +71,11 @@ def measure_bare(requests_file: Path, env: Mapping[str, str]) -> dict[str, Any]:
     return _json_of("bare.py", str(requests_file), env=env)
 
 
+def measure_load(script: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Loads in a process of their own; ``script`` says what is measured, and what it needs to know."""
+    return _json_of(script, json.dumps(spec), env=None)
+
+
 def command(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The JSON of a graphmill command."""
     line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments, "--json"]

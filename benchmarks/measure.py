@@ -88,7 +88,7 @@ def main() -> None:
         "cpu": whole["cpu"],
         "wall": whole["wall"],
         "steps": steps.seconds,
-        "peak_mb": _peak() / 2**20,
+        "peak_mb": peak() / 2**20,
         "written": _written() - written,
         "snapshots": snapshots,
     }
@@ -104,7 +104,7 @@ def _warm_up(workflow: str) -> None:
             project.index(workflow)
 
 
-def _peak() -> int:
+def peak() -> int:
     """In bytes. Not getrusage's, which a child process inherits."""
     status = Path("/proc/self/status")
     if status.exists():

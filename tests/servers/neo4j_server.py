@@ -61,8 +61,9 @@ class Neo4jAddress:
 
 
 @contextmanager
-def neo4j_server() -> Iterator[Neo4jAddress]:
-    """An address that answers until the block ends; an empty database unless it is yours.
+def neo4j_server(options: Sequence[str] = QUICK_START) -> Iterator[Neo4jAddress]:
+    """An address that answers until the block ends; an empty database unless it is yours. ``options``: Java's,
+    where it is started here.
 
     Raises Neo4jUnavailable where there is no way to one, RuntimeError where one does not start.
     """
@@ -73,7 +74,7 @@ def neo4j_server() -> Iterator[Neo4jAddress]:
         with docker_server() as address:
             yield address
     elif not (no_maven := why_no_maven()):
-        with temporary_folder() as home, maven_server(home, options=QUICK_START) as address:
+        with temporary_folder() as home, maven_server(home, options=options) as address:
             yield address
     else:
         raise Neo4jUnavailable(f"NEO4J_URI is not set; {no_docker}; {no_maven}")

@@ -1,0 +1,217 @@
+"""Loads of a synthetic graph into Neo4j and PostgreSQL: the first, one with nothing to do, one after 1 % changed;
+beside the plainest code that writes the same rows, and beside LightRAG's storage classes.
+``python benchmarks/load.py``, or smaller: ``--entities 10000 --relationships 30000 --units 10000``
+"""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness import measure_load, print_table
+
+from benchmarks import beside_lightrag
+from benchmarks.graph_tables import CHANGED, FIRST, Sizes, write_tables
+from benchmarks.progress import Progress, tenths
+from pipeline.snapshots import SnapshotStore
+from pipeline.stores.embedded import start_embedded
+from tests.servers.neo4j_server import Neo4jUnavailable, neo4j_server
+from tests.servers.postgres_server import server_folder
+
+WARM_UP = Sizes(5_000, 15_000, 1_000, 8)
+SMALL = Sizes(2_000, 4_000, 2_000, 256)
+"""What LightRAG is given."""
+
+NO_INDEX, INDEX, DEFAULT = 10**9, 1, 5_000
+"""``exact_below``: rows from which a table gets an HNSW index. LightRAG always makes one."""
+
+STORES = ["neo4j", "postgres"]
+Rows = list[dict[str, Any]]
+
+
+def on_neo4j(sizes: Sizes, folder: str, warm_up: str) -> Rows:
+    tables = {"snapshots": folder, "warm_up": warm_up}
+    with neo4j() as server:
+        plain = measure_load("plain_merge.py", {**server, **tables})
+    with neo4j() as server:
+        with Progress(server) as progress:
+            first = measure_load("load_once.py", {**server, **tables, "runs": [FIRST]})
+        again, changed = measure_load("load_once.py", {**server, "snapshots": folder, "runs": [FIRST, CHANGED]})[
+            "loads"
+        ]
+    rates = {
+        "nodes": tenths(progress.nodes, sizes.entities),
+        "relationships": tenths(progress.relationships, sizes.relationships),
+    }
+    return [
+        plain_line("plain loop", plain["rows"], plain["seconds"], plain["cpu"]),
+        {**first_line(first, plain["rows"], plain["seconds"]), "rates by tenth": rates},
+        load_line("again", again),
+        load_line("1 % changed", changed),
+    ]
+
+
+def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Rows:
+    with postgres() as server:
+        spec = {**server, "snapshots": folder, "exact_below": NO_INDEX}
+        first = measure_load("load_once.py", {**spec, "warm_up": warm_up, "runs": [FIRST]})
+        again, changed = measure_load("load_once.py", {**spec, "runs": [FIRST, CHANGED]})["loads"]
+        back = {**spec, "runs": [FIRST], "exact_below": INDEX}
+        indexed = measure_load("load_once.py", back)["loads"][0] if with_index else None
+        bare = measure_load("bare_copy.py", spec)
+    rows = sum(table["rows"] for table in bare.values())
+    seconds, cpu = (sum(table[clock] for table in bare.values()) for clock in ("seconds", "cpu"))
+    found = [
+        {**plain_line("bare COPY", rows, seconds, cpu), "by table": bare},
+        first_line(first, rows, seconds),
+        load_line("again", again),
+        load_line("1 % changed", changed),
+    ]
+    if indexed:  # it changes as many rows back, and makes the indexes
+        vectors = sizes.entities + sizes.relationships + sizes.units
+        found.append(plain_line("HNSW indexes", vectors, indexed["seconds"] - changed["seconds"], None))
+    return found
+
+
+def with_lightrag(folder: Path, warm_up: str) -> Rows:
+    """The small graph by LightRAG, and by graphmill into the same server. Nothing if LightRAG cannot be had."""
+    try:
+        python = beside_lightrag.install(folder / "lightrag")
+        rows_file = folder / "rows.json"
+        beside_lightrag.write_rows(rows_file, SMALL)
+        tables = written(folder / "small", SMALL)
+        with neo4j() as neo4j_spec, postgres() as postgres_spec:
+            servers = {"Neo4j": neo4j_spec, "PostgreSQL": postgres_spec}
+            for server in servers.values():
+                measure_load("load_once.py", {**server, "exact_below": DEFAULT, "warm_up": warm_up, "runs": []})
+            theirs = {
+                "Neo4j": beside_lightrag.on_neo4j(python, rows_file, SMALL.dimensions, neo4j_spec),
+                "PostgreSQL": beside_lightrag.on_postgres(python, rows_file, SMALL.dimensions, postgres_spec["url"]),
+            }
+            ours = {name: small_load(server, tables, warm_up, DEFAULT) for name, server in servers.items()}
+            indexed = small_load({**postgres_spec, "workspace": "indexed"}, tables, warm_up, INDEX)
+    except beside_lightrag.LightragUnavailable as error:
+        print(f"LightRAG: skipped: {error}", file=sys.stderr, flush=True)
+        return []
+    graph = SMALL.entities + SMALL.relationships
+    rows = {"Neo4j": graph, "PostgreSQL": graph + SMALL.units}
+    found: Rows = []
+    for store, seconds in ours.items():
+        found.append({"store": store, "by": "graphmill", **rate(rows[store], seconds), "graphmill is": None})
+        for way, taken in theirs[store].items():
+            found.append(
+                {"store": store, "by": f"LightRAG, {way}", **rate(rows[store], taken), "graphmill is": taken / seconds}
+            )
+    with_index = rate(rows["PostgreSQL"], indexed)
+    return [*found, {"store": "PostgreSQL", "by": "graphmill, HNSW as well", **with_index, "graphmill is": None}]
+
+
+def small_load(server: dict[str, Any], tables: str, warm_up: str, exact_below: int) -> float:
+    spec = {**server, "snapshots": tables, "exact_below": exact_below, "warm_up": warm_up, "runs": [FIRST]}
+    return measure_load("load_once.py", spec)["loads"][0]["seconds"]
+
+
+@contextmanager
+def neo4j() -> Iterator[dict[str, Any]]:
+    """Where a new server is, unless yours is used: what a measuring process needs to know."""
+    with neo4j_server(options=()) as address:
+        yield {**asdict(address), "workspace": "bench"}
+
+
+@contextmanager
+def postgres() -> Iterator[dict[str, Any]]:
+    with server_folder() as folder:
+        yield {"url": start_embedded(folder), "workspace": "bench"}
+
+
+def written(folder: Path, sizes: Sizes) -> str:
+    write_tables(SnapshotStore(folder), sizes)
+    return str(folder)
+
+
+def plain_line(load: str, rows: int, seconds: float, cpu: float | None) -> dict[str, Any]:
+    return {"load": load, **rate(rows, seconds), "CPU s": cpu, "of the plain rate": None}
+
+
+def load_line(load: str, measured: dict[str, Any]) -> dict[str, Any]:
+    return plain_line(load, measured["written"], measured["seconds"], measured["cpu"])
+
+
+def first_line(measured: dict[str, Any], rows: int, plain: float) -> dict[str, Any]:
+    """``plain``: seconds that the plainest code took for the same rows."""
+    found = measured["loads"][0]
+    ratio = {"of the plain rate": plain / found["seconds"], "peak MB": measured["peak_mb"]}
+    return {**plain_line("first load", rows, found["seconds"], found["cpu"]), **ratio}
+
+
+def rate(rows: int, seconds: float) -> dict[str, Any]:
+    return {"rows": rows, "s": seconds, "rows/s": rows / seconds}
+
+
+def show(title: str, rows: Rows) -> None:
+    print(f"\n{title}")
+    shown = ("load", "store", "by", "rows", "s", "rows/s", "CPU s", "of the plain rate", "graphmill is")
+    print_table([{name: row[name] for name in shown if name in row} for row in rows])
+    for row in rows:
+        for name, rates in row.get("rates by tenth", {}).items():
+            print(f"{name} a second by tenth: {' '.join(f'{rate:,.0f}' for rate in rates)}", flush=True)
+        if "peak MB" in row:
+            print(f"peak MB: {row['peak MB']:,.0f}", flush=True)
+
+
+def main() -> None:
+    options = parse()
+    graph = f"{options.entities:,} entities, {options.relationships:,} relationships"
+    results: dict[str, Rows] = {}
+
+    def report(title: str, rows: Rows) -> None:
+        results[title] = rows
+        if rows and not options.json:
+            show(title, rows)
+
+    with tempfile.TemporaryDirectory(prefix="graphmill-bench-") as name:
+        folder = Path(name)
+        warm_up = written(folder / "warm-up", WARM_UP)
+        for place, dimensions in enumerate(options.dimensions if options.stores else []):
+            sizes = Sizes(options.entities, options.relationships, options.units, dimensions)
+            with tempfile.TemporaryDirectory(dir=folder) as tables:
+                write_tables(SnapshotStore(Path(tables)), sizes)
+                if "neo4j" in options.stores and place == 0:
+                    report(f"Neo4j: {graph}", on_neo4j(sizes, tables, warm_up))
+                if "postgres" in options.stores:
+                    title = f"PostgreSQL: {graph}, {sizes.units:,} text units, {dimensions:,} dimensions"
+                    report(title, on_postgres(sizes, tables, warm_up, not options.no_index))
+        if not options.skip_lightrag:
+            report(
+                f"Beside LightRAG: {SMALL.entities:,} entities, {SMALL.relationships:,} relationships",
+                with_lightrag(folder, warm_up),
+            )
+    if options.json:
+        print(json.dumps(results, indent=1))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--relationships", type=int, default=300_000)
+    parser.add_argument("--units", type=int, default=100_000)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[256, 1_536], help="Neo4j takes the first")
+    parser.add_argument("--stores", nargs="*", default=STORES, choices=STORES, help="none: LightRAG alone")
+    parser.add_argument("--no-index", action="store_true", help="no HNSW indexes: they take longest")
+    parser.add_argument("--skip-lightrag", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, and its servers with it
+    try:
+        main()
+    except Neo4jUnavailable as error:
+        sys.exit(f"neo4j: {error}; --stores postgres --skip-lightrag goes without")
