@@ -19,6 +19,7 @@ from benchmarks.measure import peak
 from pipeline.load.loader import load
 from pipeline.snapshots import SnapshotStore
 from pipeline.stores.base import Store
+from pipeline.stores.hnsw import Hnsw
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
 
@@ -47,7 +48,7 @@ def timed_load(store: Store, folder: str, run: str) -> dict[str, Any]:
 
 def store_of(spec: dict[str, Any]) -> Store:
     if "url" in spec:
-        return PostgresStore(spec["url"], spec["workspace"], exact_below=spec["exact_below"])
+        return PostgresStore(spec["url"], spec["workspace"], hnsw=Hnsw(exact_below=spec["exact_below"]))
     return Neo4jStore(spec["uri"], spec["user"], spec["password"], spec["database"], spec["workspace"])
 
 
