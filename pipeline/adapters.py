@@ -18,6 +18,8 @@ from pipeline.owner import owner_of
 from pipeline.settings import Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
+from pipeline.stores.hnsw import Hnsw
+from pipeline.stores.moment import Result, Work, read_together
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
 
@@ -36,6 +38,10 @@ class Stores:
     vectors: VectorStore
     graph: GraphStore
     all: tuple[Store, ...]
+
+    def read(self, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
+        """See ``read_together``."""
+        return read_together(self.vectors, self.graph, work)
 
     def close(self) -> None:
         for store in self.all:
@@ -122,7 +128,8 @@ def open_stores(settings: Settings, root: Path) -> Stores:
 def postgres_store(settings: Settings, root: Path) -> PostgresStore:
     postgres = settings.stores.postgres
     url = start_embedded(root / EMBEDDED_FOLDER) if postgres.url == EMBEDDED else postgres.url
-    return PostgresStore(url, settings.workspace, settings.stores.graph == "postgres", postgres.exact_below)
+    hnsw = Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below)
+    return PostgresStore(url, settings.workspace, settings.stores.graph == "postgres", hnsw)
 
 
 def neo4j_store(settings: Settings) -> "Neo4jStore":

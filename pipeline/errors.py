@@ -9,6 +9,7 @@
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     ├── DiskFullError         1   a file of the project cannot be written for want of space
     ├── StoreError            1   a database cannot be reached or refuses to work
+    │   └── LostConnectionError 1   a database that was there went away
     ├── LockedError           1   another run holds the project
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
     └── BudgetError           5   what the run may spend is used up: the next run goes on
@@ -55,6 +56,10 @@ class ModelError(GraphmillError):
 
 class StoreError(GraphmillError):
     pass
+
+
+class LostConnectionError(StoreError):
+    """What was being done may be done again: nothing of it is left half done."""
 
 
 class LockedError(GraphmillError):

@@ -4,6 +4,7 @@ step_started    step, position, steps
 step_advanced   step, done, expected: rows of model work; at most one a second, and when all is done
 step_finished   the fields of StepReport
 load_started
+load_advanced   store, part (a table or an index), done, expected, rows_per_second: at most one a second, and at its end
 load_finished   load (LoadCounts), seconds
 heartbeat       step, done, expected, seconds since it started: nothing else was said for long
 """
@@ -30,6 +31,17 @@ class Pulse:
     expected: int = 0
     started: float = field(default_factory=time.monotonic)
     said: float = field(default_factory=time.monotonic)
+
+    def part(self, name: str, done: int, expected: int) -> None:
+        """How far a part of the step is; each part's time counts from its first news."""
+        if name != self.step:
+            self.step, self.started = name, time.monotonic()
+        self.done, self.expected = done, expected
+
+    @property
+    def rate(self) -> int:
+        """What was done a second."""
+        return round(self.done / max(self.seconds, 1e-3))
 
     @property
     def due(self) -> bool:
@@ -68,6 +80,12 @@ class Events:
     def load_started(self) -> None:
         self.pulse = Pulse(LOAD)
         self.tell({"event": "load_started"})
+
+    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
+        self.pulse.part(f"{LOAD} {store} {part}", done, expected)
+        if time.monotonic() - self.pulse.said >= 1 or done == expected:
+            count = {"done": done, "expected": expected, "rows_per_second": self.pulse.rate}
+            self._say({"event": "load_advanced", "store": store, "part": part, **count})
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self._say({"event": "load_finished", "load": counts, "seconds": seconds})

@@ -213,8 +213,7 @@ class Project(Services):
             raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
         chat = self.settings.models.chat.get(DEFAULT)
         return QueryStage(
-            self.stores.vectors,
-            self.stores.graph,
+            self.stores.read,
             self.embedding_like(live.embedding),
             self.chat(DEFAULT) if chat and chat.configured else None,
             self.tokenizer,

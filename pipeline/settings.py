@@ -114,9 +114,20 @@ class ModelsSettings(Section):
     embedding: dict[str, EmbeddingSettings] = {"default": EmbeddingSettings()}
 
 
+class HnswSettings(Section):
+    """Of pgvector's index: ``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the least breadth of a
+    search, ``build_mb`` the memory it may be built in."""
+
+    m: int = Field(default=16, ge=2, le=100)
+    ef_construction: int = Field(default=64, ge=4, le=1000)
+    ef_search: int = Field(default=100, ge=1, le=1000)
+    build_mb: PositiveInt = 1024
+
+
 class PostgresSettings(Section):
     url: str = Field(default="embedded", repr=False)
     exact_below: PositiveInt = 5000
+    hnsw: HnswSettings = HnswSettings()
 
 
 class Neo4jSettings(Section):

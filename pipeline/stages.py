@@ -10,7 +10,7 @@ from pipeline.engine.runner import Progress, Runner
 from pipeline.engine.usage import Journal, settle
 from pipeline.errors import UsageError
 from pipeline.history import manifest_of
-from pipeline.load.loader import load
+from pipeline.load.loader import LoadOptions, load
 from pipeline.run_state import RunState
 from pipeline.services import Services
 
@@ -47,7 +47,7 @@ def index_stage(project: Services, state: RunState) -> None:
 
 
 def load_stage(project: Services, state: RunState) -> None:
-    """Bring the stores up to date with the snapshots."""
+    """Bring the stores up to date with the snapshots, or with those of the run that the options name."""
     name, run = state.workflow.name, state.options.manifest
     earlier = manifest_of(run, name, project.snapshots, project.runs.ids(name)) if run is not None else None
     manifest = earlier or project.snapshots.manifest(name)
@@ -57,7 +57,14 @@ def load_stage(project: Services, state: RunState) -> None:
         )
     started = time.perf_counter()
     state.runner.progress.load_started()
-    state.load = load(manifest, project.snapshots, project.stores.all, project.settings.stores.neo4j.max_types)
+    state.load = load(
+        manifest,
+        project.snapshots,
+        project.stores.all,
+        project.settings.stores.neo4j.max_types,
+        LoadOptions(state.options.replace, state.options.re_embed),
+        state.runner.progress.load_advanced,
+    )
     state.load_seconds = round(time.perf_counter() - started, 3)
     state.runner.progress.load_finished(state.load, state.load_seconds)
 

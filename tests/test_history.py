@@ -11,6 +11,7 @@ from pipeline.history import manifest_of
 from pipeline.project import Project
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
 from tests.projects import DOCUMENTS, new_project
+from tests.stored import stored_hashes
 
 
 @pytest.fixture
@@ -115,5 +116,4 @@ def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: s
 
 
 def _rows(project: Project) -> Mapping[str, Mapping[str, str]]:
-    with project.stores.vectors.writing() as writer:
-        return {table: dict(writer.hashes(table)) for table in project.stores.vectors.tables}
+    return stored_hashes(project.stores.vectors)

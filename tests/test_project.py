@@ -11,14 +11,14 @@ from pipeline.stores.base import Store
 from tests.projects import DOCUMENTS, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer
+from tests.stored import stored_hashes
 
 MODES = ["naive", "local", "global", "hybrid", "mix"]
 
 
 def _rows(store: Store) -> dict[str, int]:
     """How many rows the workspace has in each table of the database."""
-    with store.writing() as writer:
-        return {table: len(writer.hashes(table)) for table in store.tables}
+    return {table: len(hashes) for table, hashes in stored_hashes(store).items()}
 
 
 def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:

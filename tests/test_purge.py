@@ -11,6 +11,7 @@ from pipeline.init import init_project
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models
+from tests.stored import stored_hashes
 
 CANARY = "Zyxomandrel"
 KEPT = {
@@ -82,8 +83,7 @@ def test_what_survives_is_as_if_the_document_had_never_been(tmp_path: Path, post
             assert openai.count("chat") == calls
             manifest = project.snapshots.manifest("index")
             hashes.append({name: snapshot.sha256 for name, snapshot in manifest.tables.items()})
-            with project.stores.vectors.writing() as writer:
-                hashes.append({table: dict(writer.hashes(table)) for table in project.stores.vectors.tables})
+            hashes.append(stored_hashes(project.stores.vectors))
     assert hashes[:2] == hashes[2:]
 
 

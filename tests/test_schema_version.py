@@ -92,7 +92,7 @@ def test_a_database_of_the_first_version_is_read_and_brought_up_to_date(
         assert live == Live("index", live.version, {"model": "m"}, 4, schema_version=1) if live else None
         counts = load(manifest, store, [opened], 100)["postgres"]
     finally:
-        with opened.writing():  # the database is the whole session's
+        with opened.writing(Live("index", "1", {"model": "m"}, 4)):  # the database is the whole session's
             pass
     assert all(count["unchanged"] == sum(count.values()) > 0 for count in counts.values())
     live = opened.live()

@@ -1,5 +1,6 @@
 """query: answers over the loaded stores."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,6 +51,8 @@ def _listed(value: str | None) -> tuple[str, ...] | None:
 
 def _print_answer(found: "Answer") -> None:
     print(found.text.strip())
+    for note in found.notes:
+        print(f"graphmill: {note}", file=sys.stderr)
     if found.request.only_need_context or found.request.only_need_prompt:
         return
     if found.references:

@@ -1,5 +1,6 @@
 """init, plan, index, load, run, retry: a project, and its tables and stores."""
 
+import dataclasses
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -30,6 +31,8 @@ AllowDeletes = Annotated[
     bool, typer.Option("--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio.")
 ]
 MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")]
+ReEmbed = Annotated[bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")]
 Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
 
 
@@ -77,11 +80,13 @@ def index(
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto", manifest: Manifest = None,
+    replace: Replace = False, re_embed: ReEmbed = False,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
     from pipeline.engine.options import RunOptions
 
-    _run("load", context, name, folder, overrides, as_json, log, RunOptions(manifest=manifest))
+    options = RunOptions(manifest=manifest, replace=replace, re_embed=re_embed)
+    _run("load", context, name, folder, overrides, as_json, log, options)
 
 
 def run(
@@ -89,9 +94,11 @@ def run(
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    replace: Replace = False, re_embed: ReEmbed = False,
 ) -> None:  # fmt: skip
     """Index, then load."""
     options = _options(start, only, skip, force, max_cost, max_tokens, allow_deletes, memory_profile)
+    options = dataclasses.replace(options, replace=replace, re_embed=re_embed)
     _run("run", context, name, folder, overrides, as_json, log, options)
 
 

@@ -60,6 +60,7 @@ def print_event(event: dict[str, Any]) -> None:
 class Bars:
     bars: "RichProgress"
     task: Any = None
+    pulse: Pulse = field(default_factory=Pulse)
 
     def step_started(self, step: str, position: int, steps: int) -> None:
         self.task = self.bars.add_task(f"[{position}/{steps}] {step}", total=None)
@@ -71,7 +72,13 @@ class Bars:
         self._end(describe(report))
 
     def load_started(self) -> None:
+        self.pulse = Pulse(LOAD)
         self.task = self.bars.add_task(LOAD, total=None)
+
+    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
+        self.pulse.part(f"{LOAD} {store} {part}", done, expected)
+        rate = f" {self.pulse.rate:,} rows/s" if done else ""
+        self.bars.update(self.task, description=f"{self.pulse.step}{rate}", completed=done, total=expected)
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self._end(describe_load(counts, seconds))
@@ -98,6 +105,9 @@ class Lines:
 
     def load_started(self) -> None:
         self.pulse = Pulse(LOAD)
+
+    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
+        self.pulse.part(f"{LOAD} {store} {part}", done, expected)
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self._say(describe_load(counts, seconds))

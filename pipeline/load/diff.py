@@ -1,20 +1,24 @@
 """What a table of a store needs to become what the snapshots say."""
 
 import hashlib
-import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pipeline.stores.base import Delta
+from pipeline.stores.binary_copy import Kind, encoded_rows
 
 
 def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with ``row_hash``: a digest of every column."""
-    cells = zip(*(rows[name] for name in sorted(rows.columns)), strict=True)
-    return rows.assign(row_hash=[_row_hash(row) for row in cells])
+    """The rows with ``row_hash``: a digest of every column, in the order of their names."""
+    kinds: dict[str, Kind] = {name: _kind(rows[name]) for name in sorted(rows.columns)}
+    hashes = [
+        hashlib.blake2b(row, digest_size=16).hexdigest()
+        for encoded in encoded_rows(rows, kinds)
+        for row in encoded.to_pylist()
+    ]
+    return rows.assign(row_hash=pd.Series(hashes, index=rows.index, dtype=object))
 
 
 def diff(rows: pd.DataFrame, stored: Mapping[str, str]) -> Delta:
@@ -30,17 +34,14 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str]) -> Delta:
     )
 
 
-def _row_hash(row: tuple[Any, ...]) -> str:
-    state = hashlib.blake2b(digest_size=16)
-    for cell in row:
-        encoded = (
-            cell.tobytes()
-            if isinstance(cell, np.ndarray) and cell.dtype == np.float32
-            else json.dumps(cell, ensure_ascii=True, sort_keys=True, default=_plain).encode()
-        )
-        state.update(len(encoded).to_bytes(8, "big") + encoded)
-    return state.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist()
+def _kind(column: pd.Series) -> Kind:
+    if pd.api.types.is_float_dtype(column):
+        return "float8"
+    if pd.api.types.is_integer_dtype(column):
+        return "int8"
+    first = next((value for value in column if value is not None), "")
+    if isinstance(first, dict):
+        return "jsonb"
+    if isinstance(first, np.ndarray) and first.dtype.kind == "f":
+        return "vector"
+    return "text" if isinstance(first, str) else "text[]"

@@ -69,11 +69,13 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
 
 def _entities(entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
+    rows = rows.assign(chunk_ids=entities["text_unit_ids"].map(list))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _relationships(links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = links[["id", "source", "target"]].rename(columns={"source": "src_id", "target": "tgt_id"})
+    rows = rows.assign(chunk_ids=links["text_unit_ids"].map(list))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 

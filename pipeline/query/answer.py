@@ -24,12 +24,18 @@ PLACEHOLDERS = Placeholders(("context",), ("response_type", "user_prompt"))
 EMPTY = Keywords((), ())
 
 
+Found = tuple[Evidence, pd.DataFrame]
+"""Evidence, and the chunks to show."""
+
+Read = Callable[[Callable[[VectorStore, GraphStore], Found]], tuple[Found, tuple[str, ...]]]
+"""Does all reads of a query at one moment of the stores; and what is to be said of the moment."""
+
+
 @dataclass(frozen=True)
 class QueryStage:
     """What it takes to answer. ``chat`` is None where no chat model is configured."""
 
-    vectors: VectorStore
-    graph: GraphStore
+    read: Read
     embedding: EmbeddingModel
     chat: ChatModel | None
     tokenizer: Tokenizer
@@ -46,6 +52,7 @@ class Prepared:
     prompt: str
     timings: dict[str, float]
     abstained: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def messages(self) -> tuple[dict[str, str], ...]:
@@ -55,7 +62,8 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Answer:
-    """``removed_citations``: references the model cited that it was not shown."""
+    """``removed_citations``: references the model cited that it was not shown. ``notes``: what those who run the stores
+    should know of them."""
 
     request: QueryRequest
     text: str
@@ -65,6 +73,7 @@ class Answer:
     tokens: dict[str, int]
     timings_ms: dict[str, float]
     removed_citations: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def references(self) -> tuple[Reference, ...]:
@@ -86,6 +95,7 @@ class Answer:
                 "chunks": self.context.chunks.dropped,
             },
             "removed_citations": self.removed_citations,
+            "notes": list(self.notes),
         }
 
 
@@ -111,7 +121,7 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
         needs_keywords = request.mode not in ("naive", "bypass")
         keywords = find_keywords(request, stage.chat, stage.prompt("extract_keywords")) if needs_keywords else EMPTY
     with clock.measure("retrieval"):
-        evidence, chunks = _find(request, keywords, stage)
+        (evidence, chunks), notes = _find(request, keywords, stage)
     with clock.measure("context"):
         template = stage.prompt("answer_chunks" if request.mode == "naive" else "answer_graph")
         empty_prompt = _render(template, request, "")
@@ -119,7 +129,8 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
         context = build_context(request, evidence, chunks, stage.tokenizer, overhead)
     bypass = request.mode == "bypass"
     prompt = "" if bypass else _render(template, request, context.text)
-    return Prepared(request, keywords, context, prompt, clock.parts, abstained=context.empty and not bypass)
+    abstained = context.empty and not bypass
+    return Prepared(request, keywords, context, prompt, clock.parts, abstained, notes)
 
 
 def answer(request: QueryRequest, stage: QueryStage) -> Answer:
@@ -165,6 +176,7 @@ def finished(prepared: Prepared, stage: QueryStage, text: str, started: float, r
         },
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
         removed_citations=removed,
+        notes=prepared.notes,
     )
 
 
@@ -204,13 +216,16 @@ def _with_shown(citation: str, shown: set[str]) -> str:
     return f"{citation.partition('[')[0]}[{', '.join(kept)}]" if kept else ""
 
 
-def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple[Evidence, pd.DataFrame]:
+def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple[Found, tuple[str, ...]]:
     if request.mode == "bypass":
-        return Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS)
+        return (Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS)), ()
     question = embed_question(request, keywords, stage.embedding)
-    evidence = retrieve(request, question, stage.vectors, stage.graph)
-    ids = ranked_chunks(evidence, request.chunk_top_k)
-    return evidence, stage.vectors.chunks(ids, question.question)
+
+    def find(vectors: VectorStore, graph: GraphStore) -> Found:
+        evidence = retrieve(request, question, vectors, graph)
+        return evidence, vectors.chunks(ranked_chunks(evidence, request.chunk_top_k), question.question)
+
+    return stage.read(find)
 
 
 def _render(template: Prompt, request: QueryRequest, context: str) -> str:

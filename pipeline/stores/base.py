@@ -1,6 +1,7 @@
 """What the load and the query stage ask of a database. Adapters live beside this file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.schema_version import SCHEMA_VERSION
+from pipeline.text import digest
 
 ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
 RELATIONSHIP_COLUMNS = [
@@ -53,9 +55,19 @@ class TableState:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """A chunk and its vector: what the same text has by another model, or by one that changed under its name, is
+    another vector. ``normalised``: whether the vectors have length 1."""
+
+    chunk_id: str
+    vector: Sequence[float]
+    normalised: bool
+
+
+@dataclass(frozen=True)
 class Live:
     """What a workspace shows: a workflow's tables at a version, their vectors made by a model. ``tables``: their
-    states when the load had ended; the store fills them in."""
+    states when the load had ended; the store fills them in. ``probe`` is kept beside the vectors."""
 
     workflow: str
     version: str
@@ -63,11 +75,30 @@ class Live:
     dimensions: int
     tables: Mapping[str, TableState] = field(default_factory=dict, compare=False)
     schema_version: int = SCHEMA_VERSION
+    probe: Probe | None = field(default=None, compare=False)
+
+    @property
+    def embedding_key(self) -> str:
+        """Stands for the model and its dimensions."""
+        return digest(json.dumps([dict(self.embedding), self.dimensions], sort_keys=True))[:8]
 
 
 def read_states(stored: Mapping[str, Mapping[str, Any]] | None) -> dict[str, TableState]:
     """``Live.tables`` from JSON; empty where an earlier version of the software has stored none."""
     return {table: TableState(state["rows"], state["checksum"]) for table, state in (stored or {}).items()}
+
+
+def read_probe(stored: Mapping[str, Any] | None) -> Probe | None:
+    """``Live.probe`` from JSON."""
+    return Probe(**stored) if stored else None
+
+
+Advanced = Callable[[str, int, int], None]
+"""Told of what is written, a table or an index, how many of its rows are done, and how many there are in all."""
+
+
+def silent(part: str, done: int, expected: int) -> None:
+    """Tell nobody."""
 
 
 class Writer(Protocol):
@@ -79,7 +110,7 @@ class Writer(Protocol):
 
     def apply(self, table: str, delta: Delta) -> None: ...
 
-    def publish(self, live: Live) -> None:
+    def publish(self) -> None:
         """Say what the workspace shows from now on; the last thing a load does."""
         ...
 
@@ -89,12 +120,18 @@ class Store(Protocol):
     def name(self) -> str: ...
 
     @property
+    def workspace(self) -> str: ...
+
+    @property
     def tables(self) -> Sequence[str]:
         """Names of the tables it is loaded with, in the order to load them."""
         ...
 
-    def writing(self) -> AbstractContextManager[Writer]:
-        """Raises StoreError when the database cannot be reached."""
+    def writing(self, live: Live, advanced: Advanced = silent) -> AbstractContextManager[Writer]:
+        """A load after which the workspace will show ``live``.
+
+        Raises StoreError when the database cannot be reached, LostConnectionError when it goes away.
+        """
         ...
 
     def live(self) -> Live | None:
@@ -125,6 +162,10 @@ class Store(Protocol):
 
 
 class VectorStore(Store, Protocol):
+    def reading(self) -> AbstractContextManager["VectorStore"]:
+        """The store as it is at this moment, whatever is loaded meanwhile."""
+        ...
+
     def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
 
@@ -138,8 +179,22 @@ class VectorStore(Store, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a graph shows: the version, and whether a load that readers can see is under way."""
+
+    version: str
+    loading: bool = False
+
+
 class GraphStore(Protocol):
     """Reads of the graph; a constant number of round trips each."""
+
+    def beside(self, vectors: VectorStore) -> "GraphStore":
+        """The graph at the vectors' moment, where one database holds both."""
+        ...
+
+    def shown(self) -> Shown: ...
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         """ENTITY_COLUMNS of the ids that exist, in the order asked."""

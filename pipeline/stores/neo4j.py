@@ -25,11 +25,15 @@ from pipeline.stores import cypher
 from pipeline.stores.base import (
     ENTITY_COLUMNS,
     RELATIONSHIP_COLUMNS,
+    Advanced,
     Delta,
     Live,
+    Shown,
     TableState,
+    VectorStore,
     in_order,
     read_states,
+    silent,
 )
 from pipeline.text import relationship_ends
 
@@ -73,14 +77,14 @@ class Neo4jStore:
             return driver
 
     @contextmanager
-    def writing(self) -> Iterator["Neo4jWriter"]:
+    def writing(self, live: Live, advanced: Advanced = silent) -> Iterator["Neo4jWriter"]:
         """A transaction a batch; one around them all locks the workspace, and publishes at its end."""
         with self._errors(), self.driver.session(database=self.database) as session:
             for constraint in cypher.CONSTRAINTS:
                 session.run(constraint).consume()
             with session.begin_transaction() as around:
                 around.run(cypher.LOCK, workspace=self.workspace).consume()
-                writer = Neo4jWriter(self, around)
+                writer = Neo4jWriter(self, around, live)
                 yield writer
                 if writer.published:
                     around.commit()
@@ -104,6 +108,13 @@ class Neo4jStore:
     def table_states(self) -> dict[str, TableState]:
         states = {table: self._rows(cypher.STATES[table]) for table in self.tables}
         return {table: TableState(*rows[0]) for table, rows in states.items()}
+
+    def beside(self, vectors: VectorStore) -> "Neo4jStore":
+        return self
+
+    def shown(self) -> Shown:
+        live = self.live()
+        return Shown(live.version if live else "")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
@@ -167,6 +178,7 @@ class Neo4jWriter:
 
     store: Neo4jStore
     around: Transaction
+    live: Live
     published: bool = False
     gone: list[str] = field(default_factory=list)
 
@@ -191,7 +203,7 @@ class Neo4jWriter:
         for rows in self._batches(_edge_rows(delta.inserted)):
             self._write((cypher.WRITE_EDGES, {"rows": rows}))
 
-    def publish(self, live: Live) -> None:
+    def publish(self) -> None:
         self._delete_nodes()
         states = {
             table: self.around.run(cypher.STATES[table], workspace=self.store.workspace).single(True).data()
@@ -199,12 +211,12 @@ class Neo4jWriter:
         }
         properties = {
             "workspace": self.store.workspace,
-            "workflow": live.workflow,
-            "version": live.version,
-            "embedding": json.dumps(dict(live.embedding), sort_keys=True),
-            "dimensions": live.dimensions,
+            "workflow": self.live.workflow,
+            "version": self.live.version,
+            "embedding": json.dumps(dict(self.live.embedding), sort_keys=True),
+            "dimensions": self.live.dimensions,
             "tables": json.dumps(states, sort_keys=True),
-            "schema_version": live.schema_version,
+            "schema_version": self.live.schema_version,
         }
         self.around.run(cypher.PUBLISH, workspace=self.store.workspace, properties=properties).consume()
         self.published = True

@@ -1,56 +1,55 @@
 """PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one transaction."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import psycopg
-from pgvector.sqlalchemy import HALFVEC, VECTOR
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    cast,
-    create_engine,
-    event,
-    func,
-    literal,
-    literal_column,
-    select,
-)
+from pgvector.sqlalchemy import VECTOR
+from sqlalchemy import Connection, Engine, cast, create_engine, event, func, literal_column, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-from pipeline.errors import StoreError
+from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import UNMARKED, refuse_newer
-from pipeline.stores.base import CHUNK_COLUMNS, Live, TableState, in_order, read_states
-from pipeline.stores.postgres_writer import PostgresWriter, create_tables, register_types, table_states
-from pipeline.stores.tables import (
-    CHUNKS,
-    DOCUMENTS,
-    GRAPH_TABLES,
-    HALFVEC_LIMIT,
-    LIVE,
-    TABLES,
-    VECTOR_LIMIT,
-    VECTOR_TABLES,
+from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Live, TableState, in_order, read_probe, read_states, silent
+from pipeline.stores.hnsw import (
+    Hnsw,
+    drop_index,
+    indexed_type,
+    of_model,
+    outdated_indexes,
+    search_settings,
+    usual_settings,
 )
+from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
+from pipeline.stores.postgres_writer import PostgresWriter, table_states
+from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, LIVE, TABLES, VECTOR_TABLES
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A transaction in which the store stays as it is, and what it shows."""
+
+    connection: Connection
+    live: Live | None
 
 
 @dataclass(frozen=True)
 class PostgresStore:
-    """One workspace in one database. ``with_graph``: it holds the graph as well. Below ``exact_below`` rows
-    a search compares every vector; above, it uses an HNSW index."""
+    """One workspace in one database. ``with_graph``: it holds the graph as well."""
 
     url: str = field(repr=False)
     workspace: str = "default"
     with_graph: bool = True
-    exact_below: int = 5000
+    hnsw: Hnsw = Hnsw()
     name: str = "postgres"
+    moment: Moment | None = None
 
     @property
     def tables(self) -> list[str]:
@@ -59,37 +58,54 @@ class PostgresStore:
     @cached_property
     def engine(self) -> Engine:
         engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args={"connect_timeout": 10})
-        event.listen(engine, "connect", _on_connect)
+        event.listen(engine, "connect", self._on_connect)
         return engine
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A transaction. Raises StoreError where the database cannot be reached or refuses."""
+        """A transaction. Raises StoreError where the database cannot be reached or refuses, LostConnectionError where
+        it has gone away."""
+        if self.moment is not None:
+            yield self.moment.connection
+            return
         try:
             with self.engine.begin() as connection:
                 yield connection
-        except OperationalError as error:
-            raise StoreError(
-                f"stores.postgres.url: {_shown(self.url)} does not answer ({_first_line(error)}); "
-                "start it, or use the embedded one (url: embedded)"
-            ) from error
+        except (OperationalError, psycopg.OperationalError) as error:
+            raise self._unavailable(error) from error
         except (DBAPIError, psycopg.Error) as error:
             raise StoreError(f"stores.postgres.url: {_shown(self.url)}: {_first_line(error)}") from error
 
     @contextmanager
-    def writing(self) -> Iterator[PostgresWriter]:
+    def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[PostgresWriter]:
         with self.connection() as connection:
             create_tables(connection, self.workspace)
         with self.connection() as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"graphmill/{self.workspace}"))))
-            yield PostgresWriter(connection, self.workspace, self.tables, self.exact_below)
+            self._lock(connection)
+            place_vectors(connection, self.workspace, live.dimensions)
+        with self.connection() as connection:
+            self._lock(connection)
+            yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+        self._drop_outdated_indexes(live)
+
+    @contextmanager
+    def reading(self) -> Iterator["PostgresStore"]:
+        """The store as it is at this moment, whatever is loaded meanwhile."""
+        with self.connection() as connection:
+            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+            yield replace(self, moment=Moment(connection, self._live(connection)))
 
     def live(self) -> Live | None:
+        if self.moment is not None:
+            return self.moment.live
         with self.connection() as connection:
-            if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
-                return None
-            every_column = select(literal_column("*")).select_from(LIVE)  # an earlier version's table has fewer
-            row = connection.execute(every_column.where(LIVE.c.workspace == self.workspace)).mappings().first()
+            return self._live(connection)
+
+    def _live(self, connection: Connection) -> Live | None:
+        if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
+            return None
+        every_column = select(literal_column("*")).select_from(LIVE)  # an earlier version's table has fewer
+        row = connection.execute(every_column.where(LIVE.c.workspace == self.workspace)).mappings().first()
         if row is None:
             return None
         schema_version = row.get("schema_version") or UNMARKED
@@ -101,6 +117,7 @@ class PostgresStore:
             row["dimensions"],
             read_states(row.get("tables")),
             schema_version,
+            read_probe(row.get("probe")),
         )
 
     def table_states(self) -> dict[str, TableState]:
@@ -108,22 +125,21 @@ class PostgresStore:
             return table_states(connection, self.workspace, self.tables)
 
     def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        live = self.live()
+        if live is None or live.dimensions != len(vector):
+            return []
         rows = VECTOR_TABLES[table]
-        distance = cast(rows.c.embedding, _indexed_type(len(vector))).cosine_distance(vector)
+        distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
         query = (
             select(rows.c.id, (1 - distance).label("score"))
-            .where(rows.c.workspace == self.workspace, _has_dimensions(rows.c.embedding, len(vector)))
+            .where(rows.c.workspace == self.workspace, of_model(rows, live.embedding_key))
             .order_by(distance, rows.c.id.collate("C"))
             .limit(limit)
         )
         with self.connection() as connection:
-            connection.execute(
-                select(
-                    func.set_config("hnsw.ef_search", str(min(max(2 * limit, 100), 1000)), True),
-                    func.set_config("hnsw.iterative_scan", "strict_order", True),
-                )
-            )
+            connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
             found = connection.execute(query).all()
+            connection.execute(select(usual_settings()))
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
@@ -156,20 +172,33 @@ class PostgresStore:
         if "engine" in self.__dict__:
             self.engine.dispose()
 
+    def _lock(self, connection: Connection) -> None:
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"graphmill/{self.workspace}", 0))))
 
-def _has_dimensions(embedding: ColumnElement, dimensions: int) -> ColumnElement[bool]:
-    """The condition of the index, which keeps rows of an earlier model out of it. Written out, not a
-    parameter, so that PostgreSQL sees it is the index's."""
-    return func.vector_dims(embedding) == literal(dimensions, literal_execute=True)
+    def _drop_outdated_indexes(self, live: Live) -> None:
+        with self.connection() as connection:
+            names = outdated_indexes(connection, self.workspace, live, self.hnsw, list(VECTOR_TABLES.values()))
+        if names:
+            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                for name in names:
+                    drop_index(connection, name)
 
+    @cached_property
+    def _was_there(self) -> threading.Event:
+        return threading.Event()
 
-def _indexed_type(dimensions: int) -> VECTOR | HALFVEC:
-    return VECTOR(dimensions) if not VECTOR_LIMIT < dimensions <= HALFVEC_LIMIT else HALFVEC(dimensions)
+    def _on_connect(self, connection: Any, _: Any) -> None:
+        register_types(connection)
+        connection.rollback()
+        self._was_there.set()
 
-
-def _on_connect(connection: Any, _: Any) -> None:
-    register_types(connection)
-    connection.rollback()
+    def _unavailable(self, error: OperationalError | psycopg.OperationalError) -> StoreError:
+        address = f"stores.postgres.url: {_shown(self.url)}"
+        if self._was_there.is_set():
+            return LostConnectionError(f"{address} went away ({_first_line(error)}); start it again")
+        return StoreError(
+            f"{address} does not answer ({_first_line(error)}); start it, or use the embedded one (url: embedded)"
+        )
 
 
 def _driver_url(url: str) -> str:

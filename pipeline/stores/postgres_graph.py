@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy import Select, distinct, func, or_, select, union
 
-from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, in_order
+from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Shown, VectorStore, in_order
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.tables import EDGES, NODES
 
@@ -16,6 +16,13 @@ class PostgresGraph:
     """Reads of the graph that a PostgresStore (``with_graph``) has loaded."""
 
     store: PostgresStore
+
+    def beside(self, vectors: VectorStore) -> "PostgresGraph":
+        return PostgresGraph(vectors) if isinstance(vectors, PostgresStore) else self
+
+    def shown(self) -> Shown:
+        live = self.store.live()
+        return Shown(live.version if live else "")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         query = select(

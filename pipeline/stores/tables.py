@@ -1,12 +1,15 @@
 """The PostgreSQL tables: `lightrag_*` as users of the data know them, the graph, and what is live.
 
 The tables with vectors are partitioned by workspace over a column without dimensions: workspaces may use
-different models, and an index never has to filter other workspaces' rows out.
+different models, and an index never has to filter other workspaces' rows out. ``embedding_key`` tells the vectors
+of one model from those of another, so that an index holds one model's only.
 """
 
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ARRAY, BigInteger, Column, Double, Index, Integer, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
+
+from pipeline.text import digest
 
 METADATA = MetaData()
 
@@ -33,13 +36,16 @@ CHUNKS = _table(
     Column("char_start", BigInteger),
     Column("char_end", BigInteger),
     Column("embedding", VECTOR()),
+    Column("embedding_key", Text),
     partitioned=True,
 )
 ENTITIES = _table(
     "lightrag_entities",
     Column("entity_name", Text),
     Column("content", Text),
+    Column("chunk_ids", ARRAY(Text)),
     Column("embedding", VECTOR()),
+    Column("embedding_key", Text),
     partitioned=True,
 )
 RELATIONSHIPS = _table(
@@ -47,7 +53,9 @@ RELATIONSHIPS = _table(
     Column("src_id", Text),
     Column("tgt_id", Text),
     Column("content", Text),
+    Column("chunk_ids", ARRAY(Text)),
     Column("embedding", VECTOR()),
+    Column("embedding_key", Text),
     partitioned=True,
 )
 NODES = _table(
@@ -83,6 +91,7 @@ LIVE = Table(
     Column("dimensions", Integer),
     Column("tables", JSONB),
     Column("schema_version", Integer),
+    Column("probe", JSONB),
 )
 
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS}
@@ -91,3 +100,11 @@ TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, **GRAPH_TABLES}
 
 VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
 """Dimensions up to which pgvector can index a ``vector`` and a ``halfvec``."""
+
+PLAIN_LIMIT = 1800
+"""Dimensions up to which a vector can be kept in its row's page, beside the other columns, all stored out of line."""
+
+
+def partition_of(table: Table, workspace: str) -> str:
+    """The name of the partition that holds a workspace's rows of a table with vectors."""
+    return f"{table.name}_{digest(workspace)[:12]}"

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.load.loader import load
+from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
@@ -15,6 +15,7 @@ from pipeline.stores.postgres_graph import PostgresGraph
 from pipeline.stores.tables import TABLES as STORED
 from pipeline.text import entity_id
 from tests.load.tables import corpus, save
+from tests.stored import stored_hashes
 
 BEFORE = corpus(
     {"a.txt": "Ada met Babbage in London.", "b.txt": "Old."},
@@ -97,13 +98,11 @@ def _versions(store: PostgresStore) -> dict[str, set]:
 def test_what_was_changed_in_the_database_is_mended(postgres: OpenPostgres, snapshots: SnapshotStore, drift: str):
     store, manifest = postgres(), save(BEFORE, snapshots)
     load(manifest, snapshots, [store], 100)
-    with store.writing() as writer:
-        before = {table: writer.hashes(table) for table in TABLES}
+    before = stored_hashes(store)
     with store.connection() as connection:
         connection.execute(text(drift), {"w": store.workspace})
     load(manifest, snapshots, [store], 100)
-    with store.writing() as writer:
-        assert {table: writer.hashes(table) for table in TABLES} == before
+    assert stored_hashes(store) == before
     live = store.live()
     assert live
     assert live.tables == store.table_states()
@@ -124,13 +123,11 @@ def test_what_was_changed_in_neo4j_is_mended(
 ):
     store, manifest = neo4j(), save(BEFORE, snapshots)
     load(manifest, snapshots, [store], 100)
-    with store.writing() as writer:
-        before = {table: writer.hashes(table) for table in store.tables}
+    before = stored_hashes(store)
     assert load(manifest, snapshots, [store], 100)["neo4j"]["nodes"]["unchanged"] == 3
     store.driver.execute_query(drift, {"w": store.workspace}, database_=store.database)
     load(manifest, snapshots, [store], 100)
-    with store.writing() as writer:
-        assert {table: writer.hashes(table) for table in store.tables} == before
+    assert stored_hashes(store) == before
     live = store.live()
     assert live
     assert live.tables == store.table_states()
@@ -152,9 +149,7 @@ def test_a_load_over_another_equals_a_fresh_one(postgres: OpenPostgres, snapshot
     load(after, snapshots, [fresh], 100)
     assert counts["nodes"] == {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1}
     assert counts["documents"] == {"inserted": 1, "updated": 0, "deleted": 1, "unchanged": 1}
-    with over.writing() as one, fresh.writing() as other:
-        for table in TABLES:
-            assert one.hashes(table) == other.hashes(table)
+    assert stored_hashes(over) == stored_hashes(fresh)
     assert over.live() == fresh.live()
 
 
@@ -173,7 +168,11 @@ def test_live_says_what_was_loaded(postgres: OpenPostgres, snapshots: SnapshotSt
 def test_another_model_with_equal_vectors_is_published(postgres: OpenPostgres, snapshots: SnapshotStore):
     store = postgres()
     load(save(BEFORE, snapshots), snapshots, [store], 100)
-    load(save(BEFORE, snapshots, model="n"), snapshots, [store], 100)
+    before, other = stored_hashes(store), save(BEFORE, snapshots, model="n")
+    with pytest.raises(UsageError, match="--re-embed"):
+        load(other, snapshots, [store], 100)
+    assert stored_hashes(store) == before
+    load(other, snapshots, [store], 100, LoadOptions(re_embed=True))
     live = store.live()
     assert live is not None
     assert live.embedding == {"model": "n"}

@@ -22,7 +22,7 @@ LINKS = [
 def test_rows_have_the_columns_of_the_stores_tables():
     projected = project(corpus(TEXTS, NAMES, LINKS), max_types=100)
     for name, table in TABLES.items():
-        columns = {column.name for column in table.columns} - {"workspace", "row_hash"}
+        columns = {column.name for column in table.columns} - {"workspace", "row_hash", "embedding_key"}
         assert set(projected[name].columns) == columns
     assert {name: len(rows) for name, rows in projected.items()} == {
         "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "nodes": 3, "edges": 4

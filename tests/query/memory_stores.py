@@ -219,8 +219,7 @@ def question(text: str = "Who taught Bea?", /, **wishes: object) -> QueryRequest
 
 def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryStage:
     return QueryStage(
-        vectors=stores,
-        graph=stores,
+        read=lambda work: (work(stores, stores), ()),
         embedding=LetterEmbedding(),
         chat=chat,
         tokenizer=CharacterTokens(),

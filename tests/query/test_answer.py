@@ -121,7 +121,7 @@ def test_an_answer_is_json(mode: str):
     assert list(content) == [
         "mode", "question", "keywords", "answer", "abstained", "entities", "relationships", "chunks",
         "references", "tokens", "timings_ms", "dropped",
-        "removed_citations",
+        "removed_citations", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode
     assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}

@@ -4,6 +4,7 @@ from secrets import token_hex
 import pytest
 from neo4j import GraphDatabase
 
+from pipeline.stores.hnsw import Hnsw
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
@@ -22,7 +23,7 @@ def postgres(postgres_url: str, workspace: str) -> Iterator[Callable[..., Postgr
     opened = []
 
     def open_store(suffix: str = "", exact_below: int = 5000) -> PostgresStore:
-        opened.append(PostgresStore(postgres_url, workspace + suffix, exact_below=exact_below))
+        opened.append(PostgresStore(postgres_url, workspace + suffix, hnsw=Hnsw(exact_below=exact_below)))
         return opened[-1]
 
     yield open_store

@@ -38,17 +38,17 @@ class LoadableGraph:
     def load(self, graph: Graph, live: Live = LIVE) -> dict[str, dict[str, int]]:
         """What was written: table -> counts."""
         counts = {}
-        with self.store.writing() as writer:
+        with self.store.writing(live) as writer:
             for table, rows in graph.tables.items():
                 delta = diff(with_hashes(rows), writer.hashes(table))
                 writer.apply(table, delta)
                 counts[table] = delta.counts
-            writer.publish(live)
+            writer.publish()
         return counts
 
     def content(self) -> dict[str, pd.DataFrame]:
         """All that the store holds, as its reads tell it."""
-        with self.store.writing() as writer:
+        with self.store.writing(LIVE) as writer:
             stored = {table: sorted(writer.hashes(table)) for table in ("nodes", "edges")}
         return {
             "entities": self.reads.entities(stored["nodes"]),

@@ -208,8 +208,8 @@ def test_what_is_not_published_is_not_live(open_graph: OpenGraph):
 
 
 def _publish_and_fail(opened: LoadableGraph) -> None:
-    with opened.store.writing() as writer:
-        writer.publish(LIVE)
+    with opened.store.writing(LIVE) as writer:
+        writer.publish()
         raise RuntimeError("plug pulled")
 
 
@@ -226,7 +226,7 @@ def test_a_load_after_a_broken_one_mends(open_graph: OpenGraph):
 
 
 def _load_halfway(opened: LoadableGraph, stored: Graph) -> None:
-    with opened.store.writing() as writer:
+    with opened.store.writing(LIVE) as writer:
         writer.apply("nodes", diff(with_hashes(stored.nodes), writer.hashes("nodes")))
         raise RuntimeError("plug pulled")
 
@@ -240,7 +240,7 @@ def test_a_second_load_of_the_workspace_waits(open_graph: OpenGraph):
         finished.set()
 
     thread = threading.Thread(target=load_second)
-    with opened.store.writing():
+    with opened.store.writing(LIVE):
         thread.start()
         assert not finished.wait(0.5)
     assert finished.wait(20)
@@ -250,9 +250,9 @@ def test_a_second_load_of_the_workspace_waits(open_graph: OpenGraph):
 def test_workspaces_load_side_by_side(open_graph: OpenGraph):
     one, other = open_graph("-one"), open_graph("-other")
     one.load(random_graph(0))
-    with one.store.writing() as writer:
+    with one.store.writing(LIVE) as writer:
         other.load(random_graph(0))
-        writer.publish(LIVE)
+        writer.publish()
     assert other.store.live() == LIVE
 
 

@@ -169,7 +169,7 @@ def test_a_load_broken_between_batches_is_finished_by_the_next(neo4j: OpenStore)
 
 
 def _load_ten_nodes(store: Neo4jStore, stored: Graph) -> None:
-    with store.writing() as writer:
+    with store.writing(LIVE) as writer:
         writer.apply("nodes", diff(with_hashes(stored.nodes.head(10)), {}))
         raise RuntimeError("plug pulled")
 
@@ -241,7 +241,7 @@ def _seconds_to_fail(uri: str) -> float:
 
 
 def _write(store: Neo4jStore) -> None:
-    with store.writing():
+    with store.writing(LIVE):
         pass
 
 

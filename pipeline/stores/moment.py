@@ -1,0 +1,47 @@
+"""Read the vectors and the graph as they are at one moment, whatever is loaded meanwhile."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from pipeline.stores.base import GraphStore, Live, Shown, VectorStore
+from pipeline.stores.reconnect import reconnecting
+
+Result = TypeVar("Result")
+Work = Callable[[VectorStore, GraphStore], Result]
+PATIENCE = 10.0
+"""Seconds a query waits for a database that went away."""
+ATTEMPTS = 3
+
+
+def read_together(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
+    """What ``work`` returns, and what is to be said of the moment: that the two stores show different versions, or
+    that the graph was being loaded. In one PostgreSQL neither can be. Work is done anew where the graph has changed
+    meanwhile, or a database was restarted.
+    """
+    read = partial(reconnecting, partial(_read, vectors, graph, work), PATIENCE)
+    result, live, shown = read()
+    for _ in range(ATTEMPTS - 1):
+        if shown is None:
+            result, live, shown = read()
+    return result, tuple(_notes(live, shown))
+
+
+def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, Live | None, Shown | None]:
+    """The last is None when the graph changed during the work."""
+    with vectors.reading() as at_moment:
+        beside = graph.beside(at_moment)
+        before = beside.shown()
+        result = work(at_moment, beside)
+        after = beside.shown()
+        return result, at_moment.live(), after if after == before else None
+
+
+def _notes(live: Live | None, shown: Shown | None) -> list[str]:
+    if shown is None:
+        return ["the graph was loaded while it was read, three times; ask again"]
+    if shown.loading:
+        return ["the graph is being loaded: what was found may be of two versions; ask again later"]
+    if live is not None and shown.version != live.version:
+        return ["the two stores show different versions: the last load did not end; run 'graphmill load'"]
+    return []

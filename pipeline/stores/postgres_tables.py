@@ -1,0 +1,78 @@
+"""Make the PostgreSQL tables, and what they lack of this version's."""
+
+from typing import Any
+
+from pgvector.psycopg import register_vector
+from psycopg import sql
+from sqlalchemy import Connection, func, inspect, select, text
+
+from pipeline.stores.hnsw import cursor
+from pipeline.stores.postgres_writer import kind_of
+from pipeline.stores.tables import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_TABLES, partition_of
+
+PLAIN, EXTERNAL = "p", "e"
+
+
+def create_tables(connection: Connection, workspace: str) -> None:
+    connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/tables"))))
+    if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
+        connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
+        METADATA.create_all(connection)
+        register_types(connection.connection.dbapi_connection)
+    _add_columns(connection)
+    for table in VECTOR_TABLES.values():
+        partition = partition_of(table, workspace)
+        if not connection.execute(select(func.to_regclass(partition))).scalar():
+            _create_partition(cursor(connection), table.name, partition, workspace)
+
+
+def place_vectors(connection: Connection, workspace: str, dimensions: int) -> None:
+    """Have vectors of so many dimensions kept in their row's page where they fit: reading them is then faster, and
+    the planner knows what it costs. Concerns rows still to be written. The workspace must be locked."""
+    storage = PLAIN if dimensions <= PLAIN_LIMIT else EXTERNAL
+    for table in VECTOR_TABLES.values():
+        partition = partition_of(table, workspace)
+        stored = text(
+            "SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding'"
+        )
+        if connection.execute(stored, {"name": partition}).scalar_one() != storage:
+            cursor(connection).execute(
+                sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
+                    sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
+                )
+            )
+
+
+def register_types(connection: Any) -> None:
+    """Teach the connection pgvector's types, once the extension is there."""
+    with connection.cursor() as found:
+        there = found.execute("SELECT 1 FROM pg_type WHERE typname = 'vector'").fetchone()
+    if there:
+        register_vector(connection)
+
+
+def _add_columns(connection: Connection) -> None:
+    """What this version has and the one before had not. Only where it is missing: ALTER TABLE waits for the
+    loads of other workspaces even when it has nothing to do."""
+    for table in (LIVE, *TABLES.values()):
+        names = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in names:
+                statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
+                    sql.Identifier(table.name),
+                    sql.Identifier(column.name),
+                    sql.SQL(kind_of(column)),
+                )
+                cursor(connection).execute(statement)
+
+
+def _create_partition(found: Any, table: str, partition: str, workspace: str) -> None:
+    """Made apart and attached, which waits for nobody; CREATE TABLE ... PARTITION OF would wait for the loads
+    of other workspaces, and every read for it."""
+    names = {"table": sql.Identifier(table), "partition": sql.Identifier(partition)}
+    found.execute(sql.SQL("CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)").format(**names))
+    found.execute(
+        sql.SQL("ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES IN ({workspace})").format(
+            **names, workspace=sql.Literal(workspace)
+        )
+    )
