@@ -95,14 +95,14 @@ def _changed(tables: Tables) -> Tables:
     for name in ("text_unit_embeddings", "entity_embeddings", "relationship_embeddings"):
         table = tables[name]
         vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1).copy()
-        vectors[::100] *= -1
+        vectors[1::100] *= -1
         changed[name] = _embeddings(table["id"].to_numpy(), vectors)
     return changed
 
 
 def _every_hundredth(texts: pa.ChunkedArray, prefix: str) -> pa.Array:
     cells = texts.to_pylist()
-    cells[::100] = [(prefix + cell)[: len(cell)] for cell in cells[::100]]
+    cells[1::100] = [(prefix + cell)[: len(cell)] for cell in cells[1::100]]
     return pa.array(cells)
 
 

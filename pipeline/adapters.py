@@ -1,6 +1,7 @@
 """The composition root: the one place that names concrete models and stores."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,7 @@ from pipeline.models.cache import ReplyCache
 from pipeline.models.local import SentenceTransformerEmbedding
 from pipeline.models.openai import OpenAIChat
 from pipeline.models.openai_embedding import OpenAIEmbedding
+from pipeline.owner import owner_of
 from pipeline.settings import Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
@@ -47,11 +49,13 @@ class Stores:
 
 
 def open_cache(settings: Settings, root: Path) -> ReplyCache:
-    """The cache of replies; a relative SQLite path is below the project."""
+    """The cache of replies; a relative SQLite path is below the project, and a file there is the project's alone."""
     prefix = "sqlite:///"
-    path = settings.cache.removeprefix(prefix)
-    url = f"{prefix}{root / path}" if settings.cache.startswith(prefix) else settings.cache
-    return ReplyCache(url, settings.workspace)
+    owner = partial(owner_of, root)
+    if not settings.cache.startswith(prefix):
+        return ReplyCache(settings.cache, owner)
+    path = root / settings.cache.removeprefix(prefix)
+    return ReplyCache(f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve()))
 
 
 def chat_model(settings: Settings, name: str, cache: ReplyCache) -> OpenAIChat:

@@ -1,9 +1,7 @@
 """Project: a folder with settings, workflows, prompts and data, and everything that can be done with it."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -15,31 +13,28 @@ from pydantic import ValidationError
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.budget import Budget
 from pipeline.engine.forecast import Forecast, forecast
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
-from pipeline.engine.runner import Progress, Runner, Silent
+from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.usage import Journal, read_usage, settle
-from pipeline.errors import DiskFullError, UsageError
+from pipeline.engine.usage import read_usage
+from pipeline.errors import UsageError
 from pipeline.events import Events, OnEvent
 from pipeline.export.exported import Exported
 from pipeline.export.kinds import export
 from pipeline.export.source import Source
 from pipeline.gc import GcReport, collect_garbage
-from pipeline.history import manifest_of
-from pipeline.load.loader import LoadOptions, load
 from pipeline.load.verify import Verification, verify
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
-from pipeline.run_state import RunState
 from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings, read_settings
 from pipeline.snapshots import Manifest
+from pipeline.stages import Stage, index_stage, load_stage, run_stages
 from pipeline.validation import explain
 
 if TYPE_CHECKING:
@@ -79,7 +74,7 @@ class Project(Services):
         options: RunOptions = DEFAULTS,
     ) -> RunReport:
         """Bring the snapshots up to date with the documents. See ``run``."""
-        return self._run(name, progress or _heard_by(on_event), options, self._index)
+        return self._run(name, progress or _heard_by(on_event), options, index_stage)
 
     def load(
         self,
@@ -93,7 +88,7 @@ class Project(Services):
 
         Raises UsageError for a run that is not known, DataError when its snapshots are no longer kept.
         """
-        return self._run(name, progress or _heard_by(on_event), options, self._load)
+        return self._run(name, progress or _heard_by(on_event), options, load_stage)
 
     def run(
         self,
@@ -111,7 +106,7 @@ class Project(Services):
         Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError when the options'
         limits are reached, WaitingError while a batch is not ready; the next run goes on from there.
         """
-        return self._run(name, progress or _heard_by(on_event), options, self._index, self._load)
+        return self._run(name, progress or _heard_by(on_event), options, index_stage, load_stage)
 
     def retry(
         self,
@@ -263,70 +258,10 @@ class Project(Services):
         last = self.runs.last()
         return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
 
-    def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: "Stage") -> RunReport:
-        """Run the stages in order and keep the report, also of a run that fails."""
-        workflow = self.workflow(name)
+    def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: Stage) -> RunReport:
+        self.workflow(name)
         with self.runs.alone():
-            self.snapshots.sweep()
-            settle(self.usage_folder)
-            with Journal(self.usage_folder, self.runs.new_id(), workflow.name) as journal:
-                state = RunState(
-                    journal.run_id, workflow, self._runner(journal, progress, options), options,
-                    self.settings.max_reject_ratio,
-                )  # fmt: skip
-                try:
-                    for stage in stages:
-                        stage(state)
-                except BaseException as error:
-                    with suppress(DiskFullError):  # what ended the run is told
-                        self.runs.save(state.broken_off(error))
-                    raise
-            report = state.completed()
-            self.runs.save(report)
-        return report
-
-    def _runner(self, journal: Journal, progress: Progress, options: RunOptions) -> Runner:
-        return Runner(
-            self.resources,
-            self.snapshots,
-            progress,
-            selection=options.selection,
-            budget=Budget(options.max_cost, options.max_tokens),
-            journal=journal,
-            again=options.again,
-            watch_memory=options.memory_profile,
-            max_delete_ratio=None if options.allow_deletes else self.settings.max_delete_ratio,
-        )
-
-    def _index(self, state: RunState) -> None:
-        result = state.runner.run(state.workflow, state.run_id)
-        state.reject_ratio, state.health = result.reject_ratio, result.health
-
-    def _load(self, state: RunState) -> None:
-        if state.above_max_rejects:
-            return
-        name, run = state.workflow.name, state.options.manifest
-        earlier = manifest_of(run, name, self.snapshots, self.runs.ids(name)) if run is not None else None
-        manifest = earlier or self.snapshots.manifest(name)
-        if not manifest.tables:
-            raise UsageError(
-                f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"
-            )
-        started = time.perf_counter()
-        state.runner.progress.load_started()
-        state.load = load(
-            manifest,
-            self.snapshots,
-            self.stores.all,
-            self.settings.stores.neo4j.max_types,
-            LoadOptions(state.options.replace, state.options.re_embed, state.options.full),
-            state.runner.progress.load_advanced,
-        )
-        state.load_seconds = round(time.perf_counter() - started, 3)
-        state.runner.progress.load_finished(state.load, state.load_seconds)
-
-
-Stage = Callable[[RunState], None]
+            return run_stages(self, name, progress, options, *stages)
 
 
 def _heard_by(on_event: OnEvent | None) -> Progress:

@@ -6,59 +6,73 @@ this (docs/nightly.md).
 
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, is_of, without
+from pipeline.engine.loading import present_documents
+from pipeline.engine.metering import Meter
 from pipeline.engine.options import RunOptions
 from pipeline.engine.replay import needed_keys
 from pipeline.engine.report import RunReport
+from pipeline.engine.runner import Silent
+from pipeline.engine.usage import Journal
 from pipeline.errors import UsageError
 from pipeline.gc import collect_garbage
+from pipeline.services import Services
+from pipeline.stages import index_stage, load_stage, run_stages
 
-if TYPE_CHECKING:
-    from pipeline.project import Project
-
-ALLOWING = RunOptions(allow_deletes=True)
+PURGE = "purge"
+"""In usage, the workflow and the step of what abandoned batches have cost."""
 
 
 @dataclass(frozen=True)
 class PurgeReport:
     """``forgotten``: cached replies and vectors; ``files``: snapshots and records; ``rebuilt``: whether the embedded
-    PostgreSQL was made anew."""
+    PostgreSQL was made anew; ``unowned``: cached replies and vectors of nobody known, which are left."""
 
     document: str
     runs: tuple[RunReport, ...]
     forgotten: int
     files: int
     rebuilt: bool
+    unowned: int = 0
 
 
-def purge(project: "Project", document: str) -> PurgeReport:
+def purge(project: Services, document: str) -> PurgeReport:
     """``document``: its path below the input folder. Broken off anywhere, the same call goes on.
 
-    Raises UsageError when it is not below the input folder, or is the last document; and what ``run`` raises.
+    Raises, before anything is deleted, LockedError while a run is under way, UsageError when it is not below the input
+    folder, or is the last document, DeletionError when too many others are gone, WaitingError while the endpoint is
+    still cancelling a batch; and what ``run`` raises, StoreError when others read the cache all the time.
     """
     source = _source(project, document)
+    with project.runs.alone():
+        return _purge(project, source)
+
+
+def _purge(project: Services, source: str) -> PurgeReport:
     workflows = _workflows(project)
     _refuse_the_last(project, source, workflows)
-    project.abandon_batches()
+    _refuse_other_deletions(project, source, workflows)
+    _abandon_batches(project)
     (project.input_folder / source).unlink(missing_ok=True)
     live = project.live_workflow()
-    runs = tuple(project.index(name, options=ALLOWING) for name in workflows)
+    options = RunOptions(may_go=source, direct=True)  # a batch would be abandoned again by a purge that goes on
+    runs = [run_stages(project, name, Silent(), options, index_stage) for name in workflows]
     rebuilt = _drop_embedded(project)
     if live in workflows:
-        runs += (project.load(live),)
-    with project.runs.alone():
-        project.snapshots.sweep()
-        collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
-        project.runs.forget_before(max((run.run_id for run in runs), default=""))
+        runs.append(run_stages(project, live, Silent(), options, load_stage))
+    project.snapshots.sweep()
+    collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
+    project.runs.forget_before(max((run.run_id for run in runs), default=""))
     keys = [needed_keys(project.workflow(name), project.resources, project.snapshots) for name in workflows]
     forgotten = project.cache.forget_all_but(set().union(*keys))
-    return PurgeReport(source, runs, forgotten, collected.total.files, rebuilt)
+    return PurgeReport(source, tuple(runs), forgotten, collected.total.files, rebuilt, project.cache.unowned())
 
 
-def _source(project: "Project", document: str) -> str:
+def _source(project: Services, document: str) -> str:
     """The path below the input folder."""
     folder = project.input_folder.resolve()
     given = Path(document)
@@ -77,7 +91,7 @@ def _source(project: "Project", document: str) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _workflows(project: "Project") -> list[str]:
+def _workflows(project: Services) -> list[str]:
     """Those that have tables. Raises UsageError for one whose file is gone: it cannot be run without the document."""
     names = project.snapshots.workflows()
     for name in names:
@@ -89,22 +103,33 @@ def _workflows(project: "Project") -> list[str]:
     return names
 
 
-def _refuse_the_last(project: "Project", source: str, workflows: Sequence[str]) -> None:
+def _refuse_the_last(project: Services, source: str, workflows: Sequence[str]) -> None:
     for name in workflows:
         manifest = project.snapshots.manifest(name)
         if "documents" not in manifest.tables:
             continue
         sources = project.snapshots.columns(manifest.tables["documents"], ["source"])["source"]
-        if len(sources) and all(_is_of(known, source) for known in sources):
+        if len(sources) and all(is_of(known, source) for known in sources):
             raise UsageError(f"purge: {source} is the only document; delete the folder data instead")
 
 
-def _is_of(known: str, source: str) -> bool:
-    """Records of a file are documents of their own: ``file#key``."""
-    return known == source or known.startswith(f"{source}#")
+def _refuse_other_deletions(project: Services, source: str, workflows: Sequence[str]) -> None:
+    """A purge erases the way back: it is for this document only, and not while the folder is half mounted."""
+    for name in workflows:
+        before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
+        present = present_documents(project.workflow(name))
+        if before is not None and present is not None and project.snapshots.exists(before):
+            known = identities(project.snapshots, before)
+            first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
+            check_deletions(without(known, source), without(present, source), project.settings.max_delete_ratio, first)
 
 
-def _drop_embedded(project: "Project") -> bool:
+def _abandon_batches(project: Services) -> None:
+    with closing(Journal(project.usage_folder, project.runs.new_id(), PURGE)) as journal:
+        project.abandon_batches(Meter(PURGE, lambda done, expected: None, journal=journal))
+
+
+def _drop_embedded(project: Services) -> bool:
     """The embedded PostgreSQL keeps deleted rows in its files: it is made anew by the next load."""
     folder = project.embedded_folder
     if folder is None or not folder.exists():

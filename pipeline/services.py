@@ -19,9 +19,9 @@ from pipeline.adapters import (
 )
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
-from pipeline.errors import UsageError
+from pipeline.errors import SettingsError, UsageError
 from pipeline.folder import SETTINGS
-from pipeline.models.base import EmbeddingModel
+from pipeline.models.base import EmbeddingModel, Listener
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
@@ -64,10 +64,29 @@ class Services:
         }
         return read_workflow(path, sections, steps)
 
-    def abandon_batches(self) -> None:
-        """Cancel the batches that are under way, and delete their files."""
+    def abandon_batches(self, listener: Listener) -> None:
+        """Cancel the batches that are under way, keep what they have answered, and delete their files. Raises
+        WaitingError while one is still being cancelled."""
         for name in self.settings.models.chat:
-            self.batched_chat(name).abandon()
+            self.batched_chat(name).abandon(listener)
+
+    def settle_batches(self, name: str, listener: Listener) -> None:
+        """Keep what has come of the chat model's batches; cancel those that no workflow will ask for."""
+        batched = self.batched_chat(name)
+        if batched.settle(listener) and not self._asked_in_batches(name):
+            batched.cancel()
+            batched.settle(listener)
+
+    def _asked_in_batches(self, name: str) -> bool:
+        """By any workflow, also by one that cannot be read at present."""
+        for path in sorted((self.root / "workflows").glob("*.yaml")):
+            try:
+                steps = self.workflow(path.stem).steps
+            except SettingsError:
+                return True
+            if any(step.execution == "batch" and name in self.resources.chat_names(step) for step in steps):
+                return True
+        return False
 
     def live_workflow(self) -> str | None:
         """Which workflow's tables the stores show; None when nothing is loaded."""
@@ -117,7 +136,9 @@ class Services:
     @property
     def resources(self) -> Resources:
         """Prompts are read anew each time: they may have been edited."""
-        return Resources(memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat)
+        return Resources(
+            memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches
+        )
 
     @cached_property
     def stores(self) -> Stores:

@@ -313,6 +313,70 @@ def test_few_rows_go_directly(tmp_path: Path, openai: OpenAIServer, direct_table
     assert tables(folder) == direct_tables
 
 
+def directly(folder: ProjectFolder) -> None:
+    path = folder.root / "workflows" / "index.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("execution: batch", "execution: direct"))
+
+
+def test_a_step_that_asks_directly_again_has_the_replies_of_its_batch(
+    tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]
+):
+    folder = new_folder(tmp_path / "p", openai, wait_minutes=0)
+    openai.batch_hold = True
+    with pytest.raises(WaitingError):
+        index(folder)
+    directly(folder)
+    openai.batch_hold = False
+    openai.batch_store.poll(openai.batches[0].id)
+    report = index(folder)
+    assert tables(folder) == direct_tables
+    assert [openai.count("batch"), sum(map(is_extraction, openai.requests))] == [UNITS, 0]
+    with folder.open() as project:
+        extracted = project.usage().query("step == 'extract_graph'")
+    assert len(extracted) == report.steps[2].calls == UNITS
+    assert billed_once(openai)
+    assert nothing_left(openai)
+
+
+def test_a_batch_that_no_step_goes_on_with_is_cancelled_and_what_it_answered_kept(
+    tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]
+):
+    folder = new_folder(tmp_path / "p", openai, wait_minutes=0)
+    openai.batch_hold, openai.batch_cancelled_after = True, 5
+    with pytest.raises(WaitingError):
+        index(folder)
+    directly(folder)
+    index(folder)
+    assert [batch.status for batch in openai.batches] == ["cancelled"]
+    assert [openai.count("batch"), sum(map(is_extraction, openai.requests))] == [5, UNITS - 5]
+    assert tables(folder) == direct_tables
+    assert billed_once(openai)
+    assert nothing_left(openai)
+
+
+def test_a_batch_of_a_step_that_is_reused_is_left_until_it_comes(tmp_path: Path, openai: OpenAIServer):
+    folder = new_folder(tmp_path / "p", openai, wait_minutes=0)
+    index(folder, "models.chat.default.batch.wait_minutes=1")
+    openai.batch_hold = True
+    for number in range(2):
+        folder.write(f"more-{number}.txt", f"Mira Vale kept the Harrow Light in the year 187{number}.")
+    with pytest.raises(WaitingError):
+        index(folder)
+    for number in range(2):
+        folder.delete(f"more-{number}.txt")
+    assert {step.action for step in index(folder).steps} == {"reused"}
+    assert openai.batches[1].status == "in_progress"
+    openai.batch_hold = False
+    openai.batch_store.poll(openai.batches[1].id)
+    report = index(folder)
+    assert {step.action for step in report.steps} == {"reused"}
+    assert report.totals["calls"] == 2
+    assert nothing_left(openai)
+    before = len(openai.requests)
+    assert index(folder).totals["calls"] == 0
+    assert len(openai.requests) == before
+
+
 def test_a_refused_batch_ends_the_run_and_the_next_one_goes_on(
     tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]
 ):

@@ -1,11 +1,12 @@
 """A purged document leaves no trace: in tables, snapshots, cache, reports and stores, or in files at the endpoint."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import UsageError, WaitingError
+from pipeline.errors import DeletionError, UsageError, WaitingError
 from pipeline.init import init_project
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
@@ -111,24 +112,148 @@ def test_a_purge_that_was_broken_off_goes_on(tmp_path: Path, postgres_url: str, 
     assert found_in(folder.root, CANARY) == []
 
 
-def test_a_batch_under_way_goes_with_its_files(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
-    folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
+def in_batches(folder: ProjectFolder, openai: OpenAIServer) -> None:
+    """Extraction is asked in a batch, which is not waited for."""
     batch = {"poll_seconds": 0.01, "wait_minutes": 0, "least": 1}
     chat = {"base_url": openai.base_url, "api_key": openai.key, "batch": batch}
     folder.edit_settings(models={"chat": {"default": chat}})
     workflow = folder.root / "workflows/index.yaml"
     step = "    models: {chat: default}\n  - verb: merge_graphs"
     workflow.write_text(workflow.read_text().replace(step, step.replace("default}", "default}\n    execution: batch")))
+
+
+def test_a_batch_under_way_goes_with_its_files_also_with_those_it_writes_late(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
+    in_batches(folder, openai)
     with folder.open() as project:
         project.run("fast")
-        openai.batch_hold = True
+        openai.batch_hold, openai.batch_cancel_polls, openai.batch_cancelled_after = True, 1, 4
         with pytest.raises(WaitingError):
             project.run("index")
         assert [file.deleted for file in openai.files] == [False]
+        with pytest.raises(WaitingError, match="run the same command later"):
+            project.purge("secret.txt")
+        assert (folder.root / "data/input/secret.txt").exists()
         project.purge("secret.txt")
+        assert len(openai.files) == 2
         assert all(file.deleted for file in openai.files)
+        usage = project.usage()
+        assert usage["input_tokens"].sum() == sum(request.prompt_tokens for request in openai.requests)
+        assert set(usage["step"]) == {"purge"}
         project.cache.close()
     assert found_in(folder.root, CANARY) == []
+
+
+def test_a_purge_asks_directly_so_that_the_next_one_has_no_batch_to_cancel(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
+    in_batches(folder, openai)
+    with folder.open("models.chat.default.batch.wait_minutes=1") as project:
+        project.run("index")
+        project.cache.close()
+    folder.write("a.txt", KEPT["a.txt"] + " Governor Pell came to see it.")
+    openai.batch_hold = True
+    with folder.open() as project:
+        project.purge("secret.txt")
+        assert len(openai.batches) == 1
+        project.cache.close()
+    assert found_in(folder.root, CANARY) == []
+
+
+def inputs(folder: ProjectFolder) -> set[str]:
+    return {path.name for path in (folder.root / "data/input").iterdir()}
+
+
+def test_a_half_mounted_folder_is_refused_before_anything_is_lost(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    documents = {f"d{n}.txt": f"The Light {n}\n\nMira Vale built the Harrow Light in 187{n}." for n in range(6)}
+    folder = new_project(tmp_path / "mill", postgres_url, documents, openai, max_delete_ratio=0.3)
+    with folder.open(*folder.endpoint_overrides) as project:
+        project.run("index")
+        calls, history = openai.count("chat"), project.snapshots.history("index")
+        for n in range(1, 4):
+            folder.delete(f"d{n}.txt")
+        with pytest.raises(DeletionError, match=r"3 of 5 documents are gone \(d1.*--allow-deletes' first, then purge"):
+            project.purge("d0.txt")
+        assert inputs(folder) == {"d0.txt", "d4.txt", "d5.txt"}
+        assert project.snapshots.history("index") == history
+        assert len(project.table("documents", "index")) == 6
+        for name, text in documents.items():
+            folder.write(name, text)
+        folder.delete("d1.txt")
+        folder.write("renamed.txt", documents["d1.txt"])
+        folder.delete("d2.txt")
+        project.purge("d0.txt")
+        assert set(project.table("documents", "index")["source"]) == {"renamed.txt", "d3.txt", "d4.txt", "d5.txt"}
+        assert openai.count("chat") == calls
+
+
+def test_all_records_of_the_purged_file_may_go(tmp_path: Path, postgres_url: str):
+    records = "".join(f'{{"id": "{n}", "text": "Mira Vale met Anselm Torr in 187{n}."}}\n' for n in range(8))
+    folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": KEPT["a.txt"], "log.jsonl": records})
+    folder.edit_settings(max_delete_ratio=0)
+    with folder.open() as project:
+        project.run("fast")
+        assert len(project.table("documents")) == 9
+        project.purge("log.jsonl")
+        assert list(project.table("documents")["source"]) == ["a.txt"]
+
+
+def test_while_another_run_goes_on_nothing_is_touched(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
+    in_batches(folder, openai)
+    openai.batch_hold = True
+    with folder.open() as project, pytest.raises(WaitingError):
+        project.run("index")
+    before = {path: path.stat().st_mtime_ns for path in folder.root.rglob("*") if path.is_file()}
+    with folder.open() as other, other.runs.alone():
+        done = folder.invoke("purge", "--document", "secret.txt", "--yes")
+        assert (done.exit_code, "another run holds this project" in done.stderr) == (1, True)
+    after = {path: path.stat().st_mtime_ns for path in folder.root.rglob("*") if path.is_file()}
+    assert {path for path in before | after if before.get(path) != after.get(path)} <= {
+        folder.root / "data/runs/lock", folder.root / "data/runs/holder",
+    }  # fmt: skip
+    assert [batch.status for batch in openai.batches] == ["in_progress"]
+    assert [file.deleted for file in openai.files] == [False]
+
+
+def test_projects_that_share_a_cache_keep_their_replies_and_batches(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    shared = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    texts = {f"{name}-2.txt": f"{text} It was in 1871." for name, text in KEPT.items()}
+    mine = new_project(tmp_path / "a", postgres_url, {**KEPT, "secret.txt": SECRET}, openai, cache=shared)
+    theirs = new_project(tmp_path / "b", postgres_url, texts, openai, cache=shared)
+    for folder in (mine, theirs):
+        folder.edit_settings(workspace="default")
+        in_batches(folder, openai)
+    openai.batch_hold = True
+    with theirs.open() as project, pytest.raises(WaitingError):
+        project.index("index")
+    with mine.open("models.chat.default.batch.least=99") as project:
+        project.index("index")
+        project.purge("secret.txt")
+        project.cache.close()
+    assert [batch.status for batch in openai.batches] == ["in_progress"]
+    openai.batch_hold = False
+    with theirs.open() as project:
+        project.index("index")
+        calls = openai.count("chat")
+        project.cache.close()
+    assert [len(openai.batches), openai.count("batch")] == [1, 3]
+    with mine.open() as project:
+        project.purge("a.txt")
+        project.cache.close()
+    shutil.rmtree(theirs.root / "data/snapshots")
+    with theirs.open() as project:
+        assert project.index("index").totals["calls"] == 0
+        project.cache.close()
+    assert openai.count("chat") == calls
+    assert CANARY.encode() not in (tmp_path / "cache.sqlite").read_bytes()
 
 
 def test_what_cannot_be_purged_is_said(tmp_path: Path, postgres_url: str, openai: OpenAIServer):

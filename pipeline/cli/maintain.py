@@ -1,5 +1,6 @@
 """gc, purge, stores stop: what keeps a project in order."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -40,6 +41,12 @@ def purge(
     else:
         rebuilt = "; the embedded PostgreSQL was made anew" if report.rebuilt else ""
         print(f"{report.document}: gone; {report.forgotten} cached replies, {report.files} snapshot files{rebuilt}")
+    if report.unowned:
+        print(
+            f"graphmill: cache: {report.unowned} replies of an older version belong to nobody known and were left; "
+            "delete those where owner is '' once no other project needs them",
+            file=sys.stderr,
+        )
 
 
 def stop(context: typer.Context, folder: Folder = None, overrides: Overrides = None) -> None:

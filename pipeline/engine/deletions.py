@@ -12,14 +12,30 @@ COLUMNS = ["id", "source", "content_hash"]
 _NAMED = 3
 
 
-def refuse_deletions(store: SnapshotStore, before: Snapshot | None, after: Snapshot, max_ratio: float) -> None:
-    """Raises DeletionError when more than ``max_ratio`` of the documents of ``before`` are gone."""
+ON_PURPOSE = "run again with --allow-deletes if this is meant"
+
+
+def refuse_deletions(
+    store: SnapshotStore, before: Snapshot | None, after: Snapshot, max_ratio: float, may_go: str | None = None
+) -> None:
+    """Raises DeletionError when more than ``max_ratio`` of the documents of ``before`` are gone, but for those of the
+    source ``may_go``."""
     if before is None or before == after or not store.exists(before):
         return
-    check_deletions(_identities(store, before), _identities(store, after), max_ratio)
+    check_deletions(without(identities(store, before), may_go), without(identities(store, after), may_go), max_ratio)
 
 
-def check_deletions(before: pd.DataFrame, after: pd.DataFrame, max_ratio: float) -> None:
+def without(documents: pd.DataFrame, source: str | None) -> pd.DataFrame:
+    """The documents that are not of this source."""
+    return documents if source is None else documents[[not is_of(str(known), source) for known in documents["source"]]]
+
+
+def is_of(known: str, source: str) -> bool:
+    """Records of a file are documents of their own: ``file#key``."""
+    return known == source or known.startswith(f"{source}#")
+
+
+def check_deletions(before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE) -> None:
     """Compare two tables of documents (columns ``id``, ``source``, ``content_hash``). One whose content is
     there under another id is renamed, not gone. Raises DeletionError above ``max_ratio``."""
     stays = before["id"].isin(after["id"]) | before["content_hash"].isin(after["content_hash"])
@@ -29,12 +45,12 @@ def check_deletions(before: pd.DataFrame, after: pd.DataFrame, max_ratio: float)
     named = ", ".join([*sources[:_NAMED], *(["..."] if len(sources) > _NAMED else [])])
     raise DeletionError(
         f"input: {len(sources)} of {len(before)} documents are gone ({named}), more than max_delete_ratio "
-        f"{max_ratio:g}; is the folder mounted? run again with --allow-deletes if this is meant"
+        f"{max_ratio:g}; is the folder mounted? {next_action}"
     )
 
 
-def _identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
-    """Without the texts, which are nearly all of the table."""
+def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
+    """The documents without their texts, which are nearly all of the table. Raises DataError for a damaged file."""
     path = store.root / snapshot.path
     try:
         return pq.read_table(path, columns=COLUMNS).to_pandas()

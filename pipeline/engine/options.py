@@ -13,7 +13,8 @@ Rows = Mapping[str, frozenset[str]]
 class RunOptions:
     """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
     lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
-    ``manifest``: the run whose tables are loaded, by default the newest; ``full``, ``replace`` and ``re_embed``: see
+    ``manifest``: the run whose tables are loaded, by default the newest; ``may_go``: a source that may be gone whatever
+    ``max_delete_ratio`` is; ``direct``: nothing is asked in batches; ``full``, ``replace`` and ``re_embed``: see
     load/loader.py's LoadOptions."""
 
     selection: Selection = ALL
@@ -24,6 +25,8 @@ class RunOptions:
     again: Rows = field(default_factory=dict)
     manifest: str | None = None
     full: bool = False
+    may_go: str | None = None
+    direct: bool = False
     replace: bool = False
     re_embed: bool = False
 

@@ -12,6 +12,7 @@ from pipeline.engine.budget import Budget
 from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
 from pipeline.engine.health import health, refuse_all_empty
 from pipeline.engine.kept_rows import kept_rows
+from pipeline.engine.leftover_batches import settle_batches
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
@@ -88,8 +89,8 @@ class IndexResult:
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
     is known even when a later step raises. ``again``: rows that are to be asked for once more, by step, though their
-    step has nothing new. ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone;
-    None for any."""
+    step has nothing new. ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone
+    beside those of the source ``may_go``; None for any."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -101,6 +102,7 @@ class Runner:
     again: Rows = field(default_factory=dict)
     watch_memory: bool = False
     max_delete_ratio: float | None = None
+    may_go: str | None = None
     reports: list[StepReport] = field(default_factory=list)
 
     def run(self, workflow: Workflow, run_id: str) -> IndexResult:
@@ -130,7 +132,7 @@ class Runner:
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
                 before = previous.tables.get(DOCUMENTS)
-                refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio)
+                refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio, self.may_go)
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         counts = health(tables, self.snapshots)
@@ -161,6 +163,7 @@ class Runner:
         )  # fmt: skip
         memory = PeakMemory() if self.watch_memory else None
         try:
+            settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
                 record = planned.record or self._run_step(planned, tables, previous, meter)
         except BaseException:

@@ -5,7 +5,7 @@ Conversations are held in rounds: what all of them ask is one batch, what they a
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -92,14 +92,27 @@ class BatchChat:
     def preflight(self) -> None:
         self.chat.preflight()
 
-    def abandon(self) -> None:
-        """Cancel what is under way and delete its files."""
-        for intent in self._intents.all():
-            batch = self._api.look(intent) if intent.batch_id else self._api.find(intent)
-            if batch is not None and batch.status not in ENDED:
-                self._api.cancel(replace(intent, batch_id=batch.id))
-            self._api.clean_up(intent, batch)
-            self._intents.end(intent)
+    def settle(self, listener: Listener | None) -> bool:
+        """Store what has come of batches of earlier runs. Returns whether any is still under way."""
+        self._collect(self._under_way(), {}, listener)
+        return bool(self._intents.all())
+
+    def cancel(self) -> None:
+        """What is under way; what it has answered by then comes as from any batch."""
+        for intent in self._under_way():
+            self._api.cancel(intent)
+
+    def abandon(self, listener: Listener | None) -> None:
+        """Cancel what is under way, store what it has answered, and leave nothing of it at the endpoint.
+
+        Raises WaitingError while the endpoint is still cancelling, which may take 10 minutes: until it has, it may
+        write files."""
+
+        def store(intent: Intent, batch: Any | None) -> None:
+            self._store(intent, batch, {}, listener)
+
+        self.cancel()
+        self._drain(self._under_way(), store, lambda intent: True)
 
     @cached_property
     def _intents(self) -> Intents:
@@ -116,7 +129,7 @@ class BatchChat:
         bound = {key for intent in under_way for key in intent.keys}
         fresh = {key: request for key, request in requests.items() if key not in bound}
         if len(fresh) >= self.options.least:
-            under_way += self._submit(fresh, listener)
+            under_way += self._submit(fresh, under_way, listener)
         rows = {key: request.row_id for key, request in requests.items()}
         lost = self._collect(under_way, rows, listener)
         replies = memory.recall(requests)
@@ -139,15 +152,21 @@ class BatchChat:
         self._intents.end(intent)
         return None
 
-    def _submit(self, requests: Mapping[str, ChatRequest], listener: Listener | None) -> list[Intent]:
+    def _submit(
+        self, requests: Mapping[str, ChatRequest], under_way: Sequence[Intent], listener: Listener | None
+    ) -> list[Intent]:
+        """Only as far as what is bound fits the budget; an earlier run's batches are bound too, at the present mix
+        of tokens in and out."""
         submitted = []
         asked = said = 0
+        bound = sum(intent.tokens for intent in under_way)
         for part in self._parts(requests):
             before = asked + said
             asked += sum(self.count(requests[key]) for key in part)
             said += sum(self.chat.length_of_a_reply(requests[key]) for key in part)
             if listener:
-                listener.reserve(asked + said, self.cost(Tokens(asked, said)))
+                share = 1 + bound / max(asked + said, 1)
+                listener.reserve(asked + said + bound, self.cost(Tokens(round(asked * share), round(said * share))))
             submitted.append(self._create(part, asked + said - before))
         return submitted
 
@@ -183,6 +202,20 @@ class BatchChat:
     ) -> dict[str, ChatReply]:
         """Store what has come; wait for batches with rows that are wanted. Returns why rows have no reply."""
         lost: dict[str, ChatReply] = {}
+
+        def finish(intent: Intent, batch: Any | None) -> None:
+            lost.update(self._finish(intent, batch, rows, listener))
+
+        self._drain(intents, finish, lambda intent: any(key in rows for key in intent.keys))
+        return lost
+
+    def _drain(
+        self,
+        intents: Sequence[Intent],
+        finish: Callable[[Intent, Any | None], object],
+        wanted: Callable[[Intent], bool],
+    ) -> None:
+        """Finish the batches that have ended, and wait for those that are wanted."""
         deadline = time.monotonic() + self.options.wait_seconds
         waiting = list(intents)
         while waiting:
@@ -190,8 +223,8 @@ class BatchChat:
             for intent in waiting:
                 batch = self._api.look(intent)
                 if batch is None or batch.status in ENDED:
-                    lost |= self._finish(intent, batch, rows, listener)
-                elif any(key in rows for key in intent.keys):
+                    finish(intent, batch)
+                elif wanted(intent):
                     still.append(intent)
             waiting = still
             if waiting and time.monotonic() >= deadline:
@@ -199,12 +232,30 @@ class BatchChat:
                 raise WaitingError(f"batch {names}: not ready yet; run the same command later to go on with it")
             if waiting:
                 time.sleep(max(0.0, min(self.options.poll_seconds, deadline - time.monotonic())))
-        return lost
 
     def _finish(
         self, intent: Intent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
     ) -> dict[str, ChatReply]:
-        """Store a batch's replies and leave nothing of it at the endpoint, which may have forgotten it (None)."""
+        """Store a batch's replies. Returns why rows have none; raises what ends the run."""
+        answers = self._store(intent, batch, rows, listener)
+        fatal = [answer.fatal for answer in answers.values() if isinstance(answer, Failure) and answer.fatal]
+        if fatal:
+            raise fatal[0]
+        status = batch.status if batch else "gone"
+        if batch and status == "failed":
+            raise ModelError(f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again")
+        silent = Failure(EXPIRED, f"the batch is {status} and has no answer")
+        lost = [(key, answers.get(key, silent)) for key in intent.keys]
+        return {
+            key: ChatReply("", "error", failure.reason, failure.message)
+            for key, failure in lost
+            if isinstance(failure, Failure)
+        }
+
+    def _store(
+        self, intent: Intent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
+    ) -> dict[str, Completion | Failure]:
+        """Keep a batch's replies and leave nothing of it at the endpoint, which may have forgotten it (None)."""
         answers = dict(map(self._read, _objects(self._api.lines(batch)))) if batch and intent.keys else {}
         came = {key: answer for key, answer in answers.items() if isinstance(answer, Completion)}
         self.chat.cache.store_completions(self.chat.model, came)
@@ -214,19 +265,7 @@ class BatchChat:
         self._intents.note(replace(intent, keys=()))  # a run killed from here on has only files to delete
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
-        fatal = [answer.fatal for answer in answers.values() if isinstance(answer, Failure) and answer.fatal]
-        if fatal:
-            raise fatal[0]
-        status = batch.status if batch else "gone"
-        if batch and status == "failed":
-            raise ModelError(f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again")
-        silent = Failure(EXPIRED, f"the batch is {status} and has no answer")
-        lost = {key: answers.get(key, silent) for key in intent.keys if key not in came}
-        return {
-            key: ChatReply("", "error", failure.reason, failure.message)
-            for key, failure in lost.items()
-            if isinstance(failure, Failure)
-        }
+        return answers
 
     def _read(self, line: Mapping[str, Any]) -> tuple[str, Completion | Failure]:
         """Key, and the reply or why there is none."""

@@ -14,10 +14,12 @@ from pipeline.models.database import BATCHES, Database
 @dataclass(frozen=True)
 class Intent:
     """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache, none once its
-    replies are there; ``file_id`` and ``batch_id`` are the endpoint's, None until they are known."""
+    replies are there; ``tokens``: about what it takes; ``file_id`` and ``batch_id`` are the
+    endpoint's, None until they are known."""
 
     id: str
     keys: tuple[str, ...]
+    tokens: int = 0
     file_id: str | None = None
     batch_id: str | None = None
 
@@ -41,11 +43,11 @@ class Intents:
         query = sa.select(BATCHES).where(self._own).order_by(BATCHES.c.created, BATCHES.c.id)
         with self.database.connection() as connection:
             rows = connection.execute(query).all()
-        return [Intent(row.id, tuple(json.loads(row.keys)), row.file_id, row.batch_id) for row in rows]
+        return [Intent(row.id, tuple(json.loads(row.keys)), row.tokens, row.file_id, row.batch_id) for row in rows]
 
     def begin(self, keys: Iterable[str], tokens: int) -> Intent:
         """Write down that a batch of these requests is about to be made."""
-        intent = Intent(secrets.token_hex(12), tuple(keys))
+        intent = Intent(secrets.token_hex(12), tuple(keys), tokens)
         row = {
             "id": intent.id, "owner": self.owner, "endpoint": self.endpoint, "keys": json.dumps(intent.keys),
             "tokens": tokens, "created": datetime.now(UTC), "file_id": None, "batch_id": None,

@@ -5,16 +5,20 @@ Kept: keys (hashes), model names, raw replies, token counts, who asked. Not kept
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from pipeline.models.base import ChatRequest
+from pipeline.models.compaction import compact
 from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, slices
+
+FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
@@ -44,12 +48,18 @@ class Completion:
 
 class ReplyCache:
     """``url``: ``sqlite:///path`` or ``postgresql://...``; "" remembers nothing. ``owner``: on whose behalf replies are
-    stored (the workspace), so that it can later forget its own. Raises as Database does."""
+    stored, so that it can later forget its own, or what finds it out once it is needed. ``private``: nobody else is
+    meant to store there, so rows without an owner, of an older version, are its own. Raises as Database does."""
 
-    def __init__(self, url: str, owner: str = ""):
+    def __init__(self, url: str, owner: str | Callable[[], str] = "", private: bool = False):
         self.database = Database(url)
-        self.owner = owner
+        self.private = private
+        self._owner = owner
         self._replies = SharedWrites(self.database, COMPLETIONS)
+
+    @cached_property
+    def owner(self) -> str:
+        return self._owner if isinstance(self._owner, str) else self._owner()
 
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
         """What is known of these keys."""
@@ -102,31 +112,29 @@ class ReplyCache:
 
     def forget_all_but(self, keys: Iterable[str]) -> int:
         """Delete what this owner has stored, but for these keys, and leave no trace of it in the database's file.
-        Returns how many replies and vectors went."""
+        Returns how many replies and vectors went. Raises StoreError when a trace may be left: the same call goes on."""
         if not self.database.there:
             return 0
         kept = set(keys)
+        owners = {self.owner, ""} if self.private else {self.owner}
         gone = 0
         with self.database.connection(write=True) as connection:
-            for table in (COMPLETIONS, EMBEDDINGS):
-                own = connection.execute(sa.select(table.c.key).where(table.c.owner.in_({self.owner, ""}))).scalars()
+            for table in FORGETTABLE:
+                own = connection.execute(sa.select(table.c.key).where(table.c.owner.in_(owners))).scalars()
                 forgotten = [key for key in own if key not in kept]
                 for some in slices(forgotten):
                     connection.execute(sa.delete(table).where(table.c.key.in_(some)))
                 gone += len(forgotten)
-        self._compact()
+        compact(self.database, FORGETTABLE)
         return gone
 
-    def _compact(self) -> None:
-        """Deleted rows are overwritten (secure_delete); this empties the journal and the free pages too."""
-        with self.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            if self.database.is_sqlite:
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-                connection.exec_driver_sql("VACUUM")
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            else:
-                for table in (COMPLETIONS, EMBEDDINGS):
-                    connection.execute(sa.text(f"VACUUM FULL {table.name}"))
+    def unowned(self) -> int:
+        """How many replies and vectors have no owner: an older version stored them."""
+        if not self.database.there:
+            return 0
+        with self.database.connection() as connection:
+            counts = [sa.select(sa.func.count()).where(table.c.owner == "") for table in FORGETTABLE]
+            return sum(connection.execute(count).scalar_one() for count in counts)
 
     def close(self) -> None:
         self.database.close()

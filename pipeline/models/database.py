@@ -131,7 +131,7 @@ class Database:
         except DBAPIError as error:
             failed = error
         if failed:
-            raise StoreError(_complaint(self.url, failed))
+            raise StoreError(complaint(self.url, failed))
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -266,7 +266,7 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
         connection.execute(insert.on_conflict_do_nothing())
 
 
-def _complaint(url: sa.URL, error: DBAPIError) -> str:
+def complaint(url: sa.URL, error: DBAPIError) -> str:
     said = " ".join(str(error.orig).split())
     if url.get_backend_name() != "sqlite":
         return f"cache: {address(url)} does not work ({said}); start it, or correct 'cache' in settings.yaml"

@@ -15,6 +15,7 @@ from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.batch import BatchChat, BatchOptions
 from pipeline.models.batch_intents import Intents
 from pipeline.models.cache import NO_CACHE, ReplyCache
+from pipeline.models.endpoint import Tokens
 from pipeline.models.openai import OpenAIChat
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
@@ -416,7 +417,7 @@ def test_batches_that_are_together_above_the_budget_are_not_all_made(openai: Ope
 def test_nothing_can_be_found_again_without_a_cache(asker: Asker):
     with pytest.raises(SettingsError, match="execution: batch needs a cache"):
         asker.chat(cache=NO_CACHE).complete(questions(5))
-    asker.chat(cache=NO_CACHE).abandon()
+    asker.chat(cache=NO_CACHE).abandon(None)
 
 
 @pytest.mark.parametrize("deleted", [True, False])
@@ -441,13 +442,57 @@ def test_abandoned_it_is_cancelled_and_its_files_are_deleted(openai: OpenAIServe
     with pytest.raises(WaitingError):
         asker.chat(replace(NO_WAIT, max_requests=3)).complete(questions(5))
     assert len(openai.batches) == 2
-    asker.chat().abandon()
-    assert [batch.status for batch in openai.batches] == ["cancelling"] * 2
+    asker.chat().abandon(None)
+    assert [batch.status for batch in openai.batches] == ["cancelled"] * 2
     assert asker.nothing_left
-    asker.chat().abandon()
+    asker.chat().abandon(None)
     openai.batch_hold = False
     assert all(texts(asker.chat().complete(questions(5))))
     assert openai.count("batch") == 5
+
+
+def test_what_a_cancelled_batch_had_answered_is_kept_and_its_late_files_are_deleted(openai: OpenAIServer, asker: Asker):
+    openai.batch_hold, openai.batch_cancel_polls, openai.batch_cancelled_after = True, 2, 3
+    with pytest.raises(WaitingError):
+        asker.chat(NO_WAIT).complete(questions(5))
+    with pytest.raises(WaitingError):
+        asker.chat(NO_WAIT).abandon(None)
+    assert asker.intents == 1
+    hearer = Hearer()
+    asker.chat().abandon(hearer)
+    assert [len(openai.files), len(hearer.usages)] == [2, 3]
+    assert asker.nothing_left
+    openai.batch_hold = False
+    assert all(texts(asker.chat().chat.complete(questions(5))))
+    assert [openai.count("batch"), openai.count("chat")] == [3, 2]
+
+
+def test_batches_of_other_owners_are_left_alone(openai: OpenAIServer, asker: Asker):
+    openai.batch_hold = True
+    with pytest.raises(WaitingError):
+        asker.chat(NO_WAIT).complete(questions(5))
+    stranger = ReplyCache(f"sqlite:///{asker.folder / 'cache.sqlite'}", "another")
+    other = asker.chat(cache=stranger)
+    assert not other.settle(None)
+    other.abandon(None)
+    assert [batch.status for batch in openai.batches] == ["in_progress"]
+    assert asker.intents == 1
+    stranger.close()
+
+
+def test_a_budget_covers_the_batches_of_earlier_runs(openai: OpenAIServer, asker: Asker):
+    chat = asker.chat(NO_WAIT)
+    one = sum(map(chat.count, questions(5))) + sum(map(chat.chat.length_of_a_reply, questions(5)))
+    openai.batch_hold = True
+    with pytest.raises(WaitingError):
+        chat.complete(questions(5), Meter("s", lambda done, expected: None, Budget(max_tokens=one)))
+    for budget in (Budget(max_tokens=int(1.7 * one)), Budget(max_cost=1.2 * (chat.cost(Tokens(one, 0)) or 0))):
+        with pytest.raises(BudgetError, match="a batch of about"):
+            asker.chat(NO_WAIT).complete(questions(9), Meter("s", lambda done, expected: None, budget))
+    assert len(openai.batches) == 1
+    with pytest.raises(WaitingError):
+        asker.chat(NO_WAIT).complete(questions(9), Meter("s", lambda done, expected: None, Budget(max_tokens=2 * one)))
+    assert [batch.total for batch in openai.batches] == [5, 4]
 
 
 def test_abandoned_before_its_id_was_noted(openai: OpenAIServer, asker: Asker):
@@ -455,8 +500,8 @@ def test_abandoned_before_its_id_was_noted(openai: OpenAIServer, asker: Asker):
     with pytest.raises(AuthError):
         asker.chat().complete(questions(5))
     assert len(openai.batches) == 1
-    asker.chat().abandon()
-    assert openai.batches[0].status == "cancelling"
+    asker.chat().abandon(None)
+    assert openai.batches[0].status == "cancelled"
     assert asker.nothing_left
 
 
@@ -466,5 +511,5 @@ def test_abandoned_when_it_has_ended(openai: OpenAIServer, asker: Asker):
         asker.chat(NO_WAIT).complete(questions(5))
     openai.batch_hold = False
     openai.batch_store.poll(openai.batches[0].id)
-    asker.chat().abandon()
+    asker.chat().abandon(None)
     assert asker.nothing_left

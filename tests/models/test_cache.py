@@ -4,14 +4,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import SettingsError, StoreError
+from pipeline.models import cache as cache_module
+from pipeline.models import compaction
 from pipeline.models.base import ChatRequest
 from pipeline.models.cache import Completion, ReplyCache, completion_key, embedding_key
 
@@ -188,3 +192,68 @@ def test_nothing_that_was_asked_is_stored(cache: ReplyCache, path: Path):
     cache.store_completion(key, "m", REPLY)
     cache.close()
     assert b"secret document" not in path.read_bytes()
+
+
+CANARY = Completion("Zyxomandrel", "stop", 1, 1)
+
+
+def files_with_the_canary(path: Path) -> list[str]:
+    return [file.name for file in path.parent.iterdir() if CANARY.text.encode() in file.read_bytes()]
+
+
+def test_forgotten_while_another_program_reads_it_is_said_and_the_next_time_goes_on(
+    cache: ReplyCache, path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(compaction, "SECONDS_TO_WAIT", 0)
+    cache.store_completion("a", "m", CANARY)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM completions").fetchall()
+        with pytest.raises(StoreError, match=r"cache\.sqlite is read by another.*close the other runs, purge again"):
+            cache.forget_all_but([])
+        reader.execute("COMMIT")
+    assert cache.forget_all_but([]) == 0
+    assert files_with_the_canary(path) == []
+
+
+def test_forgotten_while_another_program_writes_it_is_a_store_error(
+    cache: ReplyCache, path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(compaction, "SECONDS_TO_WAIT", 0)
+    cache.store_completion("a", "m", CANARY)
+    compact = cache_module.compact
+
+    def with_a_writer(*arguments: object) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            compact(*arguments)
+
+    monkeypatch.setattr(cache_module, "compact", with_a_writer)
+    with pytest.raises(StoreError, match="close the other runs, purge again"):
+        cache.forget_all_but([])
+
+
+def test_forgotten_on_a_server_while_a_transaction_can_still_see_it(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compaction, "SECONDS_TO_WAIT", 0)
+    cache = ReplyCache(postgres_url, f"owner-{os.getpid()}")
+    cache.store_completion("f" * 64, "m", CANARY)
+    with psycopg.connect(postgres_url) as reader:
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        with pytest.raises(StoreError, match="is read by another program"):
+            cache.forget_all_but([])
+    assert cache.forget_all_but([]) == 0
+    cache.close()
+
+
+def test_an_owner_forgets_its_own(cache: ReplyCache, path: Path):
+    first, second = (ReplyCache(f"sqlite:///{path}", owner) for owner in ("first", "second"))
+    first.store_completion("a", "m", REPLY)
+    second.store_completion("b", "m", REPLY)
+    second.store_vectors("m", {"c": np.ones(2, dtype=np.float32)})
+    assert set(second.completions(["a", "b"])) == {"a", "b"}
+    assert first.forget_all_but([]) == 1
+    assert set(second.completions(["a", "b"])) == {"b"}
+    assert set(second.vectors(["c"])) == {"c"}
+    first.close()
+    second.close()

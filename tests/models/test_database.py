@@ -75,11 +75,20 @@ cache.close()
     assert version_in(old) == [SCHEMA_VERSION]
 
 
-def test_replies_without_an_owner_are_forgotten_by_whoever_asks(old: Path):
+def test_replies_without_an_owner_are_left_where_others_store_theirs(old: Path):
     cache = ReplyCache(f"sqlite:///{old}", owner="mill")
+    assert cache.forget_all_but([]) == 0
+    assert cache.unowned() == 4
+    assert set(cache.completions(["good", "bad"])) == {"good", "bad"}
+    cache.close()
+
+
+def test_replies_without_an_owner_go_from_a_cache_of_ones_own(old: Path):
+    cache = ReplyCache(f"sqlite:///{old}", owner="mill", private=True)
     other = ReplyCache(f"sqlite:///{old}", owner="another")
     other.store_completion("theirs", "m", Completion("theirs", "stop", 1, 1))
     assert cache.forget_all_but(["good"]) == 3
+    assert cache.unowned() == 1
     assert set(cache.completions(["good", "bad", "unread", "theirs"])) == {"good", "theirs"}
     cache.close()
     other.close()

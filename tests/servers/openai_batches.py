@@ -99,7 +99,7 @@ class Batches:
         if batch.errors:
             return replace(batch, status="failed", rows=())
         if batch.status == "cancelling":
-            return replace(batch, status="cancelled", rows=())
+            return self.end_cancelled(batch)
         if self._endpoint.batch_hold or batch.polls <= self._endpoint.batch_polls:
             return replace(batch, status="in_progress")
         return self.end(batch)
@@ -107,6 +107,15 @@ class Batches:
     def end(self, batch: Batch) -> Batch:
         until = self._endpoint.batch_expire_after
         in_time, late = batch.rows[:until], batch.rows[until:] if until is not None else ()
+        return self.answered(batch, in_time, late, "expired" if late else "completed")
+
+    def end_cancelled(self, batch: Batch) -> Batch:
+        """What was answered by then is in its files, as with OpenAI."""
+        if batch.polls <= self._endpoint.batch_cancel_polls:
+            return batch
+        return self.answered(batch, batch.rows[: self._endpoint.batch_cancelled_after], (), "cancelled")
+
+    def answered(self, batch: Batch, in_time: tuple[Row, ...], late: tuple[Row, ...], status: str) -> Batch:
         answered = [run_row(self._endpoint, row) for row in in_time]
         requests = [row.request for row in answered if row.request]
         for request in requests:
@@ -116,7 +125,7 @@ class Batches:
         return replace(
             batch,
             rows=(),
-            status="expired" if late else "completed",
+            status=status,
             completed=len(good),
             failed=len(bad),
             input_tokens=sum(request.prompt_tokens for request in requests),
@@ -132,7 +141,8 @@ class Batches:
         batch = self.find(id)
         if batch.status in ENDED:
             raise RequestError(409, f"Cannot cancel a batch with status '{batch.status}'.")
-        self.made[id] = batch = replace(batch, status="cancelling")
+        if batch.status != "cancelling":
+            self.made[id] = batch = replace(batch, status="cancelling", polls=0)
         return batch
 
     def page(self, query: Mapping[str, str]) -> dict[str, Any]:

@@ -40,8 +40,10 @@ class OpenAIServer(ThreadingHTTPServer):
     bytes); ``faults`` (whose draws begin anew when they are set) and ``limits``, both None if there are none.
 
     Batches: ``batch_polls`` (how often a batch is said to be in progress), ``batch_hold`` (it stays so until this
-    is False), ``batch_expire_after`` (the batch expires after so many rows), ``fail_batch_rows`` (by custom_id:
-    True for an error without a response, or a status), ``max_batch_requests``, ``max_file_bytes``.
+    is False), ``batch_expire_after`` (the batch expires after so many rows), ``batch_cancel_polls`` (how often a
+    cancelled one is still cancelling), ``batch_cancelled_after`` (rows it has answered by then),
+    ``fail_batch_rows`` (by custom_id: True for an error without a response, or a status), ``max_batch_requests``,
+    ``max_file_bytes``.
 
     Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens,
     as servers of local models do, ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
@@ -63,6 +65,8 @@ class OpenAIServer(ThreadingHTTPServer):
         self.batch_polls = 1
         self.batch_hold = False
         self.batch_expire_after: int | None = None
+        self.batch_cancel_polls = 0
+        self.batch_cancelled_after = 0
         self.fail_batch_rows: Callable[[str], bool | int] = lambda custom_id: False
         self.max_batch_requests = 50_000
         self.max_file_bytes = 200_000_000

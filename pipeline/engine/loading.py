@@ -1,0 +1,24 @@
+"""The documents as they are now, made as a run would make them, and not kept."""
+
+from itertools import takewhile
+
+import pandas as pd
+
+from pipeline.engine.deletions import DOCUMENTS
+from pipeline.engine.local import LocalEngine
+from pipeline.engine.workflow import Step, Workflow
+
+
+def present_documents(workflow: Workflow) -> pd.DataFrame | None:
+    """The table ``documents`` after the steps that load and filter them; None for a workflow without such steps.
+    Raises what these raise."""
+    tables: dict[str, pd.DataFrame] = {}
+    for step in takewhile(_loads, workflow.steps):
+        given = {name: tables[table][step.verb.inputs[name].columns] for name, table in step.inputs.items()}
+        frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
+        tables |= {table: frames[name] for name, table in step.outputs.items()}
+    return tables.get(DOCUMENTS)
+
+
+def _loads(step: Step) -> bool:
+    return step.outputs.get(DOCUMENTS) == DOCUMENTS and not step.models and not step.prompts

@@ -1,0 +1,88 @@
+"""The stages of a run, and a run of them, for a caller who holds the project: index, then load."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from pipeline.engine.budget import Budget
+from pipeline.engine.options import RunOptions
+from pipeline.engine.report import RunReport
+from pipeline.engine.runner import Progress, Runner
+from pipeline.engine.usage import Journal, settle
+from pipeline.errors import DiskFullError, UsageError
+from pipeline.history import manifest_of
+from pipeline.load.loader import LoadOptions, load
+from pipeline.run_state import RunState
+from pipeline.services import Services
+
+Stage = Callable[[Services, RunState], None]
+
+
+def run_stages(
+    project: Services, name: str | None, progress: Progress, options: RunOptions, *stages: Stage
+) -> RunReport:
+    """Run the stages of a workflow in order and keep the report, also of a run that fails. Only for a caller who
+    holds the project (Runs.alone)."""
+    workflow = project.workflow(name)
+    project.snapshots.sweep()
+    settle(project.usage_folder)
+    with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
+        runner = _runner(project, journal, progress, options)
+        state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
+        try:
+            for stage in stages:
+                stage(project, state)
+        except BaseException as error:
+            with suppress(DiskFullError):  # what ended the run is told
+                project.runs.save(state.broken_off(error))
+            raise
+    report = state.completed()
+    project.runs.save(report)
+    return report
+
+
+def index_stage(project: Services, state: RunState) -> None:
+    """Bring the snapshots up to date with the documents."""
+    result = state.runner.run(state.workflow, state.run_id)
+    state.reject_ratio, state.health = result.reject_ratio, result.health
+
+
+def load_stage(project: Services, state: RunState) -> None:
+    """Bring the stores up to date with the snapshots, or with those of the run that the options name; not after too
+    many rejects."""
+    if state.above_max_rejects:
+        return
+    name, run = state.workflow.name, state.options.manifest
+    earlier = manifest_of(run, name, project.snapshots, project.runs.ids(name)) if run is not None else None
+    manifest = earlier or project.snapshots.manifest(name)
+    if not manifest.tables:
+        raise UsageError(
+            f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"
+        )
+    started = time.perf_counter()
+    state.runner.progress.load_started()
+    state.load = load(
+        manifest,
+        project.snapshots,
+        project.stores.all,
+        project.settings.stores.neo4j.max_types,
+        LoadOptions(state.options.replace, state.options.re_embed, state.options.full),
+        state.runner.progress.load_advanced,
+    )
+    state.load_seconds = round(time.perf_counter() - started, 3)
+    state.runner.progress.load_finished(state.load, state.load_seconds)
+
+
+def _runner(project: Services, journal: Journal, progress: Progress, options: RunOptions) -> Runner:
+    return Runner(
+        project.resources.direct if options.direct else project.resources,
+        project.snapshots,
+        progress,
+        selection=options.selection,
+        budget=Budget(options.max_cost, options.max_tokens),
+        journal=journal,
+        again=options.again,
+        watch_memory=options.memory_profile,
+        max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
+        may_go=options.may_go,
+    )
