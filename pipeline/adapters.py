@@ -13,7 +13,7 @@ from pipeline.models.cache import ReplyCache
 from pipeline.models.local import SentenceTransformerEmbedding
 from pipeline.models.openai import OpenAIChat
 from pipeline.models.openai_embedding import OpenAIEmbedding
-from pipeline.settings import Price, Settings
+from pipeline.settings import EMBEDDED, Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
 from pipeline.stores.postgres import PostgresStore
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pipeline.stores.neo4j import Neo4jStore
 
 Model = TypeVar("Model")
-EMBEDDED = "embedded"
 EMBEDDED_FOLDER = "data/postgres"
 
 

@@ -98,7 +98,7 @@ class Project(Services):
         on_event: OnEvent | None = None,
         options: RunOptions = DEFAULTS,
     ) -> RunReport:
-        """Index, then load.
+        """Index, then load. Stores of one's own must answer before anything is asked of an endpoint.
 
         ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
         from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.
@@ -232,12 +232,13 @@ class Project(Services):
 
     def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: "Stage") -> RunReport:
         """Run the stages in order and keep the report, also of a run that fails."""
+        loads = self._load in stages
         workflow = self.workflow(name)
         with self.runs.alone():
             self.snapshots.sweep()
             settle(self.usage_folder)
             with Journal(self.usage_folder, self.runs.new_id(), workflow.name) as journal:
-                state = RunState(journal.run_id, workflow, self._runner(journal, progress, options), options)
+                state = RunState(journal.run_id, workflow, self._runner(journal, progress, options, loads), options)
                 try:
                     for stage in stages:
                         stage(state)
@@ -249,7 +250,7 @@ class Project(Services):
             self.runs.save(report)
         return report
 
-    def _runner(self, journal: Journal, progress: Progress, options: RunOptions) -> Runner:
+    def _runner(self, journal: Journal, progress: Progress, options: RunOptions, loads: bool) -> Runner:
         return Runner(
             self.resources,
             self.snapshots,
@@ -260,6 +261,7 @@ class Project(Services):
             again=options.again,
             watch_memory=options.memory_profile,
             max_delete_ratio=None if options.allow_deletes else self.settings.max_delete_ratio,
+            before_calls=self.reach_stores if loads else None,
         )
 
     def _index(self, state: RunState) -> None:

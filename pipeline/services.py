@@ -70,6 +70,12 @@ class Services:
         live = self.stores.vectors.live()
         return live.workflow if live else None
 
+    def reach_stores(self) -> None:
+        """Raises StoreError when a server of one's own does not answer. The embedded one is started when needed."""
+        if self.embedded_folder is None or self.settings.stores.graph == "neo4j":
+            for store in self.stores.all:
+                store.live()
+
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""
         self.close()
