@@ -15,7 +15,7 @@ from pipeline.models.local import SentenceTransformerEmbedding
 from pipeline.models.openai import OpenAIChat
 from pipeline.models.openai_embedding import OpenAIEmbedding
 from pipeline.owner import owner_of
-from pipeline.settings import Price, Settings
+from pipeline.settings import EMBEDDED, Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
 from pipeline.stores.hnsw import Hnsw
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pipeline.stores.neo4j import Neo4jStore
 
 Model = TypeVar("Model")
-EMBEDDED = "embedded"
 EMBEDDED_FOLDER = "data/postgres"
 
 
@@ -136,7 +135,10 @@ def neo4j_store(settings: Settings) -> "Neo4jStore":
     from pipeline.stores.neo4j import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
 
     neo4j = settings.stores.neo4j
-    return Neo4jStore(neo4j.uri, neo4j.user, neo4j.password.get_secret_value(), neo4j.database, settings.workspace)
+    password = neo4j.password.get_secret_value()
+    return Neo4jStore(
+        neo4j.uri, neo4j.user, password, neo4j.database, settings.workspace, max_source_ids=neo4j.max_source_ids
+    )
 
 
 def _named(models: dict[str, Model], name: str, where: str) -> Model:

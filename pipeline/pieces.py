@@ -9,11 +9,11 @@ import regex
 from pipeline.sentences import ends_paragraph, is_cluster_end, sentence_spans
 
 Count = Callable[[str], int]
-Rank = tuple[int, bytes, bytes]
+Rank = bytes
 
 _CLUSTER = regex.compile(r"\X")
 _BREAKS = [regex.compile(pattern) for pattern in (r"\n\s*", r"[,;:]\s+|[，、：]\s*", r"\s+")]
-_INSIDE_SENTENCE, _SENTENCE_END, _PARAGRAPH_END = range(3)
+_INSIDE_SENTENCE, _SENTENCE_END, _PARAGRAPH_END = b"0", b"1", b"2"
 _CONTEXT = 16
 _LONGEST_CHOICE = 4096
 _CHARACTERS_A_TOKEN = 4
@@ -38,7 +38,7 @@ def sentence_pieces(text: str, size: int, count: Count) -> list[Piece]:
         for part_start, part_end in _parts(text, start, end, size, count):
             content = text[part_start:part_end].strip()
             key = _key(content.encode("utf-8", "surrogatepass"))
-            rank = (_kind(text, part_end, end, content), key, _key(before + key))
+            rank = _kind(text, part_end, end, content) + key + _key(before + key)
             pieces.append(Piece(part_start, part_end, count(content), rank))
             before = key
     return pieces
@@ -121,7 +121,7 @@ def _largest(limit: int, allowed: int, cost: Callable[[int], int]) -> int:
     return low
 
 
-def _kind(text: str, end: int, sentence_end: int, content: str) -> int:
+def _kind(text: str, end: int, sentence_end: int, content: str) -> bytes:
     if end < sentence_end or content.startswith("#"):
         return _INSIDE_SENTENCE
     return _PARAGRAPH_END if ends_paragraph(text, end) else _SENTENCE_END

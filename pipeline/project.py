@@ -98,7 +98,7 @@ class Project(Services):
         options: RunOptions = DEFAULTS,
     ) -> RunReport:
         """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were rejected: the stores
-        then stay as they were, and the exit code is 3.
+        then stay as they were, and the exit code is 3. Stores must answer before anything is asked of an endpoint.
 
         ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
         from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.

@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Params(BaseModel):
     """A step's ``args``: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, UsageError
 from pipeline.folder import SETTINGS
+from pipeline.load.identity import refuse_other_workflow
 from pipeline.models.base import EmbeddingModel, Listener
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
@@ -112,6 +113,15 @@ class Services:
             return {store.name: store.drop() for store in stores.all}
         finally:
             stores.close()
+
+    def reach_stores(self, workflow: str, replace: bool) -> None:
+        """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded."""
+        if self.embedded_folder is not None and not self.embedded_folder.exists():
+            return
+        for store in self.stores.all:
+            live = store.live()
+            if not replace:
+                refuse_other_workflow(store.workspace, live, workflow)
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""

@@ -9,10 +9,20 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 import yaml
 from dotenv import dotenv_values
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
 from pipeline.errors import SettingsError
 from pipeline.folder import SETTINGS, settings_file
@@ -20,10 +30,12 @@ from pipeline.validation import explain, not_yaml
 from pipeline.yaml_text import parse_yaml
 
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+EMBEDDED = "embedded"
+NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InputStep(Section):
@@ -129,9 +141,16 @@ class HnswSettings(Section):
 
 
 class PostgresSettings(Section):
-    url: str = Field(default="embedded", repr=False)
+    url: str = Field(default=EMBEDDED, repr=False)
     exact_below: PositiveInt = 5000
     hnsw: HnswSettings = HnswSettings()
+
+    @field_validator("url")
+    @classmethod
+    def _is_of_postgres(cls, url: str) -> str:
+        if url != EMBEDDED and not _is_postgres_url(url):
+            raise ValueError("not a URL; write postgresql://user:password@host:5432/database, or embedded")
+        return url
 
 
 class Neo4jSettings(Section):
@@ -140,6 +159,17 @@ class Neo4jSettings(Section):
     password: SecretStr = SecretStr("")
     database: str = "neo4j"
     max_types: int = Field(default=1000, ge=0, le=60_000)
+    max_source_ids: PositiveInt = 5000
+
+    @field_validator("uri")
+    @classmethod
+    def _is_of_neo4j(cls, uri: str) -> str:
+        if not _is_neo4j_uri(uri):
+            raise ValueError(
+                "no address of a Neo4j; write bolt://host:7687 or neo4j://host:7687, and the user and the password "
+                "under their own keys"
+            )
+        return uri
 
 
 class StoresSettings(Section):
@@ -193,6 +223,24 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         return Settings.model_validate(_without_empty(_expanded(content, environment, SETTINGS)))
     except ValidationError as error:
         raise SettingsError(explain(SETTINGS, error, _known(error))) from None
+
+
+def _is_postgres_url(url: str) -> bool:
+    from sqlalchemy.engine import make_url  # only those with a server of their own pay for the import
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(url).drivername.partition("+")[0] in ("postgresql", "postgres")
+    except (ArgumentError, ValueError):
+        return False
+
+
+def _is_neo4j_uri(uri: str) -> bool:
+    try:
+        parts = urlsplit(uri)
+        return parts.scheme in NEO4J_SCHEMES and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
 
 
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")

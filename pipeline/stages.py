@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from pipeline.engine.budget import Budget
 from pipeline.engine.options import RunOptions
@@ -27,7 +28,8 @@ def run_stages(
     project.snapshots.sweep()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
-        runner = _runner(project, journal, progress, options)
+        reach_stores = partial(project.reach_stores, workflow.name, options.replace) if load_stage in stages else None
+        runner = _runner(project, journal, progress, options, reach_stores)
         state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
         try:
             for stage in stages:
@@ -73,7 +75,13 @@ def load_stage(project: Services, state: RunState) -> None:
     state.runner.progress.load_finished(state.load, state.load_seconds)
 
 
-def _runner(project: Services, journal: Journal, progress: Progress, options: RunOptions) -> Runner:
+def _runner(
+    project: Services,
+    journal: Journal,
+    progress: Progress,
+    options: RunOptions,
+    before_calls: Callable[[], None] | None,
+) -> Runner:
     return Runner(
         project.resources.direct if options.direct else project.resources,
         project.snapshots,
@@ -85,4 +93,5 @@ def _runner(project: Services, journal: Journal, progress: Progress, options: Ru
         watch_memory=options.memory_profile,
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
         may_go=options.may_go,
+        before_calls=before_calls,
     )

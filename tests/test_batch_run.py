@@ -4,7 +4,8 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,37 @@ def test_unreadable_replies_are_mended_in_the_next_batch(tmp_path: Path, openai:
         direct = new_folder(tmp_path / "direct", other, ())
         assert index(direct).steps[2].recovered == report.steps[2].recovered == 1
         assert tables(folder) == tables(direct)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    rows: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, folder: ProjectFolder) -> "Recovered":
+        with folder.open() as project:
+            rejects = project.table("rejects", "index").query("kind == 'recovered'")
+        return cls({step: frozenset(rows) for step, rows in rejects.groupby("step")["row_id"]})
+
+
+def test_a_worse_reply_of_a_batch_replaces_no_usable_one(tmp_path: Path, openai: OpenAIServer):
+    def answering(first: Reply) -> Callable[[Messages, Any], Reply]:
+        def reply(messages: Messages, body: Any) -> Reply:
+            weak = "ship 3 " in str(messages[-1]["content"]) and len(messages) == 1
+            return first if weak else default_reply(messages, body)
+
+        return reply
+
+    openai.reply = answering(Reply("Mumble."))
+    folder = new_folder(tmp_path / "p", openai, least=1)
+    index(folder)
+    recovered, before = Recovered.of(folder), tables(folder)
+    openai.reply = answering(Reply(""))
+    for _ in range(2):
+        assert index(folder, again=recovered.rows).steps[2].recovered == 1
+        assert Recovered.of(folder) == recovered
+        assert tables(folder) == before
+    assert [batch.total for batch in openai.batches] == [UNITS, 1, 1, 1]
 
 
 def test_many_rows_are_several_batches(tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]):

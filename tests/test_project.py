@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
+from pipeline.errors import StoreError, UsageError
 from pipeline.query.stream import Done, Sources, Token
 from pipeline.stores.base import Store
 from tests.projects import DOCUMENTS, new_project
@@ -155,3 +155,12 @@ def test_a_query_before_a_load_says_what_to_do(tmp_path: Path, postgres_url: str
     project = new_project(tmp_path / "p", postgres_url)
     with project.open() as opened, pytest.raises(UsageError, match="nothing is loaded"):
         opened.query("anything?")
+
+
+def test_a_database_that_is_down_is_found_before_anything_is_paid(tmp_path: Path, openai: OpenAIServer) -> None:
+    project = new_project(tmp_path / "p", "postgresql://nobody@127.0.0.1:9/nothing", endpoint=openai)
+    with project.open(*project.endpoint_overrides) as opened:
+        with pytest.raises(StoreError, match=r"stores\.postgres\.url: .* does not answer"):
+            opened.run("index")
+        assert openai.count("chat") == 0
+        assert opened.index("index").outcome == "completed"

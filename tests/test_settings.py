@@ -10,6 +10,7 @@ from pipeline.settings import (
     BatchSettings,
     ChatSettings,
     EmbeddingSettings,
+    HnswSettings,
     InputSettings,
     ModelsSettings,
     Neo4jSettings,
@@ -34,6 +35,7 @@ SECTIONS: dict[str, type[Section]] = {
     "models.embedding.default.price": Price,
     "stores": StoresSettings,
     "stores.postgres": PostgresSettings,
+    "stores.postgres.hnsw": HnswSettings,
     "stores.neo4j": Neo4jSettings,
     "query": QuerySettings,
 }
@@ -223,3 +225,41 @@ def test_no_secret_is_shown_in_an_error(project: Path, content: str, overrides: 
         read_settings(write(project, content), overrides)
     assert CANARY not in str(error.value)
     assert error.value.__suppress_context__ or error.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "stores.postgres.url=nonsense",
+        f"stores.postgres.url={CANARY}",
+        f"stores.postgres.url=mysql://ada:{CANARY}@host/db",
+        f"stores.postgres.url=postgresql://ada:{CANARY}@host:port/db",
+    ],
+)
+def test_an_address_of_another_kind_is_refused_and_not_shown(project: Path, override: str):
+    with pytest.raises(SettingsError, match=r"stores\.postgres\.url: .*write postgresql://") as refused:
+        read_settings(project, [override])
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "uri", ["nonsense", "http://host:7474", "bolt://", f"bolt://neo4j:{CANARY}@host:7687", "bolt://["]
+)
+def test_a_neo4j_is_named_by_its_own_protocols(project: Path, uri: str):
+    with pytest.raises(SettingsError, match=r"stores\.neo4j\.uri: .*write bolt://host:7687") as refused:
+        read_settings(project, [f"stores.neo4j.uri='{uri}'"])
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["embedded", "postgres://h/d", "postgresql+psycopg://u:p%40@h:5433/d", "postgresql://u:@/d?host=/run/pg"]
+)
+def test_addresses_of_postgres_are_taken(project: Path, url: str):
+    assert read_settings(project, [f"stores.postgres.url={url}"]).stores.postgres.url == url
+
+
+@pytest.mark.parametrize("key", ["max_reject_ratio", "max_delete_ratio", "models.chat.default.timeout"])
+@pytest.mark.parametrize("value", [".nan", ".inf", "nan"])
+def test_a_number_is_finite(project: Path, key: str, value: str):
+    with pytest.raises(SettingsError, match=key.replace(".", r"\.")):
+        read_settings(project, [f"{key}={value}"])

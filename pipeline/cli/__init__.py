@@ -5,15 +5,31 @@ No command imports anything heavy before it knows that it needs it: --help and s
 
 import os
 import signal
+import sys
 from types import FrameType
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from pipeline.cli import ask, build, exchange, inspect, maintain, verify, workspace
-from pipeline.cli.options import Folder
+from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
 from pipeline.errors import Terminated
 
+
+class Commands(TyperGroup):
+    """The commands; Ctrl-C before one has opened its project, while it still imports, is told too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            print("graphmill: interrupted, nothing is lost; run the same command again to go on", file=sys.stderr)
+            raise typer.Exit(TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED) from None
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Documents to a knowledge graph every night, and answers over it.",
     no_args_is_help=True,
     add_completion=False,

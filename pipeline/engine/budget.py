@@ -1,20 +1,29 @@
 """What a run may spend: it stops before the first call that begins after the limit has been reached."""
 
+import math
 import threading
 from dataclasses import dataclass, field
 
-from pipeline.errors import BudgetError
+from pipeline.errors import BudgetError, UsageError
 
 
 @dataclass
 class Budget:
-    """``max_cost`` in the currency of the price table; ``max_tokens``: in and out. None is unlimited."""
+    """``max_cost`` in the currency of the price table; ``max_tokens``: in and out. None is unlimited.
+
+    Raises UsageError for a limit that is none.
+    """
 
     max_cost: float | None = None
     max_tokens: int | None = None
     cost: float = 0.0
     tokens: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        for option, limit in (("--max-cost", self.max_cost), ("--max-tokens", self.max_tokens)):
+            if limit is not None and not 0 <= limit < math.inf:  # nan is not below, and would never be reached
+                raise UsageError(f"{option}: {limit:g} is no limit; give a number from 0 on, or leave it out")
 
     @property
     def limited(self) -> bool:

@@ -1,7 +1,7 @@
 """Execute a workflow: plan each step, reuse or run it, write its snapshots, record last."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -90,7 +90,8 @@ class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
     is known even when a later step raises. ``again``: rows that are to be asked for once more, by step, though their
     step has nothing new. ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone
-    beside those of the source ``may_go``; None for any."""
+    beside those of the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be
+    needed; what it raises ends the run."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -103,6 +104,7 @@ class Runner:
     watch_memory: bool = False
     max_delete_ratio: float | None = None
     may_go: str | None = None
+    before_calls: Callable[[], None] | None = None
     reports: list[StepReport] = field(default_factory=list)
 
     def run(self, workflow: Workflow, run_id: str) -> IndexResult:
@@ -151,6 +153,8 @@ class Runner:
                     "use --max-tokens"
                 )
             model.preflight()
+        if self.before_calls and any(hasattr(model, "cost") for model in models.values()):
+            self.before_calls()
 
     def _finish(
         self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest

@@ -136,7 +136,8 @@ class BatchChat:
         missing = {key: request for key, request in requests.items() if key not in replies}
         rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
         direct = {key: request for key, request in missing.items() if key not in rejected}
-        return {**replies, **rejected, **self.chat.ask(direct, memory, listener)}
+        came = {key: memory.better(key, requests[key], reply) for key, reply in {**replies, **rejected}.items()}
+        return {**came, **self.chat.ask(direct, memory, listener)}
 
     def _under_way(self) -> list[Intent]:
         return [found for intent in self._intents.all() if (found := self._found(intent))]

@@ -147,10 +147,7 @@ class Endpoint:
         Raises AuthError when the key is missing or refused, ModelError when nobody listens; any other answer will do.
         """
         if not self.api_key and not self.base_url:
-            raise AuthError(
-                f"{self.where}: no api_key and no base_url; set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the "
-                "environment), or run 'graphmill run fast', which needs no chat model"
-            )
+            raise AuthError(f"{self.where}: no api_key and no base_url; {self._ways_to_set_them}")
         client = self.client.with_options(timeout=PREFLIGHT_SECONDS)
         caught = None
         try:
@@ -226,6 +223,15 @@ class Endpoint:
             return Failure("timeout", message)
         passing = status in (409, 425, 429) or status >= 500
         return Failure("server_error" if passing else "bad_request", message)
+
+    @property
+    def _ways_to_set_them(self) -> str:
+        if self.where.startswith("models.chat."):
+            return (
+                "set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the environment), or run 'graphmill run fast', "
+                "which needs no chat model"
+            )
+        return f"set {self.where}.base_url or {self.where}.api_key in settings.yaml"
 
     def silent(self, failure: Failure) -> ModelError:
         """Nothing answers: the error that ends the work."""

@@ -97,14 +97,15 @@ class OpenAIChat:
                 arguments = self._arguments(request)
                 create = client.chat.completions.with_streaming_response.create
                 completion, tokens = _read_answer(self.endpoint.fetch(create(**arguments)))
-                memory.store(key, completion)  # before anybody counts or reads it
+                memory.store(key, completion, request.check)  # before anybody counts or reads it
                 return completion, tokens
 
             answer = attempts.ask(self._call(request), send)
             if isinstance(answer, Failure):
-                return key, ChatReply("", "error", answer.reason, answer.message)
+                failed = ChatReply("", "error", answer.reason, answer.message)
+                return key, memory.better(key, request, failed)
             self._length_of_a_reply.learn(answer.output_tokens)
-            return key, read(answer, request.check)
+            return key, memory.better(key, request, read(answer, request.check))
 
         return Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
 

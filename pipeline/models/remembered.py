@@ -20,6 +20,7 @@ class RememberedReplies:
     cache: ReplyCache
     anew: Anew | None = None
     flags: dict[str, bool | None] = field(default_factory=dict)
+    mended: dict[str, Completion] = field(default_factory=dict)
 
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
@@ -33,6 +34,8 @@ class RememberedReplies:
             if self._servable(reply, completion, request):
                 self.flags[key] = completion.valid
                 served[key] = replace(reply, cached=True)
+            elif completion.valid:
+                self.mended[key] = completion
         return served
 
     def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
@@ -41,9 +44,22 @@ class RememberedReplies:
         asked_anew = self.anew is not None and self.anew(request.row_id)
         return completion.valid is None or (completion.valid and not asked_anew)
 
-    def store(self, key: str, completion: Completion) -> None:
+    def store(self, key: str, completion: Completion, check: Check | None = None) -> None:
+        """Keep the reply, unless it is of no use and was to replace one that had been mended."""
+        if key in self.mended and not read(completion, check).good:
+            return
         self.cache.store_completion(key, self.model, completion)
         self.flags[key] = None
+
+    def better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
+        """The fresh reply or, where it is of no use, the mended one that it was to replace: what mended that is known,
+        so a row that could be read stays one."""
+        mended = self.mended.pop(key, None)
+        if mended is None or fresh.good:
+            return fresh
+        self.cache.store_completion(key, self.model, mended)  # a batch's replies are stored before they are read
+        self.flags[key] = mended.valid
+        return replace(read(mended, request.check), cached=True)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Failed calls have left nothing to be flagged, and what is flagged so already stays."""

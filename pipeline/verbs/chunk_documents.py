@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Literal, Self
 
@@ -44,6 +45,8 @@ class ChunkParams(Params):
 
 DEFAULT_PARAMS = ChunkParams()
 DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
+TEXTS_COUNTED_TWICE = 8
+"""A text is counted to see whether it fits, and soon again for its row: of the last few the counts are remembered."""
 
 
 @verb(
@@ -64,16 +67,17 @@ def chunk_documents(
     that an edit leaves the other units as they were; ``sentence`` fills units with whole sentences;
     ``tokens`` slides a window over the text.
     """
+    count = lru_cache(TEXTS_COUNTED_TWICE)(tokenizer.count)
     rows = []
     for document_id, text in zip(documents["id"], documents["text"], strict=True):
         seen: Counter[str] = Counter()
-        for order, (start, end) in enumerate(_unit_spans(text, params, tokenizer.count)):
+        for order, (start, end) in enumerate(_unit_spans(text, params, count)):
             unit = text[start:end]
             rows.append(
                 {
                     "id": text_unit_id(document_id, unit, seen[unit]),
                     "text": unit,
-                    "n_tokens": tokenizer.count(unit),
+                    "n_tokens": count(unit),
                     "document_id": document_id,
                     "start": start,
                     "end": end,

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.projects import new_project
+from pipeline.cli import build
+from pipeline.errors import Terminated
+from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
 
 
@@ -30,3 +32,16 @@ def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, 
     report = json.loads(shown)
     assert (process.returncode, report["exit_code"], report["outcome"]) == (code, code, "stopped")
     assert [step["action"] for step in report["steps"]] == ["ran", "ran", "failed"]
+
+
+@pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_stopped_before_the_project_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException], code: int
+):
+    def interrupted(*arguments: object) -> None:
+        raise interrupt
+
+    monkeypatch.setattr(build, "_options", interrupted)  # where a command begins to import
+    done = ProjectFolder(tmp_path).invoke("run", "index")
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert done.stderr == "graphmill: interrupted, nothing is lost; run the same command again to go on\n"

@@ -1,12 +1,17 @@
+import math
 import threading
+from pathlib import Path
 
 import pytest
 
 from pipeline.engine.budget import Budget
 from pipeline.engine.options import RunOptions
-from pipeline.errors import BudgetError
+from pipeline.errors import BudgetError, UsageError
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
+
+NO_STORE = "postgresql://nobody@127.0.0.1:9/nothing"
+"""These tests end before a load."""
 
 
 def test_without_limits_all_may_be_spent():
@@ -76,3 +81,18 @@ def test_a_run_stops_within_the_calls_in_flight_and_goes_on_from_there(folder: P
         assert usage["input_tokens"].sum() == sum(request.prompt_tokens for request in openai.requests)
         assert usage["document_id"].nunique() == 30
         assert project.index("index").totals["calls"] == 0
+
+
+@pytest.mark.parametrize("limit", [math.nan, math.inf, -1.0])
+def test_a_limit_that_is_none_is_refused(limit: float):
+    with pytest.raises(UsageError, match=r"--max-cost: .* is no limit") as refused:
+        Budget(max_cost=limit)
+    assert refused.value.exit_code == 2
+
+
+def test_the_command_refuses_it_too(tmp_path: Path, openai: OpenAIServer):
+    project = new_project(tmp_path / "p", NO_STORE, endpoint=openai)
+    done = project.invoke("index", "index", "--max-cost", "nan")
+    assert done.exit_code == 2
+    assert "--max-cost: nan is no limit" in done.stderr
+    assert openai.requests == []

@@ -131,3 +131,11 @@ def test_a_refused_key(model: OpenAIEmbedding):
 def test_odd_characters_are_sent(model: OpenAIEmbedding, openai: OpenAIServer):
     assert model.embed(["lone \udcff surrogate"]).any()
     assert openai.requests[0].inputs[0] == "lone \ufffd surrogate"
+
+
+def test_without_an_endpoint_the_message_names_the_keys_of_an_embedding():
+    with pytest.raises(
+        AuthError, match=r"set models\.embedding\.fine\.base_url or models\.embedding\.fine\.api_key"
+    ) as told:
+        OpenAIEmbedding("e", where="models.embedding.fine").preflight()
+    assert "chat" not in str(told.value)

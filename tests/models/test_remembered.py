@@ -99,6 +99,32 @@ def test_rows_asked_anew_in_vain_are_recovered_by_what_is_known(chat: OpenAIChat
     assert openai.count("chat") == 1
 
 
+@pytest.mark.parametrize(
+    "worse",
+    [
+        Reply(""),
+        Reply(raw=b'{"choices": [{"message": {"refusal": "Sorry."}, "finish_reason": "stop"}]}'),
+        Reply("Once upon another time."),
+        Reply("A bad", finish_reason="length"),
+        Reply("no", status=400),
+        Reply("no", status=500),
+    ],
+)
+def test_a_worse_answer_replaces_no_usable_one(chat: OpenAIChat, openai: OpenAIServer, worse: Reply):
+    openai.reply = weak
+    found, became = extract(chat)
+    openai.forget()
+    openai.reply = lambda messages, body: worse
+    again, same = extract(Again(chat, frozenset({"long", "odd"})))
+    assert again.equals(found)
+    assert same == became == {"long": "recovered", "odd": "recovered"}
+    assert openai.count("chat") == 2
+    assert extract(chat)[0].equals(found)
+    assert openai.count("chat") == 2
+    openai.reply = strong
+    assert extract(Again(chat, frozenset({"long", "odd"})))[1] == {}
+
+
 def test_a_rejected_row_is_asked_once_more_by_the_next_run(chat: OpenAIChat, openai: OpenAIServer):
     openai.reply = lambda messages, body: Reply(IVO if TEXTS["sound"] in messages[0]["content"] else "Once upon a time")
     assert extract(chat)[1] == {"long": "row", "odd": "row"}
