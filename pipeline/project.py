@@ -32,7 +32,8 @@ from pipeline.query.answer import Answer, QueryStage, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Event, stream_answer
 from pipeline.services import DEFAULT, Services
-from pipeline.settings import GraphragSettings, read_settings
+from pipeline.settings import GraphragSettings
+from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
 from pipeline.stages import Stage, index_stage, load_stage, run_stages
 from pipeline.validation import explain

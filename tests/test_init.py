@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from pipeline.init import init_project
-from pipeline.settings import Settings, read_settings
+from pipeline.settings import Settings
+from pipeline.settings_file import read_settings
 
 
 def files(folder: Path) -> dict[str, str]:

@@ -20,8 +20,8 @@ from pipeline.settings import (
     Section,
     Settings,
     StoresSettings,
-    read_settings,
 )
+from pipeline.settings_file import read_settings
 
 CANARY = "sk-canary-1f0e"
 SECTIONS: dict[str, type[Section]] = {

@@ -79,7 +79,9 @@ def load(
     if not options.re_embed:
         for store in stores:
             refuse_other_vectors(store.workspace, shown[store.name], live, embeddings)
-    rows = {name: with_hashes(frame) for name, frame in project(tables, max_types).items()}
+    needed = {table for store in stores if counts[store.name] is None for table in store.tables}
+    projected = project(tables, max_types)
+    rows = {table: with_hashes(projected[table]) for table in needed}
     return {
         store.name: counts[store.name]
         or reconnecting(partial(_load_store, store, rows, live, options.full, partial(advanced, store.name)), PATIENCE)

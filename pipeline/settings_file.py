@@ -1,0 +1,116 @@
+"""Read settings.yaml: environment, overrides, and errors that name the nearest right key.
+
+Values may name the environment: ``${NAME}`` or ``${NAME:-default}``; a ``.env`` file beside settings.yaml
+is read too, and what the real environment says wins.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from dotenv import dotenv_values
+from pydantic import ValidationError
+
+from pipeline.errors import SettingsError
+from pipeline.folder import SETTINGS, settings_file
+from pipeline.settings import Section, Settings
+from pipeline.validation import explain, not_yaml
+from pipeline.yaml_text import parse_yaml
+
+
+def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
+    """Settings of the project in this folder; ``overrides`` are ``key.path=value`` for one run.
+
+    Raises SettingsError when the file is missing or malformed, a key is unknown, a value does not fit, or
+    the environment lacks a variable that has no default.
+    """
+    path = settings_file(root)
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {not_yaml(error)}") from None
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
+    for override in overrides:
+        _override(content, override)
+    environment = {**dotenv_values(root / ".env", interpolate=False), **os.environ}
+    try:
+        return Settings.model_validate(_without_empty(_expanded(content, environment, SETTINGS)))
+    except ValidationError as error:
+        raise SettingsError(explain(SETTINGS, error, _known(error))) from None
+
+
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
+
+
+def _expanded(value: Any, environment: Mapping[str, str | None], where: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _expanded(entry, environment, f"{where}: {key}") for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_expanded(entry, environment, where) for entry in value]
+    return _substituted(value, environment, where) if isinstance(value, str) else value
+
+
+def _without_empty(value: Any) -> Any:
+    """A key with nothing after it counts as left out."""
+    if isinstance(value, dict):
+        return {key: _without_empty(entry) for key, entry in value.items() if entry is not None}
+    return value
+
+
+def _substituted(value: str, environment: Mapping[str, str | None], where: str) -> str:
+    def substitute(match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        found = environment.get(name)
+        if not found and default is not None:
+            return default
+        if found is None:
+            raise SettingsError(
+                f"{where}: the environment variable {name} is not set; set it, put it into .env, "
+                f"or write ${{{name}:-default}}"
+            )
+        return found
+
+    return _VARIABLE.sub(substitute, value)
+
+
+def _override(content: dict[str, Any], override: str) -> None:
+    path, sign, value = override.partition("=")
+    keys = path.split(".")
+    if not sign or not all(keys):
+        raise SettingsError(f"--set {path}: expected key.path=value")
+    section = content
+    for key in keys[:-1]:
+        section[key] = {} if section.get(key) is None else section[key]
+        section = section[key]
+        if not isinstance(section, dict):
+            raise SettingsError(f"--set {path}: '{key}' is a value, not a section")
+    try:
+        section[keys[-1]] = parse_yaml(value)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"--set {path}: {not_yaml(error)}") from None
+
+
+def _known(error: ValidationError) -> list[str]:
+    """The keys of the section in which the first fault lies."""
+    kind: Any = Settings
+    for key in error.errors()[0]["loc"][:-1]:
+        kind = kind if isinstance(key, int) else _entered(kind, key)  # a list's place: its sections are alike
+    return list(kind.model_fields) if _is_section(kind) else []
+
+
+def _entered(kind: Any, key: str) -> Any:
+    """The type below a key of a section, or of a mapping of names to sections."""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1]
+    if not _is_section(kind) or key not in kind.model_fields:
+        return None
+    found = kind.model_fields[key].annotation
+    return found if get_origin(found) is dict else next(filter(_is_section, get_args(found)), found)
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)
