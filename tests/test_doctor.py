@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from pipeline.cli.console import print_findings
 from pipeline.doctor.finding import Finding, broken, guarded
@@ -203,6 +204,25 @@ def test_a_database_that_is_down(project: ProjectFolder) -> None:
     assert found["stores postgres"].verdict == found["cache replies"].verdict == "failed"
     assert found["stores postgres"].action
     assert "pw-canary" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ("probe = probe", "ok"),
+        ("probe = jsonb_set(probe, '{vector,0}', '99')", "failed"),
+        ("""embedding = '{"model": "m"}'""", "warning"),
+    ],
+)
+def test_the_loaded_vectors(project: ProjectFolder, change: str, verdict: str) -> None:
+    with project.open() as opened:
+        opened.run("fast")
+        with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
+            change_live = text(f"UPDATE graphmill_live SET {change} WHERE workspace = :workspace")
+            connection.execute(change_live, {"workspace": opened.settings.workspace})
+        [finding] = [finding for finding in opened.doctor() if finding.what == "vectors"]
+    assert finding.verdict == verdict
+    assert ("--re-embed" in finding.action) == (verdict != "ok")
 
 
 def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer) -> None:

@@ -15,6 +15,7 @@ from pipeline.doctor.neo4j import examine_neo4j
 from pipeline.doctor.postgres import examine_postgres
 from pipeline.doctor.settings import examine_env_file, examine_input, examine_workflow
 from pipeline.doctor.space import examine_space
+from pipeline.doctor.vectors import examine_vectors
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.settings import Settings
@@ -63,6 +64,7 @@ def _findings(project: Examined, long: bool) -> Iterator[Finding]:
     for name in settings.models.embedding:
         yield from guarded("embedding", name, partial(examine_embedding, settings, name))
     yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
+    yield from guarded("stores", "vectors", lambda: examine_vectors(root, settings))
     if settings.stores.graph == "neo4j":
         yield from guarded("stores", "neo4j", lambda: examine_neo4j(settings))
     yield from guarded("cache", "replies", lambda: examine_cache(root, settings))

@@ -44,21 +44,25 @@ def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddi
             f"{_named(live)}; 'graphmill load {live.workflow} --re-embed' replaces them all, while the old ones "
             "keep serving"
         )
-    if shown.probe and _similarity(shown.probe, embeddings) < SAME_MODEL:
+    if shown.probe and _similarity_now(shown.probe, embeddings) < SAME_MODEL:
         raise UsageError(
             f"workspace '{workspace}': the same text has another vector than when it was loaded, so "
             f"{_named(live)} is another model now; 'graphmill load {live.workflow} --re-embed' replaces all vectors"
         )
 
 
-def _similarity(probe: Probe, embeddings: pd.DataFrame) -> float:
+def similarity(one: np.ndarray, other: np.ndarray) -> float:
+    """The cosine; 0 for vectors of different dimensions, 1 for a vector without direction."""
+    if one.shape != other.shape:
+        return 0.0
+    lengths = np.linalg.norm(one) * np.linalg.norm(other)
+    return float(one @ other / lengths) if lengths else 1.0
+
+
+def _similarity_now(probe: Probe, embeddings: pd.DataFrame) -> float:
     """Between the probe's vector and that of the same chunk now; 1 where the chunk is gone."""
     now = embeddings.loc[embeddings["id"] == probe.chunk_id, "vector"]
-    if now.empty:
-        return 1.0
-    before, vector = np.asarray(probe.vector), now.iloc[0]
-    lengths = np.linalg.norm(before) * np.linalg.norm(vector)
-    return float(before @ vector / lengths) if lengths else 1.0
+    return similarity(np.asarray(probe.vector), now.iloc[0]) if len(now) else 1.0
 
 
 def _named(live: Live) -> str:
