@@ -129,7 +129,8 @@ class Project(Services):
     def export(self, kind: str, folder: str | Path, name: str | None = None, force: bool = False) -> Exported:
         """Write the newest tables of a workflow (by default the last run's) as files; see export/kinds.py."""
         manifest = self._manifest(name)
-        source = Source(manifest, self.snapshots, self.settings.workspace, self.settings.stores.neo4j.max_types)
+        neo4j = self.settings.stores.neo4j
+        source = Source(manifest, self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids)
         return export(kind, source, Path(folder), force)
 
     def import_graphrag(

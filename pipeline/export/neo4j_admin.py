@@ -13,6 +13,7 @@ from pipeline.export.rows import joined, write_rows
 from pipeline.export.source import GRAPH, Source
 from pipeline.load.diff import with_hashes
 from pipeline.load.projection import edge_types, edges, most_frequent, nodes
+from pipeline.stores.neo4j_rows import capped, name_key
 
 UNIT = "\x1f"
 """Between the items of a list: the tool knows no escape for it, and no cleaned text has this character."""
@@ -21,12 +22,14 @@ _LARGEST_FIELD = "64m"
 
 TEXT, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
 NODES: Mapping[str, pa.DataType] = {
-    "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "description": TEXT, "entity_type": TEXT,
-    "source_id:string[]": TEXT, "degree:long": INT, "row_hash": TEXT, "workspace": TEXT,
+    "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "name_key": TEXT, "description": TEXT,
+    "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT, "row_hash": TEXT,
+    "workspace": TEXT,
 }  # fmt: skip
 EDGES: Mapping[str, pa.DataType] = {
     "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
-    "weight:double": FLOAT, "rank:long": INT, "source_id:string[]": TEXT, "row_hash": TEXT, "workspace": TEXT,
+    "weight:double": FLOAT, "rank:long": INT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
+    "workspace": TEXT,
 }  # fmt: skip
 
 
@@ -38,8 +41,8 @@ def write_neo4j_admin(source: Source, folder: Path) -> Exported:
     """
     source.require(*GRAPH)
     kept = _kept_types(source)
-    node_frames = (_node_rows(frame, source.workspace) for frame in source.batches("entities"))
-    edge_frames = (_edge_rows(frame, kept, source.workspace) for frame in source.batches("relationships"))
+    node_frames = (_node_rows(frame, source) for frame in source.batches("entities"))
+    edge_frames = (_edge_rows(frame, kept, source) for frame in source.batches("relationships"))
     files = {
         **_write(folder, "nodes", NODES, node_frames),
         **_write(folder, "relationships", EDGES, edge_frames),
@@ -79,16 +82,17 @@ def _kept_types(source: Source) -> Collection[str]:
     return most_frequent(counts, source.max_types)
 
 
-def _node_rows(entities: pd.DataFrame, workspace: str) -> pd.DataFrame:
-    rows = _with_hashes(nodes(entities), ["source_id"]).assign(workspace=workspace)
+def _node_rows(entities: pd.DataFrame, source: Source) -> pd.DataFrame:
+    rows = _as_stored(nodes(entities), ["source_id"], source)
+    rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
     rows["source_id:string[]"] = _cells(rows["source_id"])
     renamed = {"id": "id:ID", "display_name": "displayName", "degree": "degree:long"}
     return rows.rename(columns=renamed)[list(NODES)]
 
 
-def _edge_rows(links: pd.DataFrame, kept: Collection[str], workspace: str) -> pd.DataFrame:
-    rows = _with_hashes(edges(links, kept), ["keywords", "source_id"]).assign(workspace=workspace)
+def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: Source) -> pd.DataFrame:
+    rows = _as_stored(edges(links, kept), ["keywords", "source_id"], source)
     rows["keywords:string[]"] = _cells(rows["keywords"])
     rows["source_id:string[]"] = _cells(rows["source_id"])
     renamed = {
@@ -101,11 +105,12 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], workspace: str) -> pd
     return rows.rename(columns=renamed)[list(EDGES)]
 
 
-def _with_hashes(rows: pd.DataFrame, lists: list[str]) -> pd.DataFrame:
+def _as_stored(rows: pd.DataFrame, lists: list[str], source: Source) -> pd.DataFrame:
     """The tool makes no property of an empty list; without its hash such a row is written anew by the next load."""
     hashed = with_hashes(rows)
     lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
-    return hashed.assign(row_hash=hashed["row_hash"].mask(lacking, ""))
+    counted = {"source_count:long": rows["source_id"].map(len), "workspace": source.workspace}
+    return capped(hashed, source.max_source_ids).assign(row_hash=hashed["row_hash"].mask(lacking, ""), **counted)
 
 
 def _cells(lists: pd.Series) -> list[str]:

@@ -15,12 +15,14 @@ CORPUS = ("documents", "text_units")
 
 @dataclass(frozen=True)
 class Source:
-    """``max_types``: relationship types kept as types, where the target has types."""
+    """``max_types``: relationship types kept as types, where the target has types; ``max_source_ids``: text units that
+    a row names, where a list has a limit."""
 
     manifest: Manifest
     snapshots: SnapshotStore
     workspace: str
     max_types: int
+    max_source_ids: int
 
     def require(self, *names: str) -> None:
         """Raises UsageError when there is no manifest yet, or a table is not in it."""

@@ -45,4 +45,4 @@ def source_of(tables: dict[str, pd.DataFrame], root: Path, workspace: str = "exp
     if "communities" in tables:
         written = snapshots.write("communities", COMMUNITIES.encode(tables["communities"], "communities"))
         manifest = replace(manifest, tables={**manifest.tables, "communities": written})
-    return Source(manifest, snapshots, workspace, max_types)
+    return Source(manifest, snapshots, workspace, max_types, max_source_ids=5000)
