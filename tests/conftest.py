@@ -2,6 +2,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import psycopg
 import pytest
 from hypothesis import settings
 
@@ -37,6 +38,11 @@ def neo4j_address() -> Iterator[Neo4jAddress]:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A real PostgreSQL with pgvector for the whole session; tests keep apart by workspace."""
+    """A real PostgreSQL with pgvector for the whole session; tests keep apart by workspace. It does not wait for the
+    disk: it need not outlive the machine."""
     with server_folder() as folder:
-        yield start_embedded(folder)
+        url = start_embedded(folder)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
+        yield url
