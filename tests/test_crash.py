@@ -21,6 +21,7 @@ import psycopg
 import pytest
 
 from pipeline.errors import StoreError
+from pipeline.load import loader
 from pipeline.stores.embedded import start_embedded, stop_embedded
 from tests.corpora import UNITS_OF_A_DOCUMENT, cut_by_paragraphs, voyage, voyages
 from tests.projects import ProjectFolder, new_project
@@ -282,22 +283,34 @@ def test_a_second_run_stops_at_once_and_a_killed_one_stands_in_nobodys_way(
     assert run_again(folder) == small_tables
 
 
-@pytest.mark.parametrize("whole_server", [False, True], ids=["its connection", "the server"])
-def test_a_database_lost_in_the_middle_of_a_load(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], whole_server: bool
+def test_a_load_that_loses_its_connection_begins_anew(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str]
 ):
+    folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
+    with folder.open() as project:
+        lose(postgres_url, lambda: project.run("index"), None)
+        before = postgres_rows(postgres_url, project.settings.workspace)
+        assert len(before["graphmill_documents"]) == SMALL // UNITS_OF_A_DOCUMENT + 1
+        assert project.run("index").load["postgres"]["documents"]["inserted"] == 0
+    assert run_again(folder) == small_tables
+    assert postgres_rows(postgres_url, project.settings.workspace) == before
+
+
+def test_a_database_lost_in_the_middle_of_a_load(
+    tmp_path: Path, openai: OpenAIServer, small_tables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loader, "PATIENCE", 1)
     with server_folder() as data:
-        url = start_embedded(data) if whole_server else postgres_url
+        url = start_embedded(data)
         folder = new_folder(tmp_path / "p", url, openai, SMALL)
         with folder.open() as project:
             project.run("index")
             workspace = project.settings.workspace
             before = postgres_rows(url, workspace)
             folder.write("log-late.txt", voyage(999))
-            with pytest.raises(StoreError, match=r"stores\.postgres\.url: .* does not answer"):
-                lose(url, lambda: project.run("index"), (lambda: stop_embedded(data)) if whole_server else None)
-            if whole_server:
-                start_embedded(data)
+            with pytest.raises(StoreError, match=r"stores\.postgres\.url: .* went away"):
+                lose(url, lambda: project.run("index"), lambda: stop_embedded(data))
+            start_embedded(data)
             assert postgres_rows(url, workspace) == before
             calls = len(openai.requests)
             assert project.run("index").outcome == "completed"
