@@ -1,4 +1,4 @@
-"""How the snapshots' tables look in the stores (docs/tables.md has the layout)."""
+"""How the snapshots' tables look in the stores (docs/stores.md has the layout)."""
 
 import json
 import re
