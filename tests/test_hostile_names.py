@@ -150,8 +150,7 @@ def assert_literal(project: Project, graph: GraphStore) -> None:
     records = [entry for entry in metadata if "quotes" in entry]
     assert len(records) == len(POISON) + len(NOTHING)
     assert records[0]["quotes"] == [clean(text) for text in POISON]
-    assert {"n": [None, None]} in metadata
-    assert project.table("rejects")["message"].str.contains("NaN is no JSON value").sum() == 1
-    assert not documents["source"].str.contains("[\x00-\x1f]").any()
+    assert project.table("rejects")["message"].str.contains("is no JSON value").sum() == 2
+    assert documents["source"].tolist() == [clean(source) for source in documents["source"]]
     assert records[0]["nul  "] == {"deep": ["", "", {"": "ab"}]}
     assert records[0]["long"] == LONG
