@@ -124,7 +124,7 @@ def test_poison_is_text_from_the_input_folder_to_the_databases(
             for counts in tables.values():
                 assert counts["unchanged"] == sum(counts.values())
         for text in size(POISON[:3] + POISON[9:10], POISON):
-            assert project.query(text, hl_keywords=(text,), ll_keywords=(text,)).to_json()
+            assert project.query(text, hl_keywords=(clean(text),), ll_keywords=(clean(text),)).to_json()
     assert everything(request, postgres_url, neighbour) == before
 
 
