@@ -36,6 +36,7 @@ from pipeline.settings import GraphragSettings
 from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
 from pipeline.stages import Stage, index_stage, load_stage, run_stages
+from pipeline.text import clean
 from pipeline.validation import explain
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class Project(Services):
         """The request with the project's defaults for what is not given (None counts as not given)."""
         given = {name: value for name, value in options.items() if value is not None}
         try:
-            return QueryRequest(**{**self.settings.query.model_dump(), "query": question.strip(), **given})
+            return QueryRequest(**{**self.settings.query.model_dump(), "query": clean(question).strip(), **given})
         except ValidationError as error:
             raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
 

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pipeline.stores.neo4j import Neo4jStore
 
 LEAST_VERSION = (5, 26)
+VERSION = """
+    CALL dbms.components() YIELD name, versions, edition WHERE name = 'Neo4j Kernel'
+    RETURN versions[0], edition
+    """
 
 
 def examine_neo4j(settings: Settings) -> Iterator[Finding]:
@@ -26,8 +30,7 @@ def examine_neo4j(settings: Settings) -> Iterator[Finding]:
 
 def _version(store: "Neo4jStore") -> Iterator[Finding]:
     with store.driver.session(database=store.database) as session:
-        components = "CALL dbms.components() YIELD name, versions, edition WHERE name = 'Neo4j Kernel'"
-        version, edition = session.run(f"{components} RETURN versions[0], edition").single(strict=True).values()
+        version, edition = session.run(VERSION).single(strict=True).values()
     fact = f"Neo4j {version}, {edition} edition, database '{store.database}'"
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < LEAST_VERSION:
         yield Finding("stores", "neo4j", "failed", fact, "upgrade it to 5.26 or later, or set stores.graph: postgres")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import LiteralString
 
 from sqlalchemy import text
 
@@ -53,7 +54,7 @@ def _rights(store: PostgresStore) -> Iterator[Finding]:
     yield Finding("stores", "postgres rights", "ok", "tables can be made")
 
 
-def _try_and_take_back(store: PostgresStore, statement: str) -> None:
+def _try_and_take_back(store: PostgresStore, statement: LiteralString) -> None:
     """Raises StoreError when the database refuses."""
     with store.connection() as connection, connection.begin_nested() as savepoint:
         connection.execute(text(statement))

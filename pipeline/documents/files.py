@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from pipeline.errors import SettingsError
 from pipeline.text import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
 _SETTLED_AFTER = 3.0
 """Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """``name``: its POSIX path below the folder. ``fault``: reason and message if it is not to be read."""
+    """``name``: its POSIX path below the folder, control characters escaped. ``fault``: reason and message if it is
+    not to be read."""
 
     path: Path
     name: str
@@ -53,13 +56,19 @@ def _matching(root: Path, pattern: str) -> Iterator[InputFile]:
         below = path.parts[len(root.parts) :]
         if _is_hidden(below):
             continue
-        name = "/".join(below).encode("utf-8", "backslashreplace").decode()
+        name = _one_line("/".join(below))
         if path.is_symlink() and not _real_path(path).is_relative_to(real_root):
             yield InputFile(path, name, ("outside", "a link out of the input folder; copy the file"))
         elif path.is_file():
             yield InputFile(path, name)
         elif not path.is_dir():
             yield InputFile(path, name, ("unreadable", "not a regular file; remove it"))
+
+
+def _one_line(name: str) -> str:
+    """What a file system takes and neither a table nor a terminal should be given, as an escape."""
+    encoded = name.encode("utf-8", "backslashreplace").decode()
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)
 
 
 def _closed_folders(root: Path) -> Iterator[InputFile]:

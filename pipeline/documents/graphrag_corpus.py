@@ -48,11 +48,9 @@ def _document(theirs: str, row: Row) -> dict[str, str]:
     title, text, given = text_of(row["title"]), text_of(row["text"]), row["metadata"]
     own = bool(_OURS.fullmatch(theirs))
     if own and isinstance(given, dict) and set(given) == {"source", "metadata"}:
-        source, metadata = text_of(given["source"]), text_of(given["metadata"])
+        source, metadata = text_of(given["source"]), _rewritten(text_of(given["metadata"]))
     else:
         source, metadata = title or theirs, as_json(dict(_fields(given, row["creation_date"])))
-    if not _is_object(metadata):
-        metadata = "{}"
     return {
         "id": theirs if own else document_id(theirs),
         "title": title or source,
@@ -72,11 +70,13 @@ def _fields(given: Any, creation_date: Any) -> Iterator[tuple[str, Any]]:
         yield "creation_date", text_of(creation_date)
 
 
-def _is_object(metadata: str) -> bool:
+def _rewritten(metadata: str) -> str:
+    """An object as this version writes it, whoever wrote it; an empty one for what is none."""
     try:
-        return isinstance(json.loads(metadata), dict)
-    except ValueError:
-        return False
+        fields = json.loads(metadata)
+    except (ValueError, RecursionError):
+        fields = {}
+    return as_json(cleaned(fields)) if isinstance(fields, dict) else "{}"
 
 
 def read_units(

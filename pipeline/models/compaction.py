@@ -10,6 +10,7 @@ from pipeline.errors import StoreError
 from pipeline.models.database import Database, address, complaint
 
 SECONDS_TO_WAIT = 5
+SQLITE_WAITS = "PRAGMA busy_timeout=5000"
 SECONDS_BETWEEN_LOOKS = 0.1
 OLDER = sa.text(
     "SELECT count(*) FROM pg_stat_activity "
@@ -46,7 +47,7 @@ def compact(database: Database, tables: Sequence[sa.Table]) -> None:
 
 def _compact_sqlite(connection: sa.Connection) -> None:
     """Deleted rows are overwritten in place (secure_delete); the journal and free pages have them too."""
-    connection.exec_driver_sql(f"PRAGMA busy_timeout={1000 * SECONDS_TO_WAIT}")
+    connection.exec_driver_sql(SQLITE_WAITS)
     _empty_the_journal(connection)
     connection.exec_driver_sql("VACUUM")
     _empty_the_journal(connection)
@@ -59,10 +60,10 @@ def _empty_the_journal(connection: sa.Connection) -> None:
 
 
 def _compact_postgresql(connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
-    connection.exec_driver_sql(f"SET lock_timeout = '{SECONDS_TO_WAIT}s'")
+    connection.execute(sa.select(sa.func.set_config("lock_timeout", f"{SECONDS_TO_WAIT}s", False)))
     _await_older_transactions(connection)
     for table in tables:
-        connection.execute(sa.text(f"VACUUM FULL {table.name}"))
+        connection.execute(sa.DDL("VACUUM FULL %(table)s").against(table))
 
 
 def _await_older_transactions(connection: sa.Connection) -> None:

@@ -68,8 +68,8 @@ BATCHES = sa.Table(
 )
 SCHEMA = sa.Table("graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True))
 OWNER = {
-    "sqlite": "ALTER TABLE {} ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-    "postgresql": "ALTER TABLE {} ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''",
+    "sqlite": sa.DDL("ALTER TABLE %(table)s ADD COLUMN owner TEXT NOT NULL DEFAULT ''"),
+    "postgresql": sa.DDL("ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''"),
 }
 
 
@@ -261,7 +261,7 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
         for table in (COMPLETIONS, EMBEDDINGS):
             columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
             if "owner" not in columns:
-                connection.execute(sa.text(OWNER[engine.dialect.name].format(table.name)))
+                connection.execute(OWNER[engine.dialect.name].against(table))
         insert = INSERTS[engine.dialect.name](SCHEMA).values(schema_version=SCHEMA_VERSION)
         connection.execute(insert.on_conflict_do_nothing())
 

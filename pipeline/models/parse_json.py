@@ -10,6 +10,7 @@ import json_repair
 from pipeline.models.base import Message
 from pipeline.models.parsed import Parsed, Problem, Record, entity, problem, relationship
 from pipeline.models.reply_text import bare, distinct_names, keywords_of, one_line, weight_of
+from pipeline.text import clean
 
 _START = re.compile(r"[{\[]\s{0,20}[\"'“{\[}\]]|\{\s{0,20}\w{1,40}\s?:")
 _BRACKET = re.compile(r"[{}\[\]]")
@@ -131,7 +132,7 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def _record(item: Any) -> Record | Problem:
-    fields, shown = _folded(item), str(item)
+    fields, shown = _folded(item), clean(str(item))
     source, target, name = (_first(fields, keys) for keys in (_SOURCE, _TARGET, _NAME))
     description = one_line(_text(_first(fields, _DESCRIPTION)))
     if source is not None or target is not None:
@@ -165,4 +166,4 @@ def _texts(value: Any) -> Iterable[str]:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value)) if all(isinstance(item, str) for item in value) else ""
-    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    return clean(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""

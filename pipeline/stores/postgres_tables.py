@@ -1,16 +1,27 @@
 """Make the PostgreSQL tables, and what they lack of this version's."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pgvector.psycopg import register_vector
 from psycopg import sql
 from sqlalchemy import Connection, func, inspect, select, text
 
+from pipeline.stores.binary_copy import Kind
 from pipeline.stores.hnsw import cursor
 from pipeline.stores.postgres_writer import kind_of
 from pipeline.stores.tables import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_TABLES, partition_of
 
 PLAIN, EXTERNAL = "p", "e"
+COLUMN_TYPES: Mapping[Kind, sql.SQL] = {
+    "text": sql.SQL("text"),
+    "text[]": sql.SQL("text[]"),
+    "int4": sql.SQL("int4"),
+    "int8": sql.SQL("int8"),
+    "float8": sql.SQL("float8"),
+    "jsonb": sql.SQL("jsonb"),
+    "vector": sql.SQL("vector"),
+}
 
 
 def create_tables(connection: Connection, workspace: str) -> None:
@@ -61,7 +72,7 @@ def _add_columns(connection: Connection) -> None:
                 statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
                     sql.Identifier(table.name),
                     sql.Identifier(column.name),
-                    sql.SQL(kind_of(column)),
+                    COLUMN_TYPES[kind_of(column)],
                 )
                 cursor(connection).execute(statement)
 

@@ -29,3 +29,10 @@ def test_a_file_that_has_just_been_written_is_read_again(tmp_path: Path) -> None
     path.write_text("one")
     digest_of(tmp_path)
     assert str(path) not in files._DIGESTS
+
+
+def test_control_characters_of_a_name_are_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "a\nb\x1b[31m.txt"
+    path.write_text("one")
+    [file] = input_files(str(tmp_path), "**/*")
+    assert (file.path, file.name) == (path, "a\\x0ab\\x1b[31m.txt")

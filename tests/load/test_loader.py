@@ -8,12 +8,14 @@ from sqlalchemy import text
 
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.loader import LoadOptions, load
+from pipeline.load.verify import verify
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
 from pipeline.stores.tables import TABLES as STORED
 from pipeline.text import entity_id
+from tests.export.hostile import hostile_tables
 from tests.load.tables import corpus, save
 from tests.stored import stored_hashes
 
@@ -210,3 +212,14 @@ def test_both_graphs_come_out_equal(postgres: OpenPostgres, neo4j: Callable[...,
     pd.testing.assert_frame_equal(graph.shared_units(ids), native.shared_units(ids))
     assert native.live() == relational.live()
     assert native.entities(ids)["type"].tolist() == ["CITY", "PERSON", "ENGINEER"]
+
+
+def test_names_of_any_length_are_loaded_and_verified(
+    postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore
+):
+    """Of a length that no reply may bring, but another's tables may."""
+    stores, manifest = [postgres(), neo4j()], save(hostile_tables(), snapshots)
+    load(manifest, snapshots, stores, 5)
+    assert verify(manifest, snapshots, stores, 5).agrees
+    for store in load(manifest, snapshots, stores, 5).values():
+        assert all(count["unchanged"] == sum(count.values()) > 0 for count in store.values())

@@ -375,6 +375,13 @@ def assert_sane(parsed: Parsed):
         assert len(problem.message) < 400
 
 
+def test_escapes_in_json_bring_no_control_characters():
+    reply = '{"entities": [{"name": "A\\ud800\\u0000da", "type": "per\\u0000son", "description": "\\ud800\\u0007b"}, "\\ud800"]}'
+    parsed = parse_graph_json(reply)
+    assert parsed.entities == (Entity("Ada", "PERSON", "b"),)
+    assert "\ud800" not in parsed.problems[0].record_text + parsed.problems[0].message
+
+
 def assert_nothing_raises(replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)):
     for reply in mutations(replies, count, seed):
         for parse in parsers:

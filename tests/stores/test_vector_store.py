@@ -126,7 +126,7 @@ def test_workspaces_do_not_meet(postgres: OpenStore):
     assert len(one.nearest("entities", vectors(3, 1, 4)[0], 99)) == 20
 
 
-@pytest.mark.parametrize(("dimensions", "type_name"), [(64, "vector"), (2100, "halfvec")])
+@pytest.mark.parametrize(("dimensions", "type_name"), [(64, "vector"), (1536, "vector"), (2100, "halfvec")])
 def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, type_name: str):
     store = postgres(exact_below=400)
     stored = vectors(1, 1500 if dimensions < 100 else 450, dimensions)
@@ -146,7 +146,12 @@ def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, t
             "AND indexdef LIKE %s",
             (f"{partition_of(ENTITIES, store.workspace)}_hnsw%", f"%{type_name}_cosine_ops%"),
         ).all()
+        storage = connection.exec_driver_sql(
+            "SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'embedding'",
+            (partition_of(ENTITIES, store.workspace),),
+        ).scalar_one()
     assert "USING hnsw" in definition
+    assert storage == ("p" if dimensions < 2000 else "e")
 
 
 def test_few_rows_are_searched_exactly(postgres: OpenStore):

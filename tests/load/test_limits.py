@@ -1,0 +1,78 @@
+"""More than a graph database takes: relationship types, and mentions of one entity."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.load.loader import load
+from pipeline.load.verify import verify
+from pipeline.snapshots import SnapshotStore
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.text import entity_id
+from tests.load.tables import corpus, save
+from tests.sizes import size
+
+MENTIONS, CAP = size((2000, 50), (100_000, 5000))
+TYPES, MAX_TYPES = 40, 5
+
+OpenPostgres = Callable[..., PostgresStore]
+OpenNeo4j = Callable[..., Neo4jStore]
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
+
+
+def test_an_entity_with_very_many_mentions(postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore):
+    texts = {f"{number}.txt": f"Ada met Babbage, time {number}." for number in range(MENTIONS)}
+    tables = corpus(texts, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
+    units = sorted(tables["text_units"]["id"])
+    for table in ("entities", "relationships"):
+        tables[table] = tables[table].assign(text_unit_ids=[units] * len(tables[table]))
+    relational, native = postgres(), neo4j(max_source_ids=CAP)
+    manifest, stores = save(tables, snapshots), [relational, native]
+    load(manifest, snapshots, stores, MAX_TYPES)
+    assert verify(manifest, snapshots, stores, MAX_TYPES).agrees
+    [all_of_them] = PostgresGraph(relational).entities([entity_id("Ada")])["text_unit_ids"]
+    assert list(all_of_them) == units
+    [some] = native.entities([entity_id("Ada")])["text_unit_ids"]
+    assert list(some) == units[:CAP]
+    counted = native.driver.execute_query(
+        "MATCH (n:Entity {workspace: $workspace})-[r]->() RETURN n.source_count, r.source_count, size(r.source_id)",
+        {"workspace": native.workspace},
+        database_=native.database,
+    )
+    assert [record.values() for record in counted.records] == [[MENTIONS, MENTIONS, CAP]]
+    for store in load(manifest, snapshots, stores, MAX_TYPES).values():
+        assert all(counts["unchanged"] == sum(counts.values()) for counts in store.values())
+
+
+def test_more_relationship_types_than_are_kept(postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore):
+    """The most frequent stay types; of the others the keyword stays."""
+    names = [f"Person {number}" for number in range(60)]
+    words = [f"word {place % TYPES}" for place in range(59)] + ["word 0"] * 3
+    links = list(zip(names, names[1:], words, strict=False))
+    links += [(names[place], names[place + 5], "word 0") for place in range(3)]
+    tables = corpus({"a.txt": "All."}, dict.fromkeys(names, "person"), [(a, b, [word]) for a, b, word in links])
+    stores = [postgres(), neo4j()]
+    manifest = save(tables, snapshots)
+    load(manifest, snapshots, stores, MAX_TYPES)
+    assert verify(manifest, snapshots, stores, MAX_TYPES).agrees
+    for store in stores:
+        [rows] = store.rows("edges")
+        counts = Counter(rows["type"])
+        assert len(counts) == MAX_TYPES + 1
+        assert counts["WORD_0"] == 5
+        rare = rows[rows["type"] == "RELATED"]
+        assert len(rare) == counts["RELATED"] > TYPES
+        assert all(next(iter(keywords)).startswith("word ") for keywords in rare["keywords"])
+    load(manifest, snapshots, stores, TYPES)
+    assert verify(manifest, snapshots, stores, TYPES).agrees
+    for store in stores:
+        [rows] = store.rows("edges")
+        assert "RELATED" not in set(rows["type"])

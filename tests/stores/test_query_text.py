@@ -1,0 +1,146 @@
+"""No query text is made of data: what a database is sent is a literal, a constant, or composed by its driver of quoted
+identifiers and values. Read off the source; what a parameter of type LiteralString may be is for the type checker."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.stores import cypher
+
+PIPELINE = Path(cypher.__file__).parents[1]
+FOLDERS = ("stores", "load", "models", "doctor", "query", "export")
+MODULES = sorted(path for folder in FOLDERS for path in (PIPELINE / folder).glob("*.py"))
+
+TAKES_TEXT = frozenset({"text", "literal_column", "SQL", "DDL", "exec_driver_sql", "execute_query", "executescript"})
+"""What makes its first argument, or sends it as, a part of a statement."""
+FORMATS = frozenset({"format", "format_map", "join", "replace"})
+STATEMENT = re.compile(
+    r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|COPY|ANALYZE|VACUUM|SET|PRAGMA|MATCH|MERGE|UNWIND|CALL|WHERE"
+    r"|RETURN|FROM|VALUES)\b"
+)
+
+
+def made_texts(source: str) -> list[str]:
+    """Where a text that is no constant becomes part of a statement, or a statement is put together."""
+    tree = ast.parse(source)
+    constants = _constants(tree)
+    return [f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(tree) if _is_made(node, constants)]
+
+
+def _is_made(node: ast.AST, constants: frozenset[str]) -> bool:
+    if isinstance(node, ast.JoinedStr | ast.BinOp):
+        return _has_statement(node)
+    if not isinstance(node, ast.Call):
+        return False
+    name = _last_name(node.func)
+    if name in FORMATS and isinstance(node.func, ast.Attribute):
+        return not _is_composition(node.func.value) and _has_statement(node)
+    return name in TAKES_TEXT and bool(node.args) and not _is_constant(node.args[0], constants)
+
+
+def _has_statement(node: ast.AST) -> bool:
+    texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return any(map(STATEMENT.search, texts))
+
+
+def _is_composition(node: ast.expr) -> bool:
+    """psycopg's own: its ``format`` and ``join`` take nothing but Identifier, Literal, Placeholder and SQL."""
+    return isinstance(node, ast.Call) and _last_name(node.func) == "SQL"
+
+
+def _is_constant(node: ast.expr, constants: frozenset[str]) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _is_constant(node.body, constants) and _is_constant(node.orelse, constants)
+    if isinstance(node, ast.Subscript):
+        return _is_constant(node.value, constants)
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.value, ast.Name) and node.value.id == "cypher"
+    if isinstance(node, ast.Name):
+        return node.id in constants
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _constants(tree: ast.Module) -> frozenset[str]:
+    """Names that are nothing but literals wherever they are bound, or of type LiteralString."""
+    bound = defaultdict(list)
+    for name, literal in _bindings(tree):
+        bound[name].append(literal)
+    return frozenset(name for name, literals in bound.items() if all(literals))
+
+
+def _bindings(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg, isinstance(node.annotation, ast.Name) and node.annotation.id == "LiteralString"
+        elif isinstance(node, ast.Assign):
+            yield from ((target, _is_literal(node.value)) for place in node.targets for target in _names(place))
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+            yield from ((target, _is_literal(node.value)) for target in _names(node.target))
+        elif isinstance(node, ast.AugAssign | ast.For | ast.comprehension):
+            yield from ((target, False) for target in _names(node.target))
+
+
+def _is_literal(node: ast.expr | None) -> bool:
+    values = node.values if isinstance(node, ast.Dict) else [node]
+    return all(isinstance(value, ast.Constant) and isinstance(value.value, str) for value in values)
+
+
+def _names(target: ast.expr) -> list[str]:
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def _last_name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_no_statement_is_made_of_data(module: Path):
+    assert made_texts(module.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "connection.execute(text(f'SELECT {name}'))",
+        "connection.execute(text(statement))",
+        "connection.execute('SELECT %s' % name)",
+        "session.run('MATCH (n:' + label + ') RETURN n')",
+        "session.run('MATCH (n:{}) RETURN n'.format(label))",
+        "session.run(' '.join(['MATCH (n)', rest]))",
+        "session.run('MATCH (n:LABEL) RETURN n'.replace('LABEL', label))",
+        "statement = f'DROP TABLE {name}'\nconnection.exec_driver_sql(statement)",
+        "statement = 'DROP'\nstatement += name\nconnection.exec_driver_sql(statement)",
+        "for statement in found: driver.execute_query(statement)",
+        "def send(statement: str): driver.execute_query(statement)",
+        "cursor.execute(sql.SQL(name))",
+        "cursor.execute(sql.SQL('DROP TABLE ' + name))",
+        "select(sa.literal_column(name))",
+        "TEXTS = {'a': 'SELECT 1', 'b': other}\nconnection.execute(text(TEXTS['b']))",
+    ],
+)
+def test_the_check_finds_what_is_made(source: str):
+    assert made_texts(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "cursor.execute(sql.SQL('DROP TABLE {}').format(sql.Identifier(name)))",
+        "sql.SQL(', ').join(map(sql.Identifier, names))",
+        "driver.execute_query(cypher.LIVE, {'workspace': workspace})",
+        "session.run(cypher.STATES[table], workspace=workspace)",
+        "connection.execute(select(TABLE.c.id).where(TABLE.c.id == name))",
+        "STATEMENT = 'SELECT 1'\nconnection.execute(text(STATEMENT))",
+        "def send(statement: LiteralString): driver.execute_query(statement)",
+        "sql.SQL('PLAIN' if short else 'EXTERNAL')",
+        "message = f'{name}: from here, set another'",
+    ],
+)
+def test_the_check_passes_what_is_constant(source: str):
+    assert made_texts(source) == []
