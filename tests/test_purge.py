@@ -131,7 +131,7 @@ def test_a_batch_under_way_goes_with_its_files_also_with_those_it_writes_late(
         project.run("fast")
         openai.batch_hold, openai.batch_cancel_polls, openai.batch_cancelled_after = True, 1, 4
         with pytest.raises(WaitingError):
-            project.run("index")
+            project.index("index")
         assert [file.deleted for file in openai.files] == [False]
         with pytest.raises(WaitingError, match="run the same command later"):
             project.purge("secret.txt")
