@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import pandas as pd
 
@@ -135,6 +136,7 @@ def most_frequent(types: Counter[str], limit: int) -> frozenset[str]:
     return frozenset(name for name, _ in ranked[:limit])
 
 
+@lru_cache(10_000)
 def type_name(label: str, otherwise: str) -> str:
     """A label or relationship type: upper case, words joined by underscores, letters of any script.
 
