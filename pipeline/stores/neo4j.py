@@ -163,7 +163,7 @@ class Neo4jStore:
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         rows = []
-        for id, units, pairs in self._rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
+        for id, units, pairs in self._whole_rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
             shared = dict(pairs)
             rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
         return pd.DataFrame(sorted(rows), columns=["entity_id", "text_unit_id", "neighbours"])
@@ -186,7 +186,16 @@ class Neo4jStore:
         transaction.run(statement, workspace=self.workspace).consume()
 
     def _frame(self, query: LiteralString, columns: list[str], **parameters: Any) -> pd.DataFrame:
-        return pd.DataFrame(self._rows(query, **parameters), columns=columns)
+        return pd.DataFrame(self._whole_rows(query, **parameters), columns=columns)
+
+    def _whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
+        """What a load deletes while it is read has lost its properties: LostConnectionError, to be read again."""
+        rows = self._rows(query, **parameters)
+        if any(cell is None for row in rows for cell in row):
+            raise LostConnectionError(
+                f"stores.neo4j: workspace '{self.workspace}' was loaded as it was read; ask again"
+            )
+        return rows
 
     def _rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
         with self._errors():
