@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-
 from xxhash import xxh3_128_hexdigest
 
 from pipeline.stores.base import Delta
@@ -30,6 +29,7 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str]) -> Delta:
         updated=rows[differs & ~new],
         deleted=sorted(stored.keys() - set(ids)),
         unchanged=int((~differs).sum()),
+        after=rows[["id", "row_hash"]],
     )
 
 

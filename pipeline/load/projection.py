@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -59,8 +59,8 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
 
 
 def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: int) -> pd.DataFrame:
-    """Rows of one table of the stores. ``sources``: the snapshot tables that TABLE_SOURCES names for it, lists in Arrow or
-    not.
+    """Rows of one table of the stores. ``sources``: the snapshot tables that TABLE_SOURCES names for it, their lists in
+    Arrow or not.
 
     Raises DataError where a row lacks its text or vector.
     """

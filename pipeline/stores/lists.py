@@ -1,7 +1,6 @@
-"""Columns whose cells are lists. Rows on their way from a snapshot to a store keep them in Arrow: a Python object for each
-cell costs more than all else that is done to it. What a store gives back has Python's lists and numpy's arrays."""
+"""Columns whose cells are lists. Rows on their way from a snapshot to a store keep them in Arrow: a Python object for
+each cell costs more than all else that is done to it. What a store gives back has Python's lists and numpy's arrays."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,14 @@ import pyarrow.compute
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-_LISTS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_list, pa.types.is_large_list)
-
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
     """The table in pandas, its lists still in Arrow."""
-    return table.combine_chunks().to_pandas(
-        types_mapper=lambda type: pd.ArrowDtype(type) if is_list(type) else None  # pyright: ignore[reportArgumentType]
-    )
+    return table.combine_chunks().to_pandas(types_mapper=_kept)
 
 
-def is_list(type: pa.DataType) -> bool:
-    return any(found(type) for found in _LISTS)
+def _kept(found: pa.DataType) -> Any:
+    return pd.ArrowDtype(found) if pa.types.is_list(found) or pa.types.is_large_list(found) else None
 
 
 def in_arrow(column: pd.Series) -> bool:

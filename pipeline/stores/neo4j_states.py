@@ -1,28 +1,23 @@
 """What a table's state is when all is as it should be: cypher.STATES, of rows at hand."""
 
-from collections.abc import Mapping
+import numpy as np
+import pandas as pd
 
-from pipeline.stores.base import Delta, TableState
+from pipeline.stores.base import TableState
 
-_DIGITS = str.maketrans("abcdef", "012345")
-
-
-def state_of(hashes: Mapping[str, str]) -> TableState:
-    """``hashes``: id -> row_hash."""
-    of_hashes = sum(_number(row_hash[:12]) for row_hash in hashes.values())
-    of_ids = sum(_number(id[-12:]) for id in hashes)
-    return TableState(len(hashes), f"{of_hashes}-{of_ids}")
+DIGITS = 12
 
 
-def after(hashes: Mapping[str, str], delta: Delta) -> dict[str, str]:
-    """id -> row_hash when the delta is applied."""
-    gone = set(delta.deleted)
-    kept = {id: row_hash for id, row_hash in hashes.items() if id not in gone}
-    for rows in (delta.inserted, delta.updated):
-        kept.update(zip(rows["id"], rows["row_hash"], strict=True))
-    return kept
+def state_of(rows: pd.DataFrame) -> TableState:
+    """``rows``: id and row_hash."""
+    of_hashes = _total(rows["row_hash"].str[:DIGITS])
+    of_ids = _total(rows["id"].str[-DIGITS:])
+    return TableState(len(rows), f"{of_hashes}-{of_ids}")
 
 
-def _number(digits: str) -> int:
-    translated = digits.translate(_DIGITS)
-    return int(translated) if translated.isascii() and translated.isdigit() else 0
+def _total(texts: pd.Series) -> int:
+    """The sum of the numbers that they are with a to f as 0 to 5; what is no such number counts as 0."""
+    texts = texts[texts.str.fullmatch(f"[0-9a-f]{{{DIGITS}}}")]
+    characters = np.frombuffer("".join(texts).encode("ascii"), dtype=np.uint8).reshape(-1, DIGITS).astype(np.int64)
+    digits = characters - np.where(characters >= ord("a"), ord("a"), ord("0"))
+    return int((digits @ 10 ** np.arange(DIGITS - 1, -1, -1)).sum())
