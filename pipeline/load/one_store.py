@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pandas as pd
 
@@ -11,7 +12,7 @@ from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.stores.ahead import ahead
-from pipeline.stores.base import Advanced, Live, Store, TableState
+from pipeline.stores.base import Advanced, Live, Store, TableState, Writer
 
 Counts = Mapping[str, int]
 
@@ -35,19 +36,18 @@ def load_store(store: Store, wanted: Wanted, live: Live, full: bool, advanced: A
     with store.writing(live, advanced) as writer:
         left = Left({}, {}) if full else _left(store.live(), live, remembered)
         differing = [table for table in store.tables if left.versions.get(table) != wanted.versions[table]]
+        states = cache(writer.states)  # asked for while the rows of the second table are made
         with ahead(map(wanted.rows, differing)) as made:
-            states = writer.states() if left.versions else {}
             for table in store.tables:
-                as_left = table in states and states[table] == left.states.get(table)
-                if as_left and table not in differing:
-                    counts[table] = unchanged(states[table])
+                rows = next(made) if table in differing else None
+                as_left = table in left.versions and states()[table] == left.states.get(table)
+                if as_left and rows is None:
+                    counts[table] = unchanged(states()[table])
                     continue
-                rows = next(made) if table in differing else wanted.rows(table)
+                rows = wanted.rows(table) if rows is None else rows
                 remembered.keep(table, wanted.versions[table], rows)
                 known = remembered.hashes(table, left.versions[table]) if as_left else None
-                stored = writer.hashes(table) if known is None else known
-                altered = _altered(store, table, rows) if full else {}
-                delta = diff(rows, {**stored, **altered})
+                delta = diff(rows, known if known is not None else _stored(store, writer, table, rows, full))
                 writer.apply(table, delta)
                 counts[table] = delta.counts
             writer.publish()
@@ -71,6 +71,7 @@ def _left(shown: Live | None, live: Live, remembered: Remembered) -> Left:
     return Left(remembered.versions(shown.version), shown.tables)
 
 
-def _altered(store: Store, table: str, rows: pd.DataFrame) -> dict[str, str]:
-    """The rows that are not what their row_hash says, with one that says so."""
-    return dict.fromkeys(altered_ids(store.rows(table), Expected.of(store, rows)), "")
+def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: bool) -> Mapping[str, str]:
+    """id -> row_hash; with ``full`` another one for the rows that are not what their row_hash says."""
+    altered = altered_ids(store.rows(table), Expected.of(store, rows)) if full else ()
+    return {**writer.hashes(table), **dict.fromkeys(altered, "")}

@@ -37,11 +37,10 @@ class Remembered:
             return dict(json.loads(self._names(version).read_text(encoding="utf-8")))
         return {}
 
-    def hashes(self, table: str, version: str) -> dict[str, str] | None:
-        """id -> row_hash; None where they are not known."""
+    def hashes(self, table: str, version: str) -> pa.Table | None:
+        """id, row_hash; None where they are not known."""
         with suppress(OSError, pa.ArrowException):
-            rows = pq.read_table(self._rows(table, version), page_checksum_verification=True)
-            return dict(zip(rows["id"].to_pylist(), rows["row_hash"].to_pylist(), strict=True))
+            return pq.read_table(self._rows(table, version), page_checksum_verification=True)
         return None
 
     def keep(self, table: str, version: str, rows: pd.DataFrame) -> None:
