@@ -110,7 +110,8 @@ class Services:
             raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
         stores = open_stores(self.settings.model_copy(update={"workspace": name}), self.root)
         try:
-            return {store.name: store.drop() for store in stores.all}
+            with stores.all[0].alone():
+                return {store.name: store.drop() for store in stores.all}
         finally:
             stores.close()
 
@@ -118,10 +119,9 @@ class Services:
         """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded."""
         if self.embedded_folder is not None and not self.embedded_folder.exists():
             return
-        for store in self.stores.all:
-            live = store.live()
-            if not replace:
-                refuse_other_workflow(store.workspace, live, workflow)
+        lives = [store.live() for store in self.stores.all]
+        if not replace:
+            refuse_other_workflow(self.settings.workspace, lives, workflow)
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""

@@ -45,8 +45,10 @@ def probe_of(embeddings: pd.DataFrame) -> Probe | None:
     return Probe(embeddings["id"].iloc[0], first.tolist(), normalised)
 
 
-def refuse_other_workflow(workspace: str, shown: Live | None, workflow: str) -> None:
-    """Raises UsageError where the workspace shows another workflow's tables."""
+def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow: str) -> None:
+    """Raises UsageError where the workspace shows another workflow's tables. ``lives``: what its stores show; the first
+    that shows anything decides, for the others may lag behind where a load was cut off between them."""
+    shown = next(filter(None, lives), None)
     if shown is not None and shown.workflow != workflow:
         raise UsageError(
             f"workspace '{workspace}': shows the tables of workflow '{shown.workflow}'; to have those of "
@@ -65,7 +67,7 @@ def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddi
             f"{_named(live)}; 'graphmill load {live.workflow} --re-embed' replaces them all, while the old ones "
             "keep serving"
         )
-    if shown.probe and _similarity_now(shown.probe, embeddings) < SAME_MODEL:
+    if shown.probe and _is_another_model(shown.probe, embeddings):
         raise UsageError(
             f"workspace '{workspace}': the same text has another vector than when it was loaded, so "
             f"{_named(live)} is another model now; 'graphmill load {live.workflow} --re-embed' replaces all vectors"
@@ -80,10 +82,13 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
     return float(one @ other / lengths) if lengths else 1.0
 
 
-def _similarity_now(probe: Probe, embeddings: pd.DataFrame) -> float:
-    """Between the probe's vector and that of the same chunk now; 1 where the chunk is gone."""
-    now = embeddings.loc[embeddings["id"] == probe.chunk_id, "vector"]
-    return similarity(np.asarray(probe.vector), now.iloc[0]) if len(now) else 1.0
+def _is_another_model(probe: Probe, embeddings: pd.DataFrame) -> bool:
+    """By the vector that the probe's chunk has now; False where the chunk is gone."""
+    now = probe_of(embeddings[embeddings["id"] == probe.chunk_id])
+    if now is None:
+        return False
+    same = similarity(np.asarray(probe.vector), np.asarray(now.vector)) >= SAME_MODEL
+    return not same or now.normalised != probe.normalised
 
 
 def _named(live: Live) -> str:

@@ -10,12 +10,13 @@ from pipeline.load.one_store import Counts, load_store, reported_name, unchanged
 from pipeline.load.projection import require_sources
 from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
-from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store
 from pipeline.stores.reconnect import reconnecting
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
+VECTORS = "chunks"
+"""A table of the stores that have vectors."""
 PATIENCE = 120.0
 """Seconds a load waits for a database that went away."""
 
@@ -63,27 +64,54 @@ def load(
     require_sources(manifest.tables)
     wanted = Wanted(manifest, snapshots, max_types)
     target = target_of(wanted)
-    shown = {store.name: reconnecting(store.live, PATIENCE) for store in stores}
-    if not options.replace:
-        for store in stores:
-            refuse_other_workflow(store.workspace, shown[store.name], target.workflow)
-    counts = {store.name: None if options.full else _unchanged(store, shown[store.name], target) for store in stores}
-    if None not in counts.values():
-        return {name: count for name, count in counts.items() if count is not None}
-    wanted.require_whole()
-    embeddings = known_vectors(snapshots, manifest.tables[EMBEDDING_STEP_TABLE], list(shown.values()))
-    live = Live(
-        target.workflow, target.version, target.embedding, dimensions_of(embeddings), probe=probe_of(embeddings)
-    )
-    if not options.re_embed:
-        for store in stores:
-            refuse_other_vectors(store.workspace, shown[store.name], live, embeddings)
-    for store in stores:
-        if counts[store.name] is None:
-            told = partial(advanced, store.name)
-            counts[store.name] = reconnecting(partial(load_store, store, wanted, live, options.full, told), PATIENCE)
+    nothing = None if options.full else reconnecting(partial(_nothing_to_do, stores, target), PATIENCE)
+    if nothing is not None:
+        return nothing
+    counts: dict[str, dict[str, Counts]] = {}
+    reconnecting(partial(_load_alone, wanted, stores, target, options, advanced, counts), PATIENCE)
     Remembered(snapshots.root).publish(wanted.version, wanted.versions)
-    return {name: count for name, count in counts.items() if count is not None}
+    return counts
+
+
+def _nothing_to_do(stores: Sequence[Store], target: Target) -> dict[str, dict[str, Counts]] | None:
+    """The counts of a load that finds nothing to do; None where there is something."""
+    lives = [store.live() for store in stores]
+    first = lives[0]
+    if first is None or (first.probe and len(first.probe.vector) != first.dimensions):
+        return None
+    live = Live(target.workflow, target.version, target.embedding, first.dimensions)
+    counts = {store.name: _unchanged(store, shown, live) for store, shown in zip(stores, lives, strict=True)}
+    return {name: count for name, count in counts.items() if count} if all(counts.values()) else None
+
+
+def _load_alone(
+    wanted: Wanted,
+    stores: Sequence[Store],
+    target: Target,
+    options: LoadOptions,
+    advanced: Callable[[str, str, int, int], None],
+    counts: dict[str, dict[str, Counts]],
+) -> None:
+    """Every other load of the workspace waits until all of its stores show the target. ``counts``: of the stores that
+    an earlier attempt has written; those of the others come to it."""
+    workspace = stores[0].workspace
+    with stores[0].alone():
+        lives = [store.live() for store in stores]
+        if not options.replace:
+            refuse_other_workflow(workspace, lives, target.workflow)
+        wanted.require_whole()
+        embeddings = known_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
+        dimensions, probe = dimensions_of(embeddings), probe_of(embeddings)
+        live = Live(target.workflow, target.version, target.embedding, dimensions, probe=probe)
+        for store, shown in zip(stores, lives, strict=True):
+            if not options.re_embed and VECTORS in store.tables:
+                refuse_other_vectors(workspace, shown, live, embeddings)
+        for store, shown in zip(stores, lives, strict=True):
+            full = options.full and store.name not in counts
+            if (same := None if full else _unchanged(store, shown, live)) is not None:
+                counts.setdefault(store.name, same)
+            else:
+                counts[store.name] = load_store(store, wanted, live, options.full, partial(advanced, store.name))
 
 
 def target_of(wanted: Wanted) -> Target:
@@ -96,15 +124,11 @@ def target_of(wanted: Wanted) -> Target:
     return Target(manifest.workflow, wanted.version, identity)
 
 
-def _unchanged(store: Store, live: Live | None, target: Target) -> dict[str, Counts] | None:
-    """The counts of a load that finds nothing to do; None where there is something."""
-    if (
-        live is None
-        or Target(live.workflow, live.version, live.embedding) != target
-        or live.schema_version != SCHEMA_VERSION
-    ):
+def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:
+    """The counts of a load of this store that finds nothing to do; None where there is something."""
+    if shown is None or shown != live or shown.loading:
         return None
-    states = reconnecting(store.table_states, PATIENCE)
-    if states != live.tables:
+    states = store.table_states()
+    if states != shown.tables or store.outdated():
         return None
     return {reported_name(table, store): unchanged(state) for table, state in states.items()}

@@ -34,7 +34,7 @@ def load_store(store: Store, wanted: Wanted, live: Live, full: bool, advanced: A
     remembered = Remembered(wanted.snapshots.root)
     counts: dict[str, Counts] = {}
     with store.writing(live, advanced) as writer:
-        left = Left({}, {}) if full else _left(store.live(), live, remembered)
+        left = Left({}, {}) if full else _left(store, live, remembered)
         differing = [table for table in store.tables if left.versions.get(table) != wanted.versions[table]]
         states = cache(writer.states)  # asked for while the rows of the second table are made
         with ahead(map(wanted.rows, differing)) as made:
@@ -64,9 +64,12 @@ def reported_name(table: str, store: Store) -> str:
     return "relationships" if table == "edges" and "relationships" not in store.tables else table
 
 
-def _left(shown: Live | None, live: Live, remembered: Remembered) -> Left:
-    """Nothing is known where vectors are another model's, whatever their rows' hashes say."""
+def _left(store: Store, live: Live, remembered: Remembered) -> Left:
+    """Nothing is known where vectors are another model's, or rows kept by other settings, whatever their hashes say."""
+    shown = store.live()
     if shown is None or shown.schema_version != SCHEMA_VERSION or shown.embedding_key != live.embedding_key:
+        return Left({}, {})
+    if store.outdated():
         return Left({}, {})
     return Left(remembered.versions(shown.version), shown.tables)
 

@@ -17,6 +17,7 @@ from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store
+from pipeline.stores.lists import lengths_of
 
 Kind = Literal["missing", "extra", "differing", "altered"]
 """Not in the store; only there; there with another row_hash; with the right row_hash beside another content."""
@@ -96,11 +97,14 @@ def verify(
     for store in stores:
         ids = _ids(hashes, store)
         for table in store.tables:
-            references = References(store.name, reported_name(table, store), IN_STORES.get(table, {}), ids)
+            known = {column: target for column, target in IN_STORES.get(table, {}).items() if target in ids}
+            references = References(store.name, reported_name(table, store), known, ids)
             parts = store.rows(table) if store in readable and not quick else ()
             checks.append(_check(store, table, rows[table], ids.get(table, {}), parts, references))
             dangling += references.dangling()
-    problems = [*_problems(before, target), *_changes(before, stores)]
+    vectors = rows["chunks"]["embedding"]
+    dimensions = int(lengths_of(vectors.iloc[:1])[0]) if len(vectors) else 0
+    problems = [*_problems(before, target, dimensions), *_settings(readable, target), *_changes(before, stores)]
     return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling))
 
 
@@ -128,12 +132,13 @@ def _check(
     hashes = expected.row_hashes
     extra = stored.keys() - hashes.keys()
     names: dict[str, str] = {}
+    differing = {id for id, row_hash in stored.items() if id in hashes and hashes[id] != row_hash}
     altered = altered_ids(_seen(parts, extra, names, references), expected)
     ids: dict[Kind, Collection[str]] = {
         "missing": hashes.keys() - stored.keys(),
         "extra": extra,
-        "differing": [id for id, row_hash in stored.items() if id in hashes and hashes[id] != row_hash],
-        "altered": altered,
+        "differing": differing,
+        "altered": altered - differing,
     }
     named = rows[rows["id"].isin([id for found in ids.values() for id in found])]
     names.update(zip(named["id"], row_names(named), strict=True))
@@ -156,7 +161,7 @@ def _seen(
         yield part
 
 
-def _problems(lives: Mapping[str, Live | None], target: Target) -> Iterator[str]:
+def _problems(lives: Mapping[str, Live | None], target: Target, dimensions: int) -> Iterator[str]:
     load = f"run 'graphmill load {target.workflow}'"
     for store, live in lives.items():
         if live is None:
@@ -172,10 +177,20 @@ def _problems(lives: Mapping[str, Live | None], target: Target) -> Iterator[str]
             yield f"{store}: version {short(live.version)} is loaded, not {short(target.version)}; {load}"
         elif live.embedding != target.embedding:
             yield f"{store}: vectors of {dict(live.embedding)} are loaded, not of {dict(target.embedding)}; {load}"
+        elif live.dimensions != dimensions:
+            yield f"{store}: vectors of {live.dimensions} dimensions are said to be loaded, not of {dimensions}; {load}"
+        elif live.loading:
+            yield f"{store}: a load is under way, or was cut off; {load}"
     versions = {store: short(live.version) if live else "nothing" for store, live in lives.items()}
     if len(set(versions.values())) > 1:
         shown = ", ".join(f"{store} {version}" for store, version in versions.items())
         yield f"stores: they show different versions ({shown}); {load}"
+
+
+def _settings(stores: Sequence[Store], target: Target) -> Iterator[str]:
+    for store in stores:
+        for fact in store.outdated():
+            yield f"{store.name}: {fact}; run 'graphmill load {target.workflow}'"
 
 
 def _changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iterator[str]:
@@ -185,7 +200,7 @@ def _changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iter
 
 
 def _state(live: Live | None) -> Any:
-    return live and (live, live.tables)
+    return live and (live, live.tables, live.loading)
 
 
 def short(version: str) -> str:

@@ -69,7 +69,8 @@ class Probe:
 @dataclass(frozen=True)
 class Live:
     """What a workspace shows: a workflow's tables at a version, their vectors made by a model. ``tables``: their
-    states when the load had ended; the store fills them in. ``probe`` is kept beside the vectors."""
+    states when the load had ended; the store fills them in. ``probe`` is kept beside the vectors. ``loading``: a load
+    that readers can see is under way, or was cut off."""
 
     workflow: str
     version: str
@@ -78,6 +79,7 @@ class Live:
     tables: Mapping[str, TableState] = field(default_factory=dict, compare=False)
     schema_version: int = SCHEMA_VERSION
     probe: Probe | None = field(default=None, compare=False)
+    loading: bool = field(default=False, compare=False)
 
     @property
     def embedding_key(self) -> str:
@@ -104,14 +106,14 @@ def silent(part: str, done: int, expected: int) -> None:
 
 
 class Writer(Protocol):
-    """One load under way; it holds the workspace's lock."""
+    """One load of one store under way; it holds the lock on the workspace's rows."""
 
     def states(self) -> Mapping[str, TableState]:
         """What the workspace has in each of the tables now."""
         ...
 
     def hashes(self, table: str) -> Mapping[str, str]:
-        """id -> row_hash of every row the workspace has in the table."""
+        """As those of the store."""
         ...
 
     def apply(self, table: str, delta: Delta) -> None: ...
@@ -133,6 +135,14 @@ class Store(Protocol):
         """Names of the tables it is loaded with, in the order to load them."""
         ...
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the workspace: other loads and drops of it, which hold it in the first of its stores as well, wait.
+        Those who read, or write into it without asking, do not.
+
+        Raises LostConnectionError, at the end, where the database went away and with it the hold.
+        """
+        ...
+
     def writing(self, live: Live, advanced: Advanced = silent) -> AbstractContextManager[Writer]:
         """A load after which the workspace will show ``live``.
 
@@ -151,13 +161,24 @@ class Store(Protocol):
         """What the workspace has in each of the tables now. Only for a workspace that has been loaded."""
         ...
 
+    def outdated(self) -> Sequence[str]:
+        """What the workspace has otherwise than the settings say, its rows apart: the next load puts it right. Only
+        for a workspace that has been loaded."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """What who loads should know of the workspace as it is now. Only for one that has been loaded."""
+        ...
+
     def hashes(self, table: str) -> Mapping[str, str]:
-        """id -> row_hash of every row the workspace has in the table. Only for a workspace that has been loaded."""
+        """id -> row_hash of every row the workspace has in the table; "" for one that its load did not leave so,
+        whatever its hash. Only for a workspace that has been loaded."""
         ...
 
     def rows(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row the workspace has in the table, some thousands at a time, in the columns and types they were
-        written with, ``row_hash`` among them. Only for a workspace that has been loaded."""
+        written with, ``row_hash`` among them, and what else the store makes of them. Only for a workspace that has
+        been loaded."""
         ...
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -18,8 +18,8 @@ INDEXES: tuple[LiteralString, ...] = (
 
 # The lock is no part of the live row: a load that holds it can still say for all to see that it is under way.
 # It is there before it is taken, and stays: nobody waits for what is being made or deleted.
-MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $workspace})"
-LOCK = "MATCH (lock:GraphmillLock {workspace: $workspace}) SET lock.held = true"
+MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $name})"
+LOCK = "MATCH (lock:GraphmillLock {workspace: $name}) SET lock.held = true"
 BEGIN = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live.loading = true"
 PUBLISH = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live = $properties"
 LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN properties(live) AS properties"
@@ -27,41 +27,54 @@ MOMENT = """
     MATCH (live:GraphmillLive {workspace: $workspace})
     RETURN live.version AS version, coalesce(live.loading, false) AS loading
     """
+MOST = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.max_source_ids AS most"
 WORKSPACES = "MATCH (live:GraphmillLive) RETURN properties(live) AS properties ORDER BY live.workspace"
 
-# A row that an earlier version wrote lacks a property: it differs, and is written again.
+# Without a hash: a node that no name leads to, a relationship that is not between the ends that its id names (a stray),
+# and, where $most is given, a row that names more or fewer text units than that allows.
 HASHES: Mapping[str, LiteralString] = {
     "nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
-        RETURN [n.id] AS ids, [CASE WHEN n.name_key IS NULL THEN '' ELSE coalesce(n.row_hash, '') END] AS hashes
+        RETURN [n.id] AS ids, [CASE
+            WHEN n.name_key IS NOT NULL AND ($most IS NULL
+              OR size(n.source_id) = CASE WHEN n.source_count > $most THEN $most ELSE n.source_count END)
+            THEN coalesce(n.row_hash, '') ELSE '' END
+        ] AS hashes, [] AS strays
         """,
     "edges": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         CALL (n) {
-            MATCH (n)-[r {workspace: $workspace}]->() WHERE r.id IS NOT NULL
-            RETURN collect(r.id) AS ids,
-                   collect(CASE WHEN r.source_count IS NULL THEN '' ELSE coalesce(r.row_hash, '') END) AS hashes
+            MATCH (n)-[r {workspace: $workspace}]->(target) WHERE r.id IS NOT NULL
+            WITH r, coalesce(r.id <> 'rel-' + substring(n.id, 4) + '-' + substring(target.id, 4), true) AS stray
+            RETURN collect(r.id) AS ids, collect(CASE
+                WHEN NOT stray AND ($most IS NULL
+                  OR size(r.source_id) = CASE WHEN r.source_count > $most THEN $most ELSE r.source_count END)
+                THEN coalesce(r.row_hash, '') ELSE '' END
+            ) AS hashes, collect(CASE WHEN stray THEN r.id END) AS strays
         }
-        WITH ids, hashes WHERE size(ids) > 0
-        RETURN ids, hashes
+        WITH ids, hashes, strays WHERE size(ids) > 0
+        RETURN ids, hashes, strays
         """,
 }
 
 # Twelve hexadecimal digits as a number that sums of millions of rows stay exact with: Cypher reads no
 # hexadecimal text and has no hash function. pipeline/stores/neo4j_states.py says the same of rows at hand.
+# A hash that HASHES leaves out without $most is left out here.
 STATES: Mapping[str, LiteralString] = {
     "nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
-        WITH [digits IN [left(n.row_hash, 12), right(n.id, 12)] | toInteger(
-            replace(replace(replace(replace(replace(replace(
+        WITH [digits IN [CASE WHEN n.name_key IS NULL THEN '' ELSE left(n.row_hash, 12) END, right(n.id, 12)]
+            | toInteger(replace(replace(replace(replace(replace(replace(
                 digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
         RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
         """,
     "edges": """
-        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->()
+        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
         WHERE n.id IS NOT NULL AND r.id IS NOT NULL
-        WITH [digits IN [left(r.row_hash, 12), right(r.id, 12)] | toInteger(
-            replace(replace(replace(replace(replace(replace(
+        WITH [digits IN [
+            CASE WHEN r.id = 'rel-' + substring(n.id, 4) + '-' + substring(target.id, 4)
+            THEN left(r.row_hash, 12) ELSE '' END, right(r.id, 12)]
+            | toInteger(replace(replace(replace(replace(replace(replace(
                 digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
         RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
         """,
@@ -70,8 +83,12 @@ STATES: Mapping[str, LiteralString] = {
 ROWS: Mapping[str, LiteralString] = {
     "nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
+        UNWIND labels(n) AS label
+        WITH n, label ORDER BY label
+        WITH n, collect(label) AS labels
         RETURN n.id AS id, n.displayName AS display_name, n.entity_type AS entity_type,
-               n.description AS description, n.source_id AS source_id, n.degree AS degree, n.row_hash AS row_hash
+               n.description AS description, n.source_id AS source_id, n.degree AS degree, n.row_hash AS row_hash,
+               n.name_key AS name_key, n.source_count AS source_count, labels
         """,
     "edges": """
         MATCH (source:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
@@ -79,14 +96,14 @@ ROWS: Mapping[str, LiteralString] = {
         RETURN r.id AS id, source.id AS source_entity_id, target.id AS target_entity_id,
                source.displayName AS source, target.displayName AS target, r.description AS description,
                r.weight AS weight, r.rank AS rank, type(r) AS type, r.keywords AS keywords,
-               r.source_id AS source_id, r.row_hash AS row_hash
+               r.source_id AS source_id, r.row_hash AS row_hash, r.source_count AS source_count
         """,
 }
 
 WRITE_NODES = """
     UNWIND $rows AS row
     MERGE (n:Entity {workspace: $workspace, id: row[0]})
-    REMOVE n:$(coalesce(n.entity_type, row[1]))
+    REMOVE n:$([label IN labels(n) WHERE label <> 'Entity'])
     SET n:$(row[1])
     SET n.entity_type = row[1], n.displayName = row[2], n.name_key = row[3], n.description = row[4],
         n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.row_hash = row[8]
@@ -117,15 +134,6 @@ DELETE_STRAYS = """
     MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $ids
     DELETE r
     """
-DELETE_COPIES = """
-    MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
-    CALL (n) {
-        MATCH (n)-[r {workspace: $workspace}]->() WHERE r.id IS NOT NULL
-        WITH r.id AS id, collect(r) AS copies WHERE size(copies) > 1
-        UNWIND copies[1..] AS copy
-        DELETE copy
-    }
-    """
 
 # Each commits by itself, some thousands at a time: they are run outside any transaction.
 DROP: Mapping[str, LiteralString] = {
@@ -140,9 +148,11 @@ DROP: Mapping[str, LiteralString] = {
 }
 DROP_LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) DELETE live"
 
+# Of a row that a load deletes as it is read, the id is null as all else; what is missing otherwise is empty.
 ENTITIES = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    RETURN n.id, n.displayName, n.entity_type, n.description, n.degree, n.source_id
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.description, ''),
+           coalesce(n.degree, 0), coalesce(n.source_id, [])
     """
 RELATIONSHIPS = """
     UNWIND $rows AS row
@@ -150,21 +160,23 @@ RELATIONSHIPS = """
     MATCH (target:Entity {workspace: $workspace, id: row[2]})
     WITH DISTINCT row[0] AS id, source, target
     MATCH (source)-[r {id: id}]->(target)
-    RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
-           r.weight, r.rank, r.source_id
+    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
+           coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
+           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])
     """
 RELATIONSHIPS_OF = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    MATCH (n)-[r {workspace: $workspace}]-()
+    MATCH (n)-[r {workspace: $workspace}]-() WHERE r.id IS NOT NULL
     WITH DISTINCT r ORDER BY r.rank DESC, r.weight DESC, r.id LIMIT $limit
     WITH r, startNode(r) AS source, endNode(r) AS target
-    RETURN r.id, source.id, target.id, source.displayName, target.displayName, r.description, r.keywords,
-           r.weight, r.rank, r.source_id
+    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
+           coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
+           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])
     ORDER BY r.rank DESC, r.weight DESC, r.id
     """
 SHARED_UNITS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    WITH n, n.source_id AS units
+    WITH n, coalesce(n.source_id, []) AS units
     CALL (n, units) {
         MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n
         WITH DISTINCT neighbour

@@ -5,14 +5,42 @@ from typing import Any
 
 from pgvector.sqlalchemy import HALFVEC, VECTOR
 from psycopg import errors, sql
-from sqlalchemy import ColumnElement, Connection, Table, case, func, literal, select, text
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    Table,
+    Text,
+    case,
+    column,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from pipeline.stores.base import Live
-from pipeline.stores.tables import HALFVEC_LIMIT, VECTOR_LIMIT, partition_of
+from pipeline.stores.tables import HALFVEC_LIMIT, VECTOR_LIMIT, VECTOR_TABLES, partition_of
 from pipeline.text import digest
 
 SEARCH_LIMIT = 1000
 """The largest ef_search that pgvector takes."""
+
+INDEXES = (
+    text("""
+        SELECT entry.relname AS name, part.relname AS partition, indisvalid AS valid,
+               pg_get_expr(indpred, indrelid) AS condition
+        FROM pg_index
+        JOIN pg_class AS entry ON entry.oid = indexrelid
+        JOIN pg_class AS part ON part.oid = indrelid
+        JOIN pg_am AS method ON method.oid = entry.relam
+        WHERE method.amname = 'hnsw' AND pg_table_is_visible(indrelid)
+        """)
+    .columns(column("name", Text), column("partition", Text), column("valid", Boolean), column("condition", Text))
+    .subquery("hnsw")
+)
+"""Every HNSW index; its condition names the model whose vectors it has."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +74,15 @@ def search_settings(table: Table, workspace: str, live: Live, hnsw: Hnsw, limit:
     """An expression that sets this transaction up for a search of so many rows. The planner thinks it cheap to compare
     and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise."""
     breadth = min(max(2 * limit, hnsw.ef_search), SEARCH_LIMIT)
-    without = func.to_regclass(index_name(table, workspace, live.embedding_key, hnsw)).is_(None)
+    of_any_parameters = exists().where(
+        INDEXES.c.partition == partition_of(table, workspace),
+        INDEXES.c.valid,
+        INDEXES.c.condition.contains(live.embedding_key, autoescape=True),
+    )
     return func.concat(
         func.set_config("hnsw.ef_search", str(breadth), True),
         func.set_config("hnsw.iterative_scan", "strict_order", True),
-        func.set_config("enable_sort", case((without, "on"), else_="off"), True),
+        func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
     )
 
 
@@ -59,33 +91,57 @@ def usual_settings() -> ColumnElement[str]:
     return func.set_config("enable_sort", "on", True)
 
 
-def build_index(connection: Connection, table: Table, workspace: str, live: Live, hnsw: Hnsw) -> bool:
-    """Build the index where the rows are many enough and it is not there; whether it was built."""
+def build_index(connection: Connection, table: Table, workspace: str, live: Live, hnsw: Hnsw) -> None:
+    """Where the rows are many enough and it is not there."""
     name = index_name(table, workspace, live.embedding_key, hnsw)
-    if not 0 < live.dimensions <= HALFVEC_LIMIT or connection.execute(select(func.to_regclass(name))).scalar():
-        return False
     rows = select(func.count()).select_from(table).where(table.c.workspace == workspace)
-    if connection.execute(rows).scalar_one() < hnsw.exact_below:
-        return False
+    if not _is_indexed(live, connection.execute(rows).scalar_one(), hnsw):
+        return
+    if connection.execute(select(func.to_regclass(name))).scalar():
+        return
     statement = _create_index(name, partition_of(table, workspace), live, hnsw)
     connection.execute(select(func.set_config("maintenance_work_mem", f"{hnsw.build_mb}MB", True)))
     _execute_in_parallel(connection, statement)
-    return True
 
 
-def outdated_indexes(connection: Connection, workspace: str, live: Live, hnsw: Hnsw, tables: list[Table]) -> list[str]:
+def unindexed(connection: Connection, workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
+    """The tables whose vectors have no index, or none with these parameters, and should."""
+    there = _indexes(connection, workspace)
+    return [
+        name
+        for name, table in VECTOR_TABLES.items()
+        if name in live.tables
+        and _is_indexed(live, live.tables[name].rows, hnsw)
+        and not there.get(index_name(table, workspace, live.embedding_key, hnsw))
+    ]
+
+
+def outdated_indexes(connection: Connection, workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
     """The indexes of earlier models and parameters."""
-    current = [index_name(table, workspace, live.embedding_key, hnsw) for table in tables]
-    query = text(
-        "SELECT indexname FROM pg_indexes WHERE tablename = ANY(:partitions) AND indexdef LIKE '% USING hnsw %'"
-    )
-    found = connection.execute(query, {"partitions": [partition_of(table, workspace) for table in tables]})
-    return sorted(set(found.scalars()) - set(current))
+    current = {index_name(table, workspace, live.embedding_key, hnsw) for table in VECTOR_TABLES.values()}
+    return sorted(_indexes(connection, workspace).keys() - current)
+
+
+def broken_indexes(connection: Connection, workspace: str) -> list[str]:
+    """Those that were being dropped when that was cut off: nobody searches them."""
+    return sorted(name for name, valid in _indexes(connection, workspace).items() if not valid)
 
 
 def drop_index(connection: Connection, name: str) -> None:
-    """Without waiting for, or holding up, those who read. The connection must not be in a transaction."""
+    """Without holding up those who read, once those who do now have ended. The connection must not be in a
+    transaction."""
     cursor(connection).execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def _indexes(connection: Connection, workspace: str) -> dict[str, bool]:
+    """Name -> whether it is valid, of all tables of the workspace."""
+    partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
+    query = select(INDEXES.c.name, INDEXES.c.valid).where(INDEXES.c.partition.in_(partitions))
+    return dict(connection.execute(query).all())
+
+
+def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
+    return 0 < live.dimensions <= HALFVEC_LIMIT and rows >= hnsw.exact_below
 
 
 def cursor(connection: Connection) -> Any:

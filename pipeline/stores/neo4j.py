@@ -2,7 +2,7 @@
 
 (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
 (:GraphmillLive {workspace, ...})   what the workspace shows; ``loading`` while a load of many rows is under way
-(:GraphmillLock {workspace})        who writes it holds the workspace
+(:GraphmillLock {workspace})        who writes it holds the workspace's rows; "<workspace>/stores": see ``alone``
 
 A relationship is found by its ends, which its id names: types are many, and Neo4j indexes relationships by
 type only.
@@ -34,7 +34,7 @@ from pipeline.stores.base import (
     silent,
 )
 from pipeline.stores.neo4j_errors import check_address, store_errors
-from pipeline.stores.neo4j_rows import capped, places
+from pipeline.stores.neo4j_rows import as_read, as_stored, places
 from pipeline.stores.neo4j_writer import FETCH_ROWS, Neo4jWriter, read_hashes
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
@@ -90,9 +90,15 @@ class Neo4jStore:
             return driver
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._errors(), self._locked(f"{self.workspace}/stores") as around:
+            yield
+            around.commit()
+
+    @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[Neo4jWriter]:
         """The transaction that locks the workspace is the one that publishes, at its end."""
-        with self._errors(), self._locked() as around:
+        with self._errors(), self._locked(self.workspace) as around:
             writer = Neo4jWriter(self, around, live, advanced)
             yield writer
             if writer.published:
@@ -115,12 +121,22 @@ class Neo4jStore:
     def beside(self, vectors: VectorStore) -> "Neo4jStore":
         return self
 
+    def outdated(self) -> list[str]:
+        return [
+            f"source_id has up to {kept or 'any number of'} text units, not {self.max_source_ids}"
+            for [kept] in self._rows(cypher.MOST)
+            if kept != self.max_source_ids
+        ]
+
+    def notes(self) -> list[str]:
+        return self.outdated()
+
     def hashes(self, table: str) -> Mapping[str, str]:
         with self._errors():
-            return read_hashes(self.driver, self.database, self.workspace, table)
+            return read_hashes(self, table).hashes
 
     def rows(self, table: str) -> Iterator[pd.DataFrame]:
-        """As the projection writes them, ``source_id`` capped (neo4j_rows.capped), ``row_hash`` of the whole row."""
+        """As neo4j_rows.as_stored makes them, ``row_hash`` of the whole row."""
         with (
             self._errors(),
             self.driver.session(database=self.database, fetch_size=FETCH_ROWS) as session,
@@ -128,11 +144,11 @@ class Neo4jStore:
         ):
             result = transaction.run(cypher.ROWS[table], workspace=self.workspace)
             while records := result.fetch(FETCH_ROWS):
-                yield pd.DataFrame([record.values() for record in records], columns=list(result.keys()))
+                yield as_read([record.values() for record in records], result.keys())
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of a table as ``rows`` gives them where all is well."""
-        return capped(rows, self.max_source_ids)
+        return as_stored(rows, self.max_source_ids)
 
     def workspaces(self) -> dict[str, Live]:
         """What each workspace of the database shows; nothing but empty texts where a first load has not ended."""
@@ -140,7 +156,11 @@ class Neo4jStore:
 
     def drop(self) -> dict[str, int]:
         """Delete the workspace, some thousands of rows at a time: rows deleted, by table."""
-        with self._errors(), self._locked() as around, self.driver.session(database=self.database) as session:
+        with (
+            self._errors(),
+            self._locked(self.workspace) as around,
+            self.driver.session(database=self.database) as session,
+        ):
 
             def run(query: LiteralString) -> SummaryCounters:
                 return session.run(query, workspace=self.workspace).consume().counters
@@ -173,25 +193,27 @@ class Neo4jStore:
             self.driver.close()
 
     @contextmanager
-    def _locked(self) -> Iterator[Transaction]:
-        """The transaction that holds the workspace's lock; undone unless it is committed."""
+    def _locked(self, name: str) -> Iterator[Transaction]:
+        """The transaction that holds the lock; undone unless it is committed."""
+
+        def run(transaction: ManagedTransaction, statement: LiteralString) -> None:
+            transaction.run(statement, name=name).consume()
+
         with self.driver.session(database=self.database) as session:
             for statement in (*cypher.CONSTRAINTS, *cypher.INDEXES, cypher.MAKE_LOCK):
-                session.execute_write(self._consume, statement)
+                session.execute_write(run, statement)
             with session.begin_transaction() as around:
-                around.run(cypher.LOCK, workspace=self.workspace).consume()
+                around.run(cypher.LOCK, name=name).consume()
                 yield around
-
-    def _consume(self, transaction: ManagedTransaction, statement: LiteralString) -> None:
-        transaction.run(statement, workspace=self.workspace).consume()
 
     def _frame(self, query: LiteralString, columns: list[str], **parameters: Any) -> pd.DataFrame:
         return pd.DataFrame(self._whole_rows(query, **parameters), columns=columns)
 
     def _whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        """What a load deletes while it is read has lost its properties: LostConnectionError, to be read again."""
+        """What a load deletes while it is read has lost its id, the first column: LostConnectionError, to be read
+        again."""
         rows = self._rows(query, **parameters)
-        if any(cell is None for row in rows for cell in row):
+        if any(row[0] is None for row in rows):
             raise LostConnectionError(
                 f"stores.neo4j: workspace '{self.workspace}' was loaded as it was read; ask again"
             )
@@ -220,4 +242,5 @@ def _live(properties: Mapping[str, Any]) -> Live:
         properties.get("dimensions", 0),
         read_states(json.loads(properties.get("tables", "{}"))),
         properties.get("schema_version") or UNMARKED,
+        loading=properties.get("loading", False),
     )

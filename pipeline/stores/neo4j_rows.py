@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pandas as pd
 
@@ -10,13 +11,47 @@ from pipeline.text import digest, relationship_ends
 
 NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
 """Characters of a name that an index takes whole, and of its beginning where it is longer."""
+ENTITY = "Entity"
+"""A label of every node."""
+INTEGERS = frozenset({"degree", "rank", "source_count"})
+NUMBERS = frozenset({"weight"})
+LISTS = frozenset({"source_id", "keywords", "labels"})
 CELL_BYTES = 64
 """About what an id, a number or a hash takes with what is around it."""
 
 
-def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """The rows as Neo4j keeps them: the first ``limit`` of each list ``source_id``."""
-    return rows.assign(source_id=first_items(rows["source_id"], limit))
+def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
+    """The rows as Neo4j keeps them: the first ``limit`` of each list ``source_id`` and how many it had; of nodes also
+    the key of their name, and their labels in order."""
+    stored = rows.assign(source_id=first_items(rows["source_id"], limit), source_count=lengths_of(rows["source_id"]))
+    if "display_name" not in rows:
+        return stored
+    labels = pd.Series([sorted({ENTITY, type}) for type in rows["entity_type"]], rows.index, dtype=object)
+    return stored.assign(name_key=rows["display_name"].map(name_key), labels=labels)
+
+
+def as_read(records: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """What cypher.ROWS gives. A value that is of another type than was written, as only a hand can have made it, is
+    missing."""
+    cells = zip(*records, strict=True)
+    return pd.DataFrame({name: _typed(values, name) for name, values in zip(columns, cells, strict=True)})
+
+
+def _typed(values: Sequence[Any], column: str) -> pd.Series:
+    if column in INTEGERS:
+        return pd.Series([value if type(value) is int else None for value in values], dtype="Int64")
+    if column in NUMBERS:
+        return pd.Series([value if type(value) in (int, float) else None for value in values], dtype="float64")
+    fits = _is_texts if column in LISTS else _is_text
+    return pd.Series([value if fits(value) else None for value in values], dtype=object)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def name_key(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -9,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import pandas as pd
-from neo4j import Driver, ManagedTransaction, Transaction
+from neo4j import ManagedTransaction, Transaction
 from neo4j.exceptions import TransientError
 
 from pipeline.errors import LostConnectionError, StoreError
@@ -50,6 +51,7 @@ class Neo4jWriter:
     expected: dict[str, TableState] = field(default_factory=dict)
     waiting: list[tuple[str, Delta]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    strays: frozenset[str] = frozenset()
     commits: Lock = field(default_factory=Lock)
 
     def states(self) -> Mapping[str, TableState]:
@@ -57,7 +59,9 @@ class Neo4jWriter:
         return dict(self.expected)
 
     def hashes(self, table: str) -> Mapping[str, str]:
-        return read_hashes(self.store.driver, self.store.database, self.store.workspace, table)
+        stored = read_hashes(self.store, table)
+        self.strays |= stored.strays
+        return stored.hashes
 
     def apply(self, table: str, delta: Delta) -> None:
         self.expected[table] = state_of(delta.after)
@@ -80,6 +84,7 @@ class Neo4jWriter:
             "dimensions": self.live.dimensions,
             "tables": json.dumps(states, sort_keys=True),
             "schema_version": self.live.schema_version,
+            "max_source_ids": self.store.max_source_ids,
         }
         self._run(self.around, [(cypher.PUBLISH, {"properties": properties})])
         self.published = True
@@ -99,6 +104,7 @@ class Neo4jWriter:
                 self.gone.extend(delta.deleted)
                 self._write(table, pd.concat([delta.inserted, delta.updated]), cypher.WRITE_NODES)
             else:
+                self._delete_strays(sorted(self.strays))
                 self._delete_edges(delta.deleted)
                 self._write(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
                 self._write(table, delta.inserted, cypher.WRITE_EDGES)
@@ -130,19 +136,19 @@ class Neo4jWriter:
         for rows in self._cut(placed):
             self._send([(cypher.DELETE_EDGES, {"rows": rows})])
         found = {row[0] for row in placed}
-        for strays in self._cut([id for id in ids if id not in found]):
+        self._delete_strays([id for id in ids if id not in found])
+
+    def _delete_strays(self, ids: Sequence[str]) -> None:
+        """Relationships that their ids do not lead to: all are looked through."""
+        for strays in self._cut(ids):
             self._send([(cypher.DELETE_STRAYS, {"ids": strays})])
 
     def _settled_states(self) -> dict[str, TableState]:
         """What the tables have, which is what they should have.
 
-        A transaction whose load lost its connection may have committed after this load had read what there is:
-        relationships that are there twice lose their copies; what else it did is undone by another load.
+        A transaction whose load lost its connection may have committed after this load had read what there is: another
+        load undoes what it did.
         """
-        states = self._states()
-        if self.expected.items() <= states.items():
-            return states
-        self._run(self.around, [(cypher.DELETE_COPIES, {})])
         states = self._states()
         if self.expected.items() <= states.items():
             return states
@@ -194,16 +200,33 @@ class Neo4jWriter:
             yield rows[start : start + self.store.batch_rows]
 
 
-def read_hashes(driver: Driver, database: str, workspace: str, table: str) -> dict[str, str]:
-    """id -> row_hash of every row the workspace has in the table."""
+@dataclass(frozen=True)
+class StoredHashes:
+    """``hashes``: see Store.hashes. ``strays``: ids of relationships that are there twice, or between other ends than
+    the id names; all that have such an id are to go."""
 
-    def read(transaction: ManagedTransaction) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for record in transaction.run(cypher.HASHES[table], workspace=workspace):
-            found.update(zip(*record.values(), strict=True))
-        return found
+    hashes: dict[str, str]
+    strays: frozenset[str]
 
-    with driver.session(database=database, fetch_size=FETCH_ROWS) as session:
+
+def read_hashes(store: "Neo4jStore", table: str) -> StoredHashes:
+    """Lists are as long as ``max_source_ids`` says unless that was another when they were written."""
+    most = store.max_source_ids if store.outdated() else None
+
+    def read(transaction: ManagedTransaction) -> StoredHashes:
+        ids: list[str] = []
+        hashes: list[str] = []
+        strays: set[str] = set()
+        for record in transaction.run(cypher.HASHES[table], workspace=store.workspace, most=most):
+            ids += record["ids"]
+            hashes += record["hashes"]
+            strays.update(record["strays"])
+        found = dict(zip(ids, hashes, strict=True))
+        if len(found) < len(ids):
+            strays.update(id for id, count in Counter(ids).items() if count > 1)
+        return StoredHashes({**found, **dict.fromkeys(strays, "")}, frozenset(strays))
+
+    with store.driver.session(database=store.database, fetch_size=FETCH_ROWS) as session:
         return session.execute_read(read)
 
 

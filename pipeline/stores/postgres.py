@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,25 +13,33 @@ import psycopg
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import Connection, Engine, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from pipeline.errors import LostConnectionError, StoreError
+from pipeline.errors import StoreError
 from pipeline.schema_version import refuse_newer
 from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Live, TableState, in_order, silent
 from pipeline.stores.hnsw import (
     Hnsw,
+    broken_indexes,
     drop_index,
     indexed_type,
     of_model,
     outdated_indexes,
     search_settings,
+    unindexed,
     usual_settings,
 )
+from pipeline.stores.postgres_errors import store_error
 from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
 from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, table_states
-from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, TABLES, VECTOR_TABLES
+from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
+
+KNOWS_TYPES = "graphmill_types"
+NO_INDEX = (
+    "no index takes vectors of {:,} dimensions, so every search compares them all; have a model give at most {:,}"
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class PostgresStore:
     def engine(self) -> Engine:
         engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args={"connect_timeout": 10})
         event.listen(engine, "connect", self._on_connect)
+        event.listen(engine, "checkout", _on_checkout)
         return engine
 
     @contextmanager
@@ -70,13 +79,14 @@ class PostgresStore:
         if self.moment is not None:
             yield self.moment.connection
             return
-        try:
-            with self.engine.begin() as connection:
-                yield connection
-        except (OperationalError, psycopg.OperationalError) as error:
-            raise self._unavailable(error) from error
-        except (DBAPIError, psycopg.Error) as error:
-            raise StoreError(f"stores.postgres.url: {_shown(self.url)}: {_first_line(error)}") from error
+        with self._errors(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self.connection() as connection:
+            lock(connection, f"{self.workspace}/stores")
+            yield
 
     @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[PostgresWriter]:
@@ -114,9 +124,29 @@ class PostgresStore:
         with self.connection() as connection:
             return table_states(connection, self.workspace, self.tables)
 
+    def outdated(self) -> list[str]:
+        with self.connection() as connection:
+            live = self._live(connection)
+            if live is None:
+                return []
+            without = unindexed(connection, self.workspace, live, self.hnsw)
+            old = outdated_indexes(connection, self.workspace, live, self.hnsw)
+        return [
+            *(f"{table}: its vectors have no index such as stores.postgres.hnsw asks for" for table in without),
+            *(f"index {name} of earlier settings or another model is still there" for name in old),
+        ]
+
+    def notes(self) -> list[str]:
+        live = self.live()
+        if live is None or live.dimensions <= HALFVEC_LIMIT:
+            return self.outdated()
+        few = all(live.tables[table].rows < self.hnsw.exact_below for table in VECTOR_TABLES if table in live.tables)
+        return self.outdated() if few else [*self.outdated(), NO_INDEX.format(live.dimensions, HALFVEC_LIMIT)]
+
     def hashes(self, table: str) -> Mapping[str, str]:
         with self.connection() as connection:
-            return hashes(connection, TABLES[table], self.workspace)
+            live = self._live(connection)
+            return hashes(connection, TABLES[table], self.workspace, live.embedding_key if live else "")
 
     def rows(self, table: str) -> Iterator[pd.DataFrame]:
         with self.connection() as connection:
@@ -188,31 +218,43 @@ class PostgresStore:
             lock(connection, self.workspace)
             if has_partitions(connection, self.workspace):
                 place_vectors(connection, self.workspace, live.dimensions)
+            broken = broken_indexes(connection, self.workspace)
+        self._drop_indexes(broken)
 
     def _drop_outdated_indexes(self, live: Live) -> None:
-        with self.connection() as connection:
-            names = outdated_indexes(connection, self.workspace, live, self.hnsw, list(VECTOR_TABLES.values()))
-        if names:
-            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                for name in names:
-                    drop_index(connection, name)
+        """The load is over: what cannot be dropped now is left to the next, and told by ``outdated``."""
+        with suppress(StoreError):
+            with self.connection() as connection:
+                names = outdated_indexes(connection, self.workspace, live, self.hnsw)
+            self._drop_indexes(names)
+
+    def _drop_indexes(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for name in names:
+                drop_index(connection, name)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (DBAPIError, psycopg.Error) as error:
+            raise store_error(error, f"stores.postgres.url: {_shown(self.url)}", self._was_there.is_set()) from error
 
     @cached_property
     def _was_there(self) -> threading.Event:
         return threading.Event()
 
     def _on_connect(self, connection: Any, _: Any) -> None:
-        register_types(connection)
-        connection.rollback()
         self._was_there.set()
 
-    def _unavailable(self, error: OperationalError | psycopg.OperationalError) -> StoreError:
-        address = f"stores.postgres.url: {_shown(self.url)}"
-        if self._was_there.is_set():
-            return LostConnectionError(f"{address} went away ({_first_line(error)}); start it again")
-        return StoreError(
-            f"{address} does not answer ({_first_line(error)}); start it, or use the embedded one (url: embedded)"
-        )
+
+def _on_checkout(connection: Any, record: Any, _: Any) -> None:
+    """A connection may be older than the extension, whose types it learns once they are there."""
+    if not record.info.get(KNOWS_TYPES):
+        record.info[KNOWS_TYPES] = register_types(connection)
+        connection.rollback()
 
 
 def _driver_url(url: str) -> str:
@@ -226,7 +268,3 @@ def _driver_url(url: str) -> str:
 
 def _shown(url: str) -> str:
     return make_url(url).set(query={}).render_as_string(hide_password=True)
-
-
-def _first_line(error: DBAPIError | psycopg.Error) -> str:
-    return str(getattr(error, "orig", error)).strip().split("\n")[0]

@@ -8,7 +8,7 @@ from sqlalchemy import Select, distinct, func, or_, select, union
 
 from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Shown, VectorStore, in_order
 from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import EDGES, NODES
+from pipeline.stores.tables import EDGES, GRAPH_TABLES, NODES
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class PostgresGraph:
         return PostgresGraph(vectors) if isinstance(vectors, PostgresStore) else self
 
     def shown(self) -> Shown:
+        """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
-        return Shown(live.version if live else "")
+        return Shown(live.version if live and live.tables.keys() >= GRAPH_TABLES.keys() else "")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         query = select(

@@ -7,9 +7,9 @@ import pandas as pd
 from pgvector import Vector
 from pgvector.sqlalchemy import VECTOR
 from psycopg import sql
-from sqlalchemy import Connection, Double, Integer, Table, select
+from sqlalchemy import Connection, Double, Integer, Table, case, select
 
-from pipeline.stores.tables import KEYS
+from pipeline.stores.tables import KEYS, MODEL
 
 ROWS_AT_ONCE = 5000
 
@@ -33,10 +33,12 @@ def rows(connection: Connection, table: Table, workspace: str) -> Iterator[pd.Da
             )
 
 
-def hashes(connection: Connection, table: Table, workspace: str) -> dict[str, str]:
-    """id -> row_hash of every row the workspace has in the table."""
-    query = select(table.c.id, table.c.row_hash).where(table.c.workspace == workspace)
-    return {row.id: row.row_hash for row in connection.execute(query)}
+def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> dict[str, str]:
+    """id -> row_hash of every row the workspace has in the table; "" where its vector is another model's."""
+    row_hash = table.c.row_hash
+    if MODEL in table.c:
+        row_hash = case((table.c[MODEL] == embedding_key, row_hash), else_="")
+    return dict(connection.execute(select(table.c.id, row_hash).where(table.c.workspace == workspace)).all())
 
 
 def _typed(values: Sequence[Any], type_: Any) -> pd.Series:

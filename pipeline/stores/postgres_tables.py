@@ -54,12 +54,13 @@ def place_vectors(connection: Connection, workspace: str, dimensions: int) -> No
             )
 
 
-def register_types(connection: Any) -> None:
-    """Teach the connection pgvector's types, once the extension is there."""
+def register_types(connection: Any) -> bool:
+    """Teach the connection pgvector's types; False where the extension is not there yet."""
     with connection.cursor() as found:
         there = found.execute("SELECT 1 FROM pg_type WHERE typname = 'vector'").fetchone()
     if there:
         register_vector(connection)
+    return bool(there)
 
 
 def _add_columns(connection: Connection) -> None:

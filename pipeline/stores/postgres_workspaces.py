@@ -1,6 +1,6 @@
 """The workspaces of a PostgreSQL database: what they show, and how one is dropped."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ def workspaces(connection: Connection, only: str | None = None) -> dict[str, Liv
     return {row["workspace"]: _live(dict(row)) for row in found}
 
 
-def drop(transaction: Transaction, workspace: str, tables: Iterable[str] = TABLES) -> dict[str, int]:
+def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
     """Delete the workspace in one transaction: rows deleted, by table. Its partitions go after that, each where
     nobody reads or loads the table just then; an empty one that is left is used again."""
     with transaction() as connection:
@@ -37,18 +37,19 @@ def drop(transaction: Transaction, workspace: str, tables: Iterable[str] = TABLE
         if LIVE.name in there:
             connection.execute(delete(LIVE).where(LIVE.c.workspace == workspace))
         counts = {
-            name: connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == workspace)).rowcount
-            for name in tables
-            if TABLES[name].name in there
+            name: connection.execute(delete(rows).where(rows.c.workspace == workspace)).rowcount
+            for name, rows in TABLES.items()
+            if rows.name in there
         }
     for rows in VECTOR_TABLES.values():
         _drop_partition(transaction, partition_of(rows, workspace), workspace)
     return counts
 
 
-def lock(connection: Connection, workspace: str) -> None:
-    """Wait until nobody loads or drops the workspace; the lock ends with the transaction."""
-    connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"graphmill/{workspace}", 0))))
+def lock(connection: Connection, name: str) -> None:
+    """Wait until nobody else has the lock; it ends with the transaction. The one named as a workspace is held by who
+    writes or drops its rows."""
+    connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"graphmill/{name}", 0))))
 
 
 def has_partitions(connection: Connection, workspace: str) -> bool:

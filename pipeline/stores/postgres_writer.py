@@ -13,7 +13,6 @@ from sqlalchemy import (
     Numeric,
     Table,
     Text,
-    case,
     cast,
     delete,
     func,
@@ -28,7 +27,8 @@ from pipeline.stores.ahead import ahead
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.hnsw import Hnsw, build_index, cursor
-from pipeline.stores.tables import KEYS, LIVE, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres_rows import hashes
+from pipeline.stores.tables import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, partition_of
 
 DIALECT = postgresql.dialect()
 KINDS: Mapping[str, Kind] = {
@@ -58,13 +58,7 @@ class PostgresWriter:
         return table_states(self.connection, self.workspace, self.tables)
 
     def hashes(self, table: str) -> Mapping[str, str]:
-        """Vectors of another model count as changed."""
-        rows = TABLES[table]
-        row_hash = rows.c.row_hash
-        if table in VECTOR_TABLES:
-            row_hash = case((rows.c.embedding_key == self.live.embedding_key, row_hash), else_="")
-        found = self.connection.execute(select(rows.c.id, row_hash).where(rows.c.workspace == self.workspace))
-        return dict(found.all())
+        return hashes(self.connection, TABLES[table], self.workspace, self.live.embedding_key)
 
     def apply(self, table: str, delta: Delta) -> None:
         """Replace by delete and COPY: one statement and one stream, however many rows."""
@@ -86,6 +80,8 @@ class PostgresWriter:
             self.advanced(f"index of {name}", 0, 1)
             build_index(self.connection, table, self.workspace, self.live, self.hnsw)
             self.advanced(f"index of {name}", 1, 1)
+        for name in TABLES.keys() - set(self.tables):
+            self.connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace))
         states = self.states()
         values = {
             "workflow": self.live.workflow,
@@ -142,8 +138,11 @@ def table_states(connection: Connection, workspace: str, tables: Sequence[str]) 
 
 
 def _row_number(table: Table) -> ColumnElement[Decimal]:
-    """A number of the row's id and hash that PostgreSQL makes; as numeric, so that no sum is too large."""
-    return cast(func.hashtextextended(table.c.id + table.c.row_hash, 0), Numeric)
+    """A number of the row's id and hash, and of whose its vector is, that PostgreSQL makes; as numeric, so that no sum
+    is too large."""
+    texts = table.c.id + table.c.row_hash
+    texts = texts + func.coalesce(table.c[MODEL], "") if MODEL in table.c else texts
+    return cast(func.hashtextextended(texts, 0), Numeric)
 
 
 def kind_of(column: Column) -> Kind:

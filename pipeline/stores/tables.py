@@ -98,7 +98,8 @@ VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATI
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES}
 TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, **GRAPH_TABLES}
 
-KEYS = ("workspace", "embedding_key")
+MODEL = "embedding_key"
+KEYS = ("workspace", MODEL)
 """Columns that are the same in every row of a load."""
 
 VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000

@@ -1,0 +1,49 @@
+"""What the driver of PostgreSQL raises, in our words."""
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from pipeline.errors import LostConnectionError, StoreError
+
+CONNECTION, SERVER_GOES = "08", "57P"
+"""How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error Codes")."""
+UNDONE = frozenset({"40001", "40P01"})
+"""Serialization failure, deadlock: nothing was done, and another try may go through."""
+ACTIONS = {
+    "57014": "was it statement_timeout, make it 0 or longer for this role",
+    "55P03": "was it lock_timeout, make it 0 or longer for this role",
+    "25P03": "make idle_in_transaction_session_timeout 0 or longer for this role",
+    "25P04": "make transaction_timeout 0 or longer for this role",
+    "53100": "make room on the server's disk",
+    "53200": "give the server more memory, or lower stores.postgres.hnsw.build_mb",
+    "42501": "give this role the right (docs/stores.md, Roles and rights)",
+}
+
+
+def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool) -> StoreError:
+    """LostConnectionError where trying again may cure it. ``address``: "where: of what", with no password in it;
+    ``was_there``: the server has answered before."""
+    fact, code = first_line(error), _code(error)
+    if code in UNDONE:
+        return LostConnectionError(f"{address} could not now ({fact}); try again")
+    if not _ends_the_connection(error, code):
+        return StoreError(f"{address}: {fact}; {ACTIONS.get(code, 'see the log of the server')}")
+    if was_there:
+        return LostConnectionError(f"{address} went away ({fact}); start it again")
+    return StoreError(f"{address} does not answer ({fact}); start it, or use the embedded one (url: embedded)")
+
+
+def first_line(error: DBAPIError | psycopg.Error) -> str:
+    return str(getattr(error, "orig", error)).strip().split("\n")[0]
+
+
+def _code(error: DBAPIError | psycopg.Error) -> str:
+    """SQLSTATE; empty where the server did not send the error."""
+    return getattr(getattr(error, "orig", error), "sqlstate", None) or ""
+
+
+def _ends_the_connection(error: DBAPIError | psycopg.Error, code: str) -> bool:
+    """An error of operation without a code is the driver's own: it has no connection, or lost it."""
+    if code:
+        return code.startswith((CONNECTION, SERVER_GOES))
+    return isinstance(getattr(error, "orig", error), psycopg.OperationalError | psycopg.InterfaceError)

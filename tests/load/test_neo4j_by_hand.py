@@ -1,0 +1,214 @@
+"""What was done to Neo4j by hand, or by a load that was cut off, is found by name and repaired."""
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import LiteralString
+
+import pytest
+
+from pipeline.load.loader import LoadOptions, load
+from pipeline.load.verify import Verification, verify
+from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.stores.base import Shown
+from pipeline.stores.moment import read_together
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.neo4j_writer import Neo4jWriter
+from pipeline.stores.postgres import PostgresStore
+from pipeline.text import entity_id, relationship_id
+from tests.load.tables import corpus, save
+
+PEOPLE = ["Ada", "Babbage", "Cayley", "De Morgan", "Euler", "Faraday"]
+CORPUS = corpus(
+    {"a.txt": "All of them."},
+    dict.fromkeys(PEOPLE, "person"),
+    [(one, other, ["met"]) for one, other in itertools.pairwise(PEOPLE)],
+)
+OTHER = corpus({"a.txt": "Some."}, {"Ada": "person", "Gauss": "person"}, [("Ada", "Gauss", ["met"])])
+MAX_TYPES = 100
+
+OpenNeo4j = Callable[..., Neo4jStore]
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
+
+
+@pytest.fixture
+def manifest(snapshots: SnapshotStore) -> Manifest:
+    return save(CORPUS, snapshots)
+
+
+@pytest.fixture
+def loaded(neo4j: OpenNeo4j, manifest: Manifest, snapshots: SnapshotStore) -> Neo4jStore:
+    store = neo4j()
+    load(manifest, snapshots, [store], MAX_TYPES)
+    return store
+
+
+def change(store: Neo4jStore, query: LiteralString, **parameters: object) -> None:
+    found = store.driver.execute_query(query, {"w": store.workspace, **parameters}, database_=store.database)
+    assert found.summary.counters.contains_updates
+
+
+def differences(found: Verification) -> dict[str, dict[str, int]]:
+    return {
+        check.table: {difference.kind: difference.rows for difference in check.differences}
+        for check in found.tables
+        if check.differences
+    }
+
+
+ADA = "MATCH (a:Entity {workspace: $w, displayName: 'Ada'})-[r]->(b:Entity {displayName: 'Babbage'}) "
+STRAYS: dict[str, LiteralString] = {
+    "copied elsewhere": ADA + "MATCH (c:Entity {workspace: $w, displayName: 'Cayley'}) "
+    "CREATE (c)-[copy:MET]->(a) SET copy = properties(r)",
+    "moved": ADA + "MATCH (c:Entity {workspace: $w, displayName: 'Cayley'}) "
+    "CREATE (c)-[copy:MET]->(a) SET copy = properties(r) DELETE r",
+    "turned": ADA + "CREATE (b)-[copy:MET]->(a) SET copy = properties(r) DELETE r",
+    "copied": ADA + "CREATE (a)-[copy:MET]->(b) SET copy = properties(r)",
+    "copied with another hash": ADA + "CREATE (a)-[copy:MET]->(b) SET copy = properties(r), copy.row_hash = 'x'",
+}
+
+
+@pytest.mark.parametrize("next_load", ["the same", "full", "another version"])
+@pytest.mark.parametrize("stray", STRAYS)
+def test_relationships_that_are_where_they_should_not_be(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, stray: str, next_load: str
+):
+    change(loaded, STRAYS[stray])
+    for quick in (True, False):
+        found = verify(manifest, snapshots, [loaded], MAX_TYPES, quick)
+        assert differences(found) == {"relationships": {"differing": 1}}
+        assert found.repair == "graphmill load index"
+    if next_load == "another version":
+        manifest = save(OTHER, snapshots)
+    load(manifest, snapshots, [loaded], MAX_TYPES, LoadOptions(full=next_load == "full"))
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore
+):
+    lost = random.Random(5).sample(sorted(loaded.hashes("edges")), 3)
+    change(loaded, "MATCH (:Entity {workspace: $w})-[r]->() WHERE r.id IN $ids DELETE r", ids=lost)
+    found = verify(manifest, snapshots, [loaded], MAX_TYPES, quick=True)
+    assert differences(found) == {"relationships": {"missing": 3}}
+    [missing] = [difference for check in found.tables for difference in check.differences]
+    links = CORPUS["relationships"].set_index("id")
+    assert {row.id: row.name for row in missing.examples} == {
+        id: f"{links.loc[id, 'source']} -> {links.loc[id, 'target']}" for id in lost
+    }
+    counts = load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]
+    assert counts["relationships"] == {"inserted": 3, "updated": 0, "deleted": 0, "unchanged": 2}
+    names = random.Random(6).sample(PEOPLE, 3)
+    change(loaded, "MATCH (n:Entity {workspace: $w}) WHERE n.displayName IN $names DETACH DELETE n", names=names)
+    found = verify(manifest, snapshots, [loaded], MAX_TYPES)
+    [missing] = [d for check in found.tables if check.table == "nodes" for d in check.differences]
+    assert (missing.kind, [row.name for row in missing.examples]) == ("missing", sorted(names))
+    counts = load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]
+    assert counts["nodes"] == {"inserted": 3, "updated": 0, "deleted": 0, "unchanged": 3}
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        "REMOVE n:PERSON SET n:CITY",
+        "SET n:CITY",
+        "SET n.name_key = 'nobody'",
+        "REMOVE n.source_count",
+        "SET n.source_id = []",
+        "SET n.degree = 'many'",
+        "REMOVE n.degree",
+        "SET n.description = 7",
+        "REMOVE n.displayName",
+    ],
+)
+def test_what_was_altered_under_its_hash_is_found_and_repaired_by_a_full_load(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, altered: LiteralString
+):
+    change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Faraday'}) " + altered)
+    found = verify(manifest, snapshots, [loaded], MAX_TYPES)
+    assert differences(found)["nodes"] == {"altered": 1}
+    assert found.repair == "graphmill load index --full"
+    load(manifest, snapshots, [loaded], MAX_TYPES, LoadOptions(full=True))
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+def test_a_node_that_no_name_leads_to_is_written_again(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore
+):
+    change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) REMOVE n.name_key")
+    found = verify(manifest, snapshots, [loaded], MAX_TYPES, quick=True)
+    assert differences(found) == {"nodes": {"differing": 1}}
+    assert load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]["nodes"]["updated"] == 1
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+def test_a_property_that_is_gone_is_empty_to_those_who_read(loaded: Neo4jStore, postgres: Callable[..., PostgresStore]):
+    ids = [entity_id(name) for name in ("Ada", "Babbage")]
+    change(
+        loaded,
+        "MATCH (n:Entity {workspace: $w, displayName: 'Ada'})-[r]->() "
+        "SET n = {workspace: n.workspace, id: n.id}, r = {workspace: r.workspace, id: r.id}",
+    )
+    change(
+        loaded,
+        "MATCH (a:Entity {workspace: $w, displayName: 'Babbage'}), (b:Entity {workspace: $w, displayName: 'Euler'}) "
+        "CREATE (a)-[:MET {workspace: $w}]->(b)",
+    )
+
+    def read(vectors: object, graph: Neo4jStore) -> list:
+        link = graph.relationships([relationship_id(*ids)])
+        return [graph.entities(ids), link, graph.relationships_of(ids, 9), graph.shared_units(ids)]
+
+    (entities, link, around, units), _ = read_together(postgres(), loaded, read)
+    ada = {"id": ids[0], "name": "", "type": "", "description": "", "degree": 0, "text_unit_ids": []}
+    assert entities.to_dict("records")[0] == ada
+    [row] = link.to_dict("records")
+    assert (row["source"], row["target"], row["description"], row["keywords"]) == ("", "Babbage", "", [])
+    assert (row["weight"], row["rank"], row["text_unit_ids"]) == (0.0, 0, [])
+    assert len(around) == 2
+    assert set(units["entity_id"]) == {ids[1]}
+
+
+def test_a_repair_that_was_cut_off_does_not_stay_under_way(
+    neo4j: OpenNeo4j, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    """All rows are as they should be again: nothing differs but what is said of them."""
+    store = neo4j(atomic_rows=2)
+    load(manifest, snapshots, [store], MAX_TYPES)
+    version = store.shown().version
+    change(store, "MATCH (n:Entity {workspace: $w}) DETACH DELETE n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Neo4jWriter, "_settled_states", _killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            load(manifest, snapshots, [store], MAX_TYPES)
+    assert store.shown() == Shown(version, loading=True)
+    found = verify(manifest, snapshots, [store], MAX_TYPES)
+    assert (differences(found), found.problems) == (
+        {},
+        ("neo4j: a load is under way, or was cut off; run 'graphmill load index'",),
+    )
+    load(manifest, snapshots, [store], MAX_TYPES)
+    assert store.shown() == Shown(version, loading=False)
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
+
+
+def _killed(writer: Neo4jWriter) -> None:
+    raise RuntimeError("killed")
+
+
+def test_other_dimensions_are_said_to_be_loaded(
+    loaded: Neo4jStore, postgres: Callable[..., PostgresStore], manifest: Manifest, snapshots: SnapshotStore
+):
+    stores = [postgres(), loaded]
+    load(manifest, snapshots, stores, MAX_TYPES)
+    change(loaded, "MATCH (live:GraphmillLive {workspace: $w}) SET live.dimensions = 7")
+    [problem] = verify(manifest, snapshots, stores, MAX_TYPES).problems
+    assert problem.startswith("neo4j: vectors of 7 dimensions are said to be loaded, not of 4")
+    load(manifest, snapshots, stores, MAX_TYPES)
+    assert verify(manifest, snapshots, stores, MAX_TYPES).agrees
