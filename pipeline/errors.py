@@ -9,6 +9,7 @@
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     ├── DiskFullError         1   a file of the project cannot be written for want of space
     ├── StoreError            1   a database cannot be reached or refuses to work
+    │   ├── StoreAuthError    2   it refused the user, the password, or the name of the database
     │   └── LostConnectionError 1   it went away, or was busy, in the middle: doing the work again may well go through
     ├── LockedError           1   another run holds the project
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
@@ -56,6 +57,10 @@ class ModelError(GraphmillError):
 
 class StoreError(GraphmillError):
     pass
+
+
+class StoreAuthError(StoreError):
+    exit_code = 2
 
 
 class LostConnectionError(StoreError):

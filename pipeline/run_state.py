@@ -14,8 +14,8 @@ FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 @dataclass
 class RunState:
-    """``reject_ratio`` and ``health`` as the index stage found them, ``load`` as the load stage did. Above
-    ``max_reject_ratio`` a run that has indexed does not load."""
+    """``reject_ratio`` and ``health`` as the index stage found them, ``load`` and ``notes`` as the load stage did.
+    Above ``max_reject_ratio`` a run that has indexed does not load."""
 
     run_id: str
     workflow: Workflow
@@ -26,6 +26,7 @@ class RunState:
     health: Mapping[str, float] = field(default_factory=dict)
     load: LoadCounts | None = None
     load_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def above_max_rejects(self) -> bool:
@@ -43,6 +44,7 @@ class RunState:
             message,
             self.load_seconds,
             self.health,
+            self.notes,
         )
 
     def broken_off(self, error: BaseException) -> RunReport:

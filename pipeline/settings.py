@@ -1,7 +1,6 @@
 """settings.yaml, typed: every key optional, an unknown key an error."""
 
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -13,9 +12,10 @@ from pydantic import (
     field_validator,
 )
 
+from pipeline.addresses import fault_of_neo4j, fault_of_postgres
+
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 EMBEDDED = "embedded"
-NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 
 
 class Section(BaseModel):
@@ -132,8 +132,8 @@ class PostgresSettings(Section):
     @field_validator("url")
     @classmethod
     def _is_of_postgres(cls, url: str) -> str:
-        if url != EMBEDDED and not _is_postgres_url(url):
-            raise ValueError("not a URL; write postgresql://user:password@host:5432/database, or embedded")
+        if url != EMBEDDED and (fault := fault_of_postgres(url)):
+            raise ValueError(fault)
         return url
 
 
@@ -148,11 +148,8 @@ class Neo4jSettings(Section):
     @field_validator("uri")
     @classmethod
     def _is_of_neo4j(cls, uri: str) -> str:
-        if not _is_neo4j_uri(uri):
-            raise ValueError(
-                "no address of a Neo4j; write bolt://host:7687 or neo4j://host:7687, and the user and the password "
-                "under their own keys"
-            )
+        if fault := fault_of_neo4j(uri):
+            raise ValueError(fault)
         return uri
 
 
@@ -185,21 +182,3 @@ class Settings(Section):
     query: QuerySettings = QuerySettings()
     snapshots: str = "data/snapshots"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)
-
-
-def _is_postgres_url(url: str) -> bool:
-    from sqlalchemy.engine import make_url  # only those with a server of their own pay for the import
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(url).drivername.partition("+")[0] in ("postgresql", "postgres")
-    except (ArgumentError, ValueError):
-        return False
-
-
-def _is_neo4j_uri(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-        return parts.scheme in NEO4J_SCHEMES and bool(parts.hostname) and "@" not in parts.netloc
-    except ValueError:
-        return False

@@ -71,6 +71,8 @@ def load_stage(project: Services, state: RunState) -> None:
         LoadOptions(state.options.replace, state.options.re_embed, state.options.full),
         state.runner.progress.load_advanced,
     )
+    stores = project.stores.all
+    state.notes = tuple(f"{store.name}: {note}" for store in stores for note in store.notes())
     state.load_seconds = round(time.perf_counter() - started, 3)
     state.runner.progress.load_finished(state.load, state.load_seconds)
 

@@ -144,8 +144,6 @@ def _run(
     stage: str, context: typer.Context, name: str | None, folder: Path | None, overrides: list[str] | None,
     as_json: bool, log: str, options: "RunOptions",
 ) -> None:  # fmt: skip
-    if log not in ("auto", "json"):
-        raise typer.BadParameter("auto or json", param_hint="--log")
     with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
         stages = {
             "index": project.index,

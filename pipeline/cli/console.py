@@ -96,6 +96,8 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
     recovered = f", {totals['recovered']} recovered" if totals.get("recovered") else ""
     print(f"{calls}, {tokens}, {totals['rejects']} rejects{recovered}, {totals['seconds']:.1f} s")
+    for note in report.get("notes", ()):
+        print(f"note: {note}")
     if report.get("health"):
         print("health: " + ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in report["health"].items()))
     print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())

@@ -41,8 +41,6 @@ def import_graphrag(
     """Index what Microsoft GraphRAG has written: documents, text units, entities, relationships."""
     from pipeline.engine.options import RunOptions
 
-    if log not in ("auto", "json"):
-        raise typer.BadParameter("auto or json", param_hint="--log")
     with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
         options = RunOptions(allow_deletes=allow_deletes)
         report = project.import_graphrag(source, name, progress, options).to_json()

@@ -24,7 +24,15 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.")]
+
+
+def _known_log(log: str) -> str:
+    if log not in ("auto", "json"):
+        raise typer.BadParameter("auto or json")
+    return log
+
+
+Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.", callback=_known_log)]
 Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="workflows/<name>.yaml")]
 
 

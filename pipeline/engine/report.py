@@ -44,7 +44,8 @@ class StepReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """``health``: what the tables say of the extraction (engine/health.py)."""
+    """``health``: what the tables say of the extraction (engine/health.py); ``notes``: what is to be known of the
+    stores after the load."""
 
     run_id: str
     workflow: str
@@ -55,6 +56,7 @@ class RunReport:
     message: str = ""
     load_seconds: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def totals(self) -> dict[str, Any]:

@@ -38,9 +38,6 @@ class Source:
     def table(self, name: str) -> pa.Table:
         return self.snapshots.table(self._snapshot(name))
 
-    def frame(self, name: str) -> pd.DataFrame:
-        return self.snapshots.read(self._snapshot(name))
-
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
         """The table, some thousands of rows at a time; no more of it is in memory."""
         for batch in self.snapshots.batches(self._snapshot(name), columns):

@@ -45,32 +45,43 @@ def probe_of(embeddings: pd.DataFrame) -> Probe | None:
     return Probe(embeddings["id"].iloc[0], first.tolist(), normalised)
 
 
-def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow: str) -> None:
-    """Raises UsageError where the workspace shows another workflow's tables. ``lives``: what its stores show; the first
-    that shows anything decides, for the others may lag behind where a load was cut off between them."""
+def other_workflow(lives: Sequence[Live | None], workflow: str) -> str:
+    """The workflow whose tables the workspace shows instead; empty where it shows none or this one's. ``lives``: what
+    its stores show; the first that shows anything decides, for the others may lag behind where a load was cut off."""
     shown = next(filter(None, lives), None)
-    if shown is not None and shown.workflow != workflow:
+    return shown.workflow if shown and shown.workflow != workflow else ""
+
+
+def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow: str) -> None:
+    """Raises UsageError where the workspace shows another workflow's tables."""
+    if other := other_workflow(lives, workflow):
         raise UsageError(
-            f"workspace '{workspace}': shows the tables of workflow '{shown.workflow}'; to have those of "
+            f"workspace '{workspace}': shows the tables of workflow '{other}'; to have those of "
             f"'{workflow}' instead add --replace, to have both set another workspace"
         )
 
 
-def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddings: pd.DataFrame) -> None:
-    """Raises UsageError where the workspace has another model's vectors than ``live``, or other ones of a model of the
-    same name. ``embeddings``: id, vector of the text units."""
+def other_vectors(shown: Live | None, live: Live, embeddings: pd.DataFrame) -> str:
+    """How the vectors that are shown are not those of ``live``: by their model, or by what a model of that name gives
+    the same text; empty where they are. ``embeddings``: id, vector of the text units."""
     if shown is None or not shown.dimensions or not live.dimensions:
-        return
+        return ""
     if shown.embedding_key != live.embedding_key:
-        raise UsageError(
-            f"workspace '{workspace}': its vectors were made by {_named(shown)}, those of the snapshots by "
-            f"{_named(live)}; 'graphmill load {live.workflow} --re-embed' replaces them all, while the old ones "
-            "keep serving"
-        )
+        return f"its vectors were made by {_named(shown)}, those of the snapshots by {_named(live)}"
     if shown.probe and _is_another_model(shown.probe, embeddings):
+        return (
+            f"the same text has another vector than when it was loaded, so {_named(live)} is another model now, or "
+            "scales its vectors otherwise"
+        )
+    return ""
+
+
+def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddings: pd.DataFrame) -> None:
+    """Raises UsageError where the workspace has other vectors than ``live``."""
+    if fact := other_vectors(shown, live, embeddings):
         raise UsageError(
-            f"workspace '{workspace}': the same text has another vector than when it was loaded, so "
-            f"{_named(live)} is another model now; 'graphmill load {live.workflow} --re-embed' replaces all vectors"
+            f"workspace '{workspace}': {fact}; 'graphmill load {live.workflow} --re-embed' replaces them all, while "
+            "the old ones keep serving"
         )
 
 

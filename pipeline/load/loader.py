@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pandas as pd
+
 from pipeline.load.identity import dimensions_of, known_vectors, probe_of, refuse_other_vectors, refuse_other_workflow
 from pipeline.load.one_store import Counts, load_store, reported_name, unchanged
 from pipeline.load.projection import require_sources
@@ -100,9 +102,7 @@ def _load_alone(
         if not options.replace:
             refuse_other_workflow(workspace, lives, target.workflow)
         wanted.require_whole()
-        embeddings = known_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
-        dimensions, probe = dimensions_of(embeddings), probe_of(embeddings)
-        live = Live(target.workflow, target.version, target.embedding, dimensions, probe=probe)
+        live, embeddings = live_of(wanted, target, lives)
         for store, shown in zip(stores, lives, strict=True):
             if not options.re_embed and VECTORS in store.tables:
                 refuse_other_vectors(workspace, shown, live, embeddings)
@@ -122,6 +122,13 @@ def target_of(wanted: Wanted) -> Target:
         if manifest.tables[EMBEDDING_STEP_TABLE] in record.outputs.values()
     )
     return Target(manifest.workflow, wanted.version, identity)
+
+
+def live_of(wanted: Wanted, target: Target, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
+    """What a load makes the stores show, and those of its vectors that tell whether its model made ``lives``."""
+    embeddings = known_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
+    dimensions, probe = dimensions_of(embeddings), probe_of(embeddings)
+    return Live(target.workflow, target.version, target.embedding, dimensions, probe=probe), embeddings
 
 
 def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:

@@ -8,7 +8,8 @@ import pandas as pd
 
 from pipeline.errors import UsageError
 from pipeline.load.contents import Expected, altered_ids
-from pipeline.load.loader import Target, target_of
+from pipeline.load.identity import other_vectors, other_workflow
+from pipeline.load.loader import VECTORS, live_of, target_of
 from pipeline.load.naming import Named, first_named, row_names
 from pipeline.load.one_store import reported_name
 from pipeline.load.projection import TABLE_SOURCES, require_sources
@@ -17,7 +18,6 @@ from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store
-from pipeline.stores.lists import lengths_of
 
 Kind = Literal["missing", "extra", "differing", "altered"]
 """Not in the store; only there; there with another row_hash; with the right row_hash beside another content."""
@@ -49,7 +49,7 @@ class TableCheck:
 @dataclass(frozen=True)
 class Verification:
     """``problems``: what is wrong with what is loaded as a whole. ``quick``: the hashes beside the rows were
-    compared, and not the rows."""
+    compared, and not the rows. ``load``: the command that a load takes here."""
 
     workflow: str
     version: str
@@ -57,6 +57,7 @@ class Verification:
     problems: tuple[str, ...]
     tables: tuple[TableCheck, ...]
     dangling: tuple[Dangling, ...]
+    load: str
 
     @property
     def agrees(self) -> bool:
@@ -67,8 +68,8 @@ class Verification:
         """The command that makes the stores agree; "" where there is nothing for it to do."""
         kinds = {difference.kind for check in self.tables for difference in check.differences}
         if "altered" in kinds:
-            return f"graphmill load {self.workflow} --full"
-        return f"graphmill load {self.workflow}" if kinds or self.problems else ""
+            return f"{self.load} --full"
+        return self.load if kinds or self.problems else ""
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "agrees": self.agrees, "repair": self.repair}
@@ -102,10 +103,15 @@ def verify(
             parts = store.rows(table) if store in readable and not quick else ()
             checks.append(_check(store, table, rows[table], ids.get(table, {}), parts, references))
             dangling += references.dangling()
-    vectors = rows["chunks"]["embedding"]
-    dimensions = int(lengths_of(vectors.iloc[:1])[0]) if len(vectors) else 0
-    problems = [*_problems(before, target, dimensions), *_settings(readable, target), *_changes(before, stores)]
-    return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling))
+    lives = list(before.values())
+    live, embeddings = live_of(wanted, target, lives)
+    command = ["graphmill", "load", target.workflow]
+    command += ["--replace"] if other_workflow(lives, target.workflow) else []
+    has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
+    command += ["--re-embed"] if any(other_vectors(shown, live, embeddings) for shown in has_vectors) else []
+    repair = " ".join(command)
+    problems = [*_problems(before, live, repair), *_settings(readable, repair), *_changes(before, stores)]
+    return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling), repair)
 
 
 def _is_readable(live: Live | None) -> bool:
@@ -161,8 +167,8 @@ def _seen(
         yield part
 
 
-def _problems(lives: Mapping[str, Live | None], target: Target, dimensions: int) -> Iterator[str]:
-    load = f"run 'graphmill load {target.workflow}'"
+def _problems(lives: Mapping[str, Live | None], target: Live, repair: str) -> Iterator[str]:
+    load = f"run '{repair}'"
     for store, live in lives.items():
         if live is None:
             yield f"{store}: nothing is loaded; {load}"
@@ -171,14 +177,14 @@ def _problems(lives: Mapping[str, Live | None], target: Target, dimensions: int)
         elif live.workflow != target.workflow:
             yield (
                 f"{store}: workflow '{live.workflow}' is loaded, not '{target.workflow}'; "
-                f"run 'graphmill verify {live.workflow}', or load this one"
+                f"run 'graphmill verify {live.workflow}', or '{repair}'"
             )
         elif live.version != target.version:
             yield f"{store}: version {short(live.version)} is loaded, not {short(target.version)}; {load}"
         elif live.embedding != target.embedding:
             yield f"{store}: vectors of {dict(live.embedding)} are loaded, not of {dict(target.embedding)}; {load}"
-        elif live.dimensions != dimensions:
-            yield f"{store}: vectors of {live.dimensions} dimensions are said to be loaded, not of {dimensions}; {load}"
+        elif live.dimensions != target.dimensions:
+            yield f"{store}: {live.dimensions} dimensions are said to be loaded, not {target.dimensions}; {load}"
         elif live.loading:
             yield f"{store}: a load is under way, or was cut off; {load}"
     versions = {store: short(live.version) if live else "nothing" for store, live in lives.items()}
@@ -187,10 +193,10 @@ def _problems(lives: Mapping[str, Live | None], target: Target, dimensions: int)
         yield f"stores: they show different versions ({shown}); {load}"
 
 
-def _settings(stores: Sequence[Store], target: Target) -> Iterator[str]:
+def _settings(stores: Sequence[Store], repair: str) -> Iterator[str]:
     for store in stores:
         for fact in store.outdated():
-            yield f"{store.name}: {fact}; run 'graphmill load {target.workflow}'"
+            yield f"{store.name}: {fact}; run '{repair}'"
 
 
 def _changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iterator[str]:

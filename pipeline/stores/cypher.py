@@ -135,14 +135,15 @@ DELETE_STRAYS = """
     DELETE r
     """
 
-# Each commits by itself, some thousands at a time: they are run outside any transaction.
+# Each commits by itself, some thousands at a time: they are run outside any transaction. Whatever a load has written
+# goes, also what has lost its label since.
 DROP: Mapping[str, LiteralString] = {
     "edges": """
         MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE n.id IS NOT NULL
         CALL (r) { DELETE r } IN TRANSACTIONS OF 10000 ROWS
         """,
     "nodes": """
-        MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
+        MATCH (n) WHERE n.workspace = $workspace AND n.row_hash IS NOT NULL
         CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS
         """,
 }

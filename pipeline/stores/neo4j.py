@@ -18,6 +18,7 @@ from typing import Any, LiteralString
 import pandas as pd
 from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, SummaryCounters, Transaction
 
+from pipeline.addresses import shown_neo4j
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores import cypher
@@ -107,7 +108,9 @@ class Neo4jStore:
     def live(self) -> Live | None:
         for [properties] in self._rows(cypher.LIVE):
             live = _live(properties)
-            refuse_newer(live.schema_version, f"stores.neo4j.uri: {self.uri}, workspace '{self.workspace}'")
+            refuse_newer(
+                live.schema_version, f"stores.neo4j.uri: {shown_neo4j(self.uri)}, workspace '{self.workspace}'"
+            )
             return live if live.workflow else None
         return None
 

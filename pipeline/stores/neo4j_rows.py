@@ -20,10 +20,15 @@ CELL_BYTES = 64
 """About what an id, a number or a hash takes with what is around it."""
 
 
+def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
+    """With the first ``limit`` of each list ``source_id``."""
+    return rows.assign(source_id=first_items(rows["source_id"], limit))
+
+
 def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """The rows as Neo4j keeps them: the first ``limit`` of each list ``source_id`` and how many it had; of nodes also
-    the key of their name, and their labels in order."""
-    stored = rows.assign(source_id=first_items(rows["source_id"], limit), source_count=lengths_of(rows["source_id"]))
+    """The rows as Neo4j keeps them: ``source_id`` capped, and how many it had; of nodes also the key of their name, and
+    their labels in order."""
+    stored = capped(rows, limit).assign(source_count=lengths_of(rows["source_id"]))
     if "display_name" not in rows:
         return stored
     labels = pd.Series([sorted({ENTITY, type}) for type in rows["entity_type"]], rows.index, dtype=object)

@@ -1,6 +1,7 @@
 """PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one transaction."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,9 @@ import psycopg
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import Connection, Engine, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import DBAPIError
 
+from pipeline.addresses import fault_of_postgres
 from pipeline.errors import StoreError
 from pipeline.schema_version import refuse_newer
 from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Live, TableState, in_order, silent
@@ -34,6 +36,7 @@ from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
 from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, table_states
+from pipeline.stores.reconnect import PAUSE_SECONDS
 from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
 
 KNOWS_TYPES = "graphmill_types"
@@ -214,12 +217,17 @@ class PostgresStore:
         """Tables and partitions. In transactions of their own: other workspaces' loads wait for them."""
         with self.connection() as connection:
             create_tables(connection, self.workspace)
+        while not self._vectors_are_placed(live):
+            time.sleep(PAUSE_SECONDS)
         with self.connection() as connection:
-            lock(connection, self.workspace)
-            if has_partitions(connection, self.workspace):
-                place_vectors(connection, self.workspace, live.dimensions)
             broken = broken_indexes(connection, self.workspace)
         self._drop_indexes(broken)
+
+    def _vectors_are_placed(self, live: Live) -> bool:
+        with self.connection() as connection:
+            lock(connection, self.workspace)
+            there = has_partitions(connection, self.workspace)
+            return not there or place_vectors(connection, self.workspace, live.dimensions)
 
     def _drop_outdated_indexes(self, live: Live) -> None:
         """The load is over: what cannot be dropped now is left to the next, and told by ``outdated``."""
@@ -258,12 +266,9 @@ def _on_checkout(connection: Any, record: Any, _: Any) -> None:
 
 
 def _driver_url(url: str) -> str:
-    try:
-        return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(
-            "stores.postgres.url: not a URL; write postgresql://user:password@host:5432/database, or embedded"
-        ) from error
+    if fault := fault_of_postgres(url):
+        raise StoreError(f"stores.postgres.url: {fault}")
+    return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
 def _shown(url: str) -> str:

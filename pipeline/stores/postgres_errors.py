@@ -3,12 +3,22 @@
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.errors import LostConnectionError, StoreError
+from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
 
 CONNECTION, SERVER_GOES = "08", "57P"
 """How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error Codes")."""
 UNDONE = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: nothing was done, and another try may go through."""
+REFUSALS = (
+    "password authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "invalid sslmode",
+    "invalid connection option",
+    "SSL was required",
+)
+"""What is wrong with the address: the driver gives no code for it."""
 ACTIONS = {
     "57014": "was it statement_timeout, make it 0 or longer for this role",
     "55P03": "was it lock_timeout, make it 0 or longer for this role",
@@ -28,6 +38,8 @@ def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool
         return LostConnectionError(f"{address} could not now ({fact}); try again")
     if not _ends_the_connection(error, code):
         return StoreError(f"{address}: {fact}; {ACTIONS.get(code, 'see the log of the server')}")
+    if any(refusal in str(error) for refusal in REFUSALS):
+        return StoreAuthError(f"{address} is refused ({fact}); correct user, password, database or options in it")
     if was_there:
         return LostConnectionError(f"{address} went away ({fact}); start it again")
     return StoreError(f"{address} does not answer ({fact}); start it, or use the embedded one (url: embedded)")

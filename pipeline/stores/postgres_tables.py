@@ -5,6 +5,7 @@ from typing import Any
 
 from pgvector.psycopg import register_vector
 from psycopg import sql
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, func, inspect, select, text
 
 from pipeline.stores.binary_copy import Kind
@@ -13,6 +14,8 @@ from pipeline.stores.postgres_writer import kind_of
 from pipeline.stores.tables import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_TABLES, partition_of
 
 PLAIN, EXTERNAL = "p", "e"
+PATIENCE = "500ms"
+"""How long a change of a table may wait for those who read it, since all who come after it wait as well."""
 COLUMN_TYPES: Mapping[Kind, sql.SQL] = {
     "text": sql.SQL("text"),
     "text[]": sql.SQL("text[]"),
@@ -37,21 +40,27 @@ def create_tables(connection: Connection, workspace: str) -> None:
             _create_partition(cursor(connection), table.name, partition, workspace)
 
 
-def place_vectors(connection: Connection, workspace: str, dimensions: int) -> None:
+def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bool:
     """Have vectors of so many dimensions kept in their row's page where they fit: reading them is then faster, and
-    the planner knows what it costs. Concerns rows still to be written. The workspace must be locked."""
+    the planner knows what it costs. Concerns rows still to be written. The workspace must be locked.
+
+    False, with not all done, where somebody has read a table for longer than those who come after may wait.
+    """
     storage = PLAIN if dimensions <= PLAIN_LIMIT else EXTERNAL
+    connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
+    stored = text("SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding'")
     for table in VECTOR_TABLES.values():
         partition = partition_of(table, workspace)
-        stored = text(
-            "SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding'"
-        )
         if connection.execute(stored, {"name": partition}).scalar_one() != storage:
-            cursor(connection).execute(
-                sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
-                    sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
-                )
+            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
+                sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
             )
+            try:
+                with connection.begin_nested():
+                    cursor(connection).execute(statement)
+            except LockNotAvailable:
+                return False
+    return True
 
 
 def register_types(connection: Any) -> bool:

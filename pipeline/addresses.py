@@ -1,0 +1,42 @@
+"""The addresses of databases: what is wrong with one, and one as it may be shown."""
+
+from urllib.parse import urlsplit
+
+NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
+POSTGRES_DRIVERS = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
+POSTGRES_FORM = "write postgresql://user:password@host:5432/database, or embedded"
+NEO4J_FORM = "write bolt://host:7687 or neo4j://host:7687, and the user and the password under their own keys"
+
+
+def fault_of_postgres(url: str) -> str:
+    """Empty where there is none. Nothing of the address is in it: who knows which part is the password."""
+    from sqlalchemy.engine import make_url  # only those with a server of their own pay for the import
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        return f"not a URL, or one of several hosts; {POSTGRES_FORM}"
+    if found.drivername not in POSTGRES_DRIVERS:
+        return f"not a URL of PostgreSQL, or with a driver that is not used; {POSTGRES_FORM}"
+    if "@" in (found.host or ""):
+        return "an @ too many; write one in a user or a password as %40"
+    if "," in (found.host or ""):
+        return f"several hosts; name one; {POSTGRES_FORM}"
+    return ""
+
+
+def fault_of_neo4j(uri: str) -> str:
+    """Likewise."""
+    try:
+        parts = urlsplit(uri)
+        fits = parts.scheme in NEO4J_SCHEMES and parts.hostname and "@" not in uri and parts.port != 0
+    except ValueError:
+        fits = False
+    return "" if fits else f"no address of a Neo4j; {NEO4J_FORM}"
+
+
+def shown_neo4j(uri: str) -> str:
+    """Scheme, host and port of an address without fault."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc}"
