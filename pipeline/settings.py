@@ -13,7 +13,7 @@ from pydantic import (
     field_validator,
 )
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "bypass"]
 EMBEDDED = "embedded"
 NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 

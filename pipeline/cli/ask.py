@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def query(
     context: typer.Context,
     question: Annotated[str, typer.Argument()],
-    mode: Annotated[str | None, typer.Option(help="naive, local, global, hybrid, mix or bypass.")] = None,
+    mode: Annotated[str | None, typer.Option(help="naive, local, global, hybrid, mix, graph or bypass.")] = None,
     only_need_context: Annotated[bool, typer.Option("--only-need-context", help="No answer.")] = False,
     only_need_prompt: Annotated[bool, typer.Option("--only-need-prompt", help="No answer.")] = False,
     response_type: Annotated[str | None, typer.Option(help="The form of the answer, in words.")] = None,

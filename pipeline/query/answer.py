@@ -118,7 +118,7 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
     """Find the evidence and build the prompt. Makes one model call at most, for the keywords."""
     clock = Clock()
     with clock.measure("keywords"):
-        needs_keywords = request.mode not in ("naive", "bypass")
+        needs_keywords = request.mode not in ("naive", "graph", "bypass")
         keywords = find_keywords(request, stage.chat, stage.prompt("extract_keywords")) if needs_keywords else EMPTY
     with clock.measure("retrieval"):
         (evidence, chunks), notes = _find(request, keywords, stage)
@@ -222,7 +222,7 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
     question = embed_question(request, keywords, stage.embedding)
 
     def find(vectors: VectorStore, graph: GraphStore) -> Found:
-        evidence = retrieve(request, question, vectors, graph)
+        evidence = retrieve(request, question, vectors, graph, stage.embedding)
         return evidence, vectors.chunks(ranked_chunks(evidence, request.chunk_top_k), question.question)
 
     return stage.read(find)

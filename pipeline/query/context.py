@@ -64,7 +64,7 @@ class Context:
 
 def ranked_chunks(evidence: Evidence, limit: int) -> list[str]:
     """Ids of the text units to read: the lanes in turn, the best of each first."""
-    order = ("vector", "entity", "relationship")
+    order = ("graph", "vector", "entity", "relationship")
     return round_robin(*(evidence.chunk_lanes.get(lane, []) for lane in order))[:limit]
 
 

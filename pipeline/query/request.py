@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "bypass"]
 
 
 class QueryRequest(BaseModel):

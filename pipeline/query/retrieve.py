@@ -9,6 +9,7 @@ from pipeline.models.base import EmbeddingModel
 from pipeline.query.evidence import Evidence
 from pipeline.query.fusion import merge_frames
 from pipeline.query.global_search import global_search
+from pipeline.query.graph_search import graph_search
 from pipeline.query.keywords import Keywords
 from pipeline.query.local_search import local_search
 from pipeline.query.request import QueryRequest
@@ -35,8 +36,17 @@ def embed_question(request: QueryRequest, keywords: Keywords, embedding: Embeddi
     return QuestionVectors(question, low if keywords.low else None, high if keywords.high else None)
 
 
-def retrieve(request: QueryRequest, question: QuestionVectors, vectors: VectorStore, graph: GraphStore) -> Evidence:
-    """Both lists of keywords empty, or the one the mode needs: as naive."""
+def retrieve(
+    request: QueryRequest,
+    question: QuestionVectors,
+    vectors: VectorStore,
+    graph: GraphStore,
+    embedding: EmbeddingModel | None = None,
+) -> Evidence:
+    """Both lists of keywords empty, or the one the mode needs: as naive. ``embedding``: see ``graph_search``."""
+    if request.mode == "graph":
+        limits = request.top_k, request.chunk_top_k
+        return graph_search(request.query, question.question, *limits, vectors, graph, embedding)
     found = []
     if request.mode in VECTOR_MODES or _nothing_to_follow(request, question):
         nearest = vectors.nearest("chunks", question.question, request.chunk_top_k)

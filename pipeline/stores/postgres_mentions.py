@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from psycopg import sql
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import ARRAY, Connection, Text, case, cast, func, or_, select
 
 from pipeline.stores.base import MENTION_COLUMNS, OPENING_COLUMNS
 from pipeline.stores.hnsw import cursor
@@ -32,7 +32,7 @@ def mentions(
     few = case((func.pg_column_size(units) <= ID_BYTES * (most + 1), case((func.cardinality(units) <= most, units))))
     query = select(ENTITIES.c.id, ENTITIES.c.entity_name, few).where(
         ENTITIES.c.workspace == workspace,
-        or_(units.overlap(list(text_unit_ids)), ENTITIES.c.id == func.any(list(entity_ids))),
+        or_(units.bool_op("&&")(cast(list(text_unit_ids), ARRAY(Text))), ENTITIES.c.id == func.any(list(entity_ids))),
     )
     found = connection.execute(query.order_by(ENTITIES.c.id.collate("C"))).all()
     return pd.DataFrame([(id, name, units or []) for id, name, units in found], columns=MENTION_COLUMNS)
