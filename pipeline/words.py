@@ -1,6 +1,7 @@
 """Words of a text as a lexical search compares them, in any script, with no model and no dictionary."""
 
 import re
+from functools import lru_cache
 
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Han and kana: written without spaces between words."""
@@ -13,13 +14,17 @@ def words(text: str) -> list[str]:
     """Folded words without their commonest English endings; of Chinese and Japanese every two characters next to
     each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000, "On the use of words and n-grams for
     Chinese information retrieval", section 5)."""
-    return [word for run in _WORD.findall(text.casefold()) for word in _parts(run)]
+    runs = _WORD.findall(text.casefold())
+    if text.isascii():
+        return list(map(stem, runs))
+    return [word for run in runs for word in _parts(run)]
 
 
 def is_syllabic(word: str) -> bool:
     return _SYLLABLE.match(word) is not None
 
 
+@lru_cache(100_000)
 def stem(word: str) -> str:
     """The word without a plural's or a participle's ending, where enough is left of it: the S-stemmer of Harman
     (1991, "How effective is suffixing?", section 2), and -ed and -ing."""
@@ -32,6 +37,6 @@ def stem(word: str) -> str:
 
 
 def _parts(run: str) -> list[str]:
-    if not is_syllabic(run):
+    if run.isascii() or not is_syllabic(run):
         return [stem(run)]
     return [run[start : start + 2] for start in range(len(run) - 1)] or [run]

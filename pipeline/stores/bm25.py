@@ -32,7 +32,7 @@ def bm25_scores(texts: Sequence[str], weights: Mapping[str, float], length: floa
     scores = np.zeros(len(texts))
     for place, text in enumerate(texts):
         found = words(text)
-        counts = Counter(word for word in found if word in weights)
+        counts = Counter(filter(weights.__contains__, found))
         base = K1 * (1 - B + B * len(found) / max(length, 1.0))
         scores[place] = sum(weights[word] * count * (K1 + 1) / (count + base) for word, count in counts.items())
     return scores
