@@ -57,7 +57,8 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     return ReplyCache(f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve()))
 
 
-def chat_model(settings: Settings, name: str, cache: ReplyCache) -> OpenAIChat:
+def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> OpenAIChat:
+    """``urgent``: its calls go before those of models that are not, as a query's before those of a run."""
     chat = _named(settings.models.chat, name, "models.chat")
     price = chat.price or Price()
     return OpenAIChat(
@@ -73,6 +74,7 @@ def chat_model(settings: Settings, name: str, cache: ReplyCache) -> OpenAIChat:
         input_price=price.input if chat.price else None,
         output_price=price.output if chat.price else None,
         where=f"models.chat.{name}",
+        urgent=urgent,
     )
 
 
@@ -93,7 +95,8 @@ def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
     )
 
 
-def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> EmbeddingModel:
+def embedding_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> EmbeddingModel:
+    """``urgent``: see ``chat_model``; a model on this machine has no turns."""
     embedding = _named(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
         return BuiltinEmbedding()
@@ -112,6 +115,7 @@ def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> Embeddi
         rate=Rate(embedding.requests_per_minute, embedding.tokens_per_minute),
         input_price=embedding.price.input if embedding.price else None,
         where=f"models.embedding.{name}",
+        urgent=urgent,
     )
 
 
