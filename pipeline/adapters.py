@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
-from pipeline.models.base import EmbeddingModel
+from pipeline.models.base import EmbeddingModel, Reranker
 from pipeline.models.batch import BatchChat, BatchOptions
 from pipeline.models.buckets import Rate
 from pipeline.models.builtin import BuiltinEmbedding
 from pipeline.models.cache import ReplyCache
+from pipeline.models.cross_encoder import CrossEncoderReranker
 from pipeline.models.local import SentenceTransformerEmbedding
 from pipeline.models.openai import OpenAIChat
 from pipeline.models.openai_embedding import OpenAIEmbedding
+from pipeline.models.rerank import EndpointReranker
 from pipeline.owner import owner_of
 from pipeline.settings import EMBEDDED, Price, Settings
 from pipeline.stores.base import GraphStore, Store, VectorStore
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model")
 EMBEDDED_FOLDER = "data/postgres"
+DEFAULT_RERANKER = "default"
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,27 @@ def embedding_model(settings: Settings, name: str, cache: ReplyCache, urgent: bo
         input_price=embedding.price.input if embedding.price else None,
         where=f"models.embedding.{name}",
         urgent=urgent,
+    )
+
+
+def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | None:
+    """None where settings name no reranker at all."""
+    if not settings.models.rerank:
+        return None
+    rerank = _named(settings.models.rerank, name, "models.rerank")
+    where = f"models.rerank.{name}"
+    if rerank.provider == "local":
+        return CrossEncoderReranker(rerank.model, rerank.batch_size, rerank.max_characters, where)
+    return EndpointReranker(
+        model=rerank.model,
+        base_url=rerank.base_url,
+        api_key=rerank.api_key.get_secret_value(),
+        batch_size=rerank.batch_size,
+        max_characters=rerank.max_characters,
+        concurrency=rerank.concurrency,
+        timeout=rerank.timeout,
+        max_retries=rerank.max_retries,
+        where=where,
     )
 
 

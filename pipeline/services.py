@@ -16,13 +16,14 @@ from pipeline.adapters import (
     embedding_model,
     open_cache,
     open_stores,
+    reranker,
 )
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, UsageError
 from pipeline.folder import SETTINGS
 from pipeline.load.identity import refuse_other_workflow
-from pipeline.models.base import EmbeddingModel, Listener
+from pipeline.models.base import EmbeddingModel, Listener, Reranker
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
@@ -202,6 +203,11 @@ class Services:
                 else self.embedding(name)
             )
         )
+
+    @cached_property
+    def reranker(self) -> Reranker | None:
+        """The one called default; None where settings name none."""
+        return reranker(self.settings)
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""

@@ -155,3 +155,20 @@ class EmbeddingModel(Protocol):
         ...
 
     def preflight(self) -> None: ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What of the model can change a relevance."""
+        ...
+
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """A relevance for each document, in their order: finite, the higher the better, to be compared within one query
+        only. Raises AuthError (the key was refused) or ModelError (no answer, or none that can be read)."""
+        ...
+
+    def preflight(self) -> None:
+        """See ChatModel."""
+        ...

@@ -4,10 +4,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from pipeline.models.buckets import Rate
 from pipeline.models.cache import NO_CACHE, ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.models.openai_embedding import OpenAIEmbedding
+from tests.servers.openai_replies import Messages
 from tests.servers.openai_server import Limits, OpenAIServer, Reply, Request
 from tests.talking import Hearer
 
@@ -83,7 +85,7 @@ def test_a_question_needs_no_place_among_the_calls_of_a_run(openai: OpenAIServer
     arrived: list[str] = []
     first, asked = threading.Event(), threading.Event()
 
-    def reply(messages: list[dict[str, str]], body: object) -> Reply:
+    def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         arrived.append(messages[-1]["content"])
         if arrived[-1] == QUESTION:
             asked.set()
