@@ -190,8 +190,11 @@ def test_an_override_that_makes_no_sense_is_refused(project: Path, override: str
 
 def secrets() -> dict[str, object]:
     return {
-        "models": {"chat": {"default": {"api_key": CANARY}}, "embedding": {"default": {"api_key": CANARY}},
-                   "rerank": {"default": {"api_key": CANARY}}},
+        "models": {
+            "chat": {"default": {"api_key": CANARY}},
+            "embedding": {"default": {"api_key": CANARY}},
+            "rerank": {"default": {"api_key": CANARY}},
+        },
         "stores": {
             "neo4j": {"password": CANARY},
             "postgres": {"url": f"postgresql://me:{CANARY}@db/graph"},

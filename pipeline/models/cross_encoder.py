@@ -19,8 +19,8 @@ _WORKING = threading.Lock()
 
 @dataclass(frozen=True)
 class CrossEncoderReranker:
-    """A Reranker. ``model``: the folder of a cross-encoder with one score; ``batch_size``: documents at a time; of each,
-    only its first ``max_characters`` are read.
+    """A Reranker. ``model``: the folder of a cross-encoder with one score; ``batch_size``: documents at a time; of
+    each, only its first ``max_characters`` are read.
 
     Raises SettingsError when the extra is not installed or there is no such folder.
     """
@@ -34,9 +34,8 @@ class CrossEncoderReranker:
         if not find_spec("sentence_transformers"):
             raise SettingsError(f"{self.where}: a local model needs an extra; pip install 'graphmill[local]'")
         if not (self._folder / "config.json").is_file():
-            raise SettingsError(
-                f"{self.where}: '{self.model}' is not the folder of a cross-encoder (no config.json in it); give its path"
-            )
+            fact = f"'{self.model}' is not the folder of a cross-encoder (no config.json in it)"
+            raise SettingsError(f"{self.where}: {fact}; give its path")
 
     @property
     def identity(self) -> Mapping[str, Any]:

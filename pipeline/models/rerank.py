@@ -1,5 +1,5 @@
-"""Rerankers behind any address that speaks the protocol of Jina, Cohere and vLLM (``POST .../rerank``), or that of Hugging
-Face's Text Embeddings Inference."""
+"""Rerankers behind any address that speaks the protocol of Jina, Cohere and vLLM (``POST .../rerank``), or that of
+Hugging Face's Text Embeddings Inference."""
 
 import math
 import threading
@@ -42,7 +42,8 @@ class EndpointReranker:
 
     def __post_init__(self) -> None:
         if not self.base_url:
-            raise SettingsError(f"{self.where}: no base_url; write the address in front of /rerank, or remove the section")
+            action = "write the address in front of /rerank, or remove the section"
+            raise SettingsError(f"{self.where}: no base_url; {action}")
         _ = self.endpoint
 
     @property
@@ -134,5 +135,7 @@ def _pairs(entries: Iterable[object], n_documents: int) -> Iterable[tuple[int, f
         if not isinstance(entry, dict):
             continue
         index, score = entry.get("index"), entry.get("relevance_score", entry.get("score"))
-        if type(index) is int and 0 <= index < n_documents and type(score) in (int, float) and math.isfinite(score):
+        if type(index) is not int or not 0 <= index < n_documents or isinstance(score, bool):
+            continue
+        if isinstance(score, int | float) and math.isfinite(score):
             yield index, float(score)

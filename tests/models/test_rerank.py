@@ -148,7 +148,7 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
     first, second = server.requests
     assert second.at - first.at >= 0.99
     server.script.append(Told(429, '{"detail": "slow down"}', headers={"Retry-After": "600"}))
-    with pytest.raises(ModelError, match="HTTP 429: .*slow down"):
+    with pytest.raises(ModelError, match=r"HTTP 429: .*slow down"):
         model.rerank(QUESTION, DOCUMENTS)
 
 
