@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.errors import StoreError
+from pipeline.errors import StoreError, UsageError
 from pipeline.evaluation.evaluation import RESULT_COLUMNS, Evaluation, LeftOut
 from pipeline.evaluation.gold import Targets, find_gold
 from pipeline.evaluation.metrics import Passage, metrics, names, places
-from pipeline.evaluation.questions import Question
+from pipeline.evaluation.questions import Gold, Question
 from pipeline.evaluation.setup import Setup
 from pipeline.models.base import EmbeddingModel, Tokenizer
 from pipeline.stores.base import VectorStore
@@ -40,7 +40,8 @@ class Searched:
 def evaluate(
     questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = lambda done, expected: None
 ) -> Evaluation:
-    """Every question that has no unknown gold, in every mode. Raises StoreError when the stores are loaded meanwhile.
+    """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, StoreError
+    when the stores are loaded meanwhile.
 
     ``chunk_top_k`` is that of the settings, or the greatest k, where that is more.
     """
@@ -50,6 +51,8 @@ def evaluate(
         targets, unknown = find_gold(questions, documents, vectors)
     known = [question for question in questions if unknown.keys().isdisjoint(question.gold)]
     left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]
+    if not known:
+        raise UsageError(f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}")
     searched.embedding.embed([question.text for question in known])  # together, where each is a call to an endpoint
     asking = _Asking(setup, searched, targets)
     rows, expected = [], len(setup.modes) * len(known)
@@ -73,6 +76,11 @@ def evaluate(
         pd.DataFrame.from_dict(asking.seen, orient="index", columns=["document_id", "excerpt"]).sort_index(),
         tuple(dict.fromkeys(asking.notes)),
     )
+
+
+def _first(question: Question, unknown: Mapping[Gold, str]) -> str:
+    gold = next(gold for gold in question.gold if gold in unknown)
+    return f"line {question.line}: {gold.kind} '{gold.name}': {unknown[gold]}"
 
 
 _NO_DOCUMENTS = pd.DataFrame(columns=["id", "source", "title"])

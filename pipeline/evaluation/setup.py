@@ -24,9 +24,7 @@ class Setup:
     keywords: bool = False
 
     @classmethod
-    def of(
-        cls, modes: Sequence[str] | None, ks: Sequence[int], budget: int | None, by: str, keywords: bool
-    ) -> "Setup":
+    def of(cls, modes: Sequence[str] | None, ks: Sequence[int], budget: int | None, by: str, keywords: bool) -> "Setup":
         """All modes where none are given. Raises UsageError."""
         chosen = tuple(dict.fromkeys(MODES if modes is None else modes))
         if not chosen or not set(chosen) <= set(MODES):
