@@ -69,7 +69,8 @@ def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: 
         from pipeline.evaluation.stored import read_evaluation
         from pipeline.evaluation.table import comparison_table
 
-        compared = compare(*map(read_evaluation, files), against)
+        a, b = map(read_evaluation, files)
+        compared = compare(a, b, against)
         if output is not None:
             _write_file(output, _text(compared.to_json()))
     if as_json:

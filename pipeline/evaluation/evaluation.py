@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.evaluation.gold import Targets
-from pipeline.evaluation.metrics import NOWHERE, Place
+from pipeline.evaluation.metrics import NOWHERE, Place, names
 from pipeline.evaluation.questions import Gold, Question
 from pipeline.evaluation.setup import Setup
 
@@ -52,7 +52,7 @@ class Evaluation:
 
     @property
     def metrics(self) -> list[str]:
-        return [column for column in self.results if column not in RESULT_COLUMNS]
+        return names(self.setup.ks, self.setup.budget)
 
     def summary(self) -> pd.DataFrame:
         """Means by mode: the metrics, the tokens, ``cut``; p50_ms and p95_ms of the latency."""
@@ -133,4 +133,5 @@ def rank_of(place: Place) -> int | None:
 
 
 def _records(means: pd.DataFrame) -> dict[str, dict[str, float]]:
-    return {str(mode): row.to_dict() for mode, row in means.astype(object).iterrows()}
+    rows = means.astype(object).to_dict("records")
+    return {str(mode): {str(name): row[name] for name in row} for mode, row in zip(means.index, rows, strict=True)}

@@ -57,8 +57,8 @@ def metrics(places: Sequence[Place], ks: Sequence[int], budget: int | None = Non
 def _first(ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Id -> its place among the distinct ids, from 1, and its place in the list, from 0."""
     first = {id: position for position, id in reversed(list(enumerate(ids)))}
-    ranked = sorted(first, key=lambda id: first[id])
-    return {id: (rank, first[id]) for rank, id in enumerate(ranked, start=1)}
+    ranked = sorted((position, id) for id, position in first.items())
+    return {id: (rank, position) for rank, (position, id) in enumerate(ranked, start=1)}
 
 
 def _best(ids: frozenset[str], first: dict[str, tuple[int, int]], ends: Sequence[int]) -> Place:

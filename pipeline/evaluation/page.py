@@ -96,18 +96,15 @@ def _legend(modes: Iterable[str]) -> Element:
 def _charts(evaluation: Evaluation) -> Element:
     summary, ks = evaluation.summary(), evaluation.setup.ks
 
-    def lines(metric: str) -> dict[str, list[float]]:
-        return {str(mode): [float(summary.at[mode, f"{metric}@{k}"]) for k in ks] for mode in summary.index}
-
-    def bars(*columns: str) -> dict[str, list[float]]:
-        return {str(mode): [float(summary.at[mode, column]) for column in columns] for mode in summary.index}
+    def values(*columns: str) -> dict[str, list[float]]:
+        return {str(mode): numbers for mode, *numbers in summary[list(columns)].itertuples()}
 
     return element(
         "div",
-        line_chart("recall@k", ks, lines("recall")),
-        line_chart("all gold@k", ks, lines("all_gold")),
-        bar_chart("Size of the prompt", bars("prompt_tokens"), "tokens"),
-        bar_chart("Latency, p50 / p95", bars("p50_ms", "p95_ms"), "ms"),
+        line_chart("recall@k", ks, values(*(f"recall@{k}" for k in ks))),
+        line_chart("all gold@k", ks, values(*(f"all_gold@{k}" for k in ks))),
+        bar_chart("Size of the prompt", values("prompt_tokens"), "tokens"),
+        bar_chart("Latency, p50 / p95", values("p50_ms", "p95_ms"), "ms"),
         class_="charts",
     )
 

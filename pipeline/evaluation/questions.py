@@ -41,7 +41,7 @@ Questions = str | Path | Iterable[Record]
 """A file of questions, or what its lines would hold."""
 
 
-class _Fault(Exception):
+class _LineError(Exception):
     """What is wrong with one line."""
 
 
@@ -57,8 +57,8 @@ def read_questions(questions: Questions, by: str = "type") -> list[Question]:
         try:
             question = _question(_record(line) if isinstance(line, bytes) else line, number, by)
             if question.id in seen:
-                raise _Fault(f"id '{question.id}' is that of line {seen[question.id]} too; give each its own")
-        except _Fault as fault:
+                raise _LineError(f"id '{question.id}' is that of line {seen[question.id]} too; give each its own")
+        except _LineError as fault:
             faults.append(f"line {number}: {fault}")
             continue
         seen[question.id] = number
@@ -85,22 +85,22 @@ def _record(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
-        raise _Fault("not UTF-8; save the file as UTF-8") from None
+        raise _LineError("not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise _Fault(f"not JSON ({error.msg}, column {error.colno}); write one object a line") from None
+        raise _LineError(f"not JSON ({error.msg}, column {error.colno}); write one object a line") from None
     except (RecursionError, ValueError):  # nested or numbers too large for any reader
-        raise _Fault("not JSON that can be read; write one object a line") from None
+        raise _LineError("not JSON that can be read; write one object a line") from None
 
 
 def _question(record: Any, line: int, by: str) -> Question:
     if not isinstance(record, Mapping):
-        raise _Fault("no object; write {...}, one a line")
+        raise _LineError("no object; write {...}, one a line")
     text = record.get("question")
     if not isinstance(text, str) or not clean(text).strip():
-        raise _Fault("no question; give its text under 'question'")
+        raise _LineError("no question; give its text under 'question'")
     gold = [Gold(kind, name) for key, kind in KEYS.items() for name in _names(record, key)]
     if not gold:
-        raise _Fault(f"no gold; name what is to be found under one of {', '.join(KEYS)}")
+        raise _LineError(f"no gold; name what is to be found under one of {', '.join(KEYS)}")
     given, kind = record.get("id"), record.get(by)
     return Question(
         str(line) if given is None else _scalar(given, "id"),
@@ -116,7 +116,7 @@ def _names(record: Record, key: str) -> list[str]:
     given = record.get(key)
     names = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and clean(name).strip() for name in names):
-        raise _Fault(f"'{key}' is no list of texts; write a list of texts that are not empty")
+        raise _LineError(f"'{key}' is no list of texts; write a list of texts that are not empty")
     return [clean(name).strip() for name in names]
 
 
@@ -126,4 +126,4 @@ def _scalar(value: Any, key: str) -> str:
         written = clean(value if isinstance(value, str) else json.dumps(value)).strip()
         if written:
             return written
-    raise _Fault(f"'{key}' is no text or number; write one, or leave it out")
+    raise _LineError(f"'{key}' is no text or number; write one, or leave it out")

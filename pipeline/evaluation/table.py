@@ -47,12 +47,13 @@ def comparison_table(comparison: Comparison) -> str:
         f"b: {comparison.b}",
         f"{'mode':<{modes}}  {'metric':<{metrics}} {'a':>10} {'b':>10} {'b - a':>10}  {'95 % interval':^21} {'p':>7}",
     ]
-    for row in rows.itertuples(index=False):
-        digits = 3 if "@" in str(row.metric) else 0
-        numbers = [f"{value:>10,.{digits}f}" for value in (row.a, row.b, row.difference)]
-        ends = f"{row.low:>+10,.{digits}f} {row.high:>+10,.{digits}f}"
-        star = " *" if row.low > 0 or row.high < 0 else ""
-        lines.append(f"{row.mode:<{modes}}  {row.metric:<{metrics}} {' '.join(numbers)}  {ends} {row.p:>7.4f}{star}")
+    for row in rows.to_dict("records"):
+        digits = 3 if "@" in row["metric"] else 0
+        numbers = " ".join(f"{row[name]:>10,.{digits}f}" for name in ("a", "b", "difference"))
+        ends = " ".join(f"{row[name]:>+10,.{digits}f}" for name in ("low", "high"))
+        star = " *" if row["low"] > 0 or row["high"] < 0 else ""
+        name = f"{row['mode']:<{modes}}  {row['metric']:<{metrics}}"
+        lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star}")
     alone = f"; only in a: {comparison.only_a:,}, only in b: {comparison.only_b:,}"
     both = f"{int(rows['questions'].max()):,} questions in both"
     lines.append(f"{both}{alone if comparison.only_a or comparison.only_b else ''}; *: the interval leaves 0 out")
