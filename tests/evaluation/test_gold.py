@@ -5,9 +5,14 @@ from hypothesis import strategies as st
 from pipeline.evaluation.gold import chunks_holding, documents_named
 
 DOCUMENTS = pd.DataFrame(
-    [("doc-1", "a.txt", "Harbour"), ("doc-2", "b.txt", "Harbour"), ("doc-3", "Harbour 3", "b.txt"), ("doc-4", "d", "doc-1")],
+    [
+        ("doc-1", "a.txt", "Harbour"),
+        ("doc-2", "b.txt", "Harbour"),
+        ("doc-3", "Harbour 3", "b.txt"),
+        ("doc-4", "d", "doc-1"),
+    ],
     columns=["id", "source", "title"],
-)  # fmt: skip
+)
 
 
 def pages(*contents: str) -> list[pd.DataFrame]:

@@ -40,9 +40,9 @@ def test_metrics_by_hand():
 rankings = st.lists(st.integers(0, 12), unique=True, max_size=13).map(
     lambda ids: [Passage(f"c{id}", f"d{id // 2}", 1 + id) for id in ids]
 )
+chunk_ids = st.integers(0, 14).map("c{}".format)
 golds = st.lists(
-    st.builds(document, st.integers(0, 7).map(lambda id: f"d{id}"))
-    | st.builds(chunk, st.integers(0, 14).map(lambda id: f"c{id}"), st.integers(0, 14).map(lambda id: f"c{id}")),
+    st.builds(document, st.integers(0, 7).map("d{}".format)) | st.builds(chunk, chunk_ids, chunk_ids),
     min_size=1,
     max_size=5,
 )

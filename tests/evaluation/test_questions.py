@@ -18,15 +18,27 @@ def written(tmp_path: Path, *lines: str | bytes) -> Path:
 
 
 def test_a_line_is_a_question_with_its_gold(tmp_path: Path):
-    full = {"id": 7, "question": " Who?\u2028 ", "documents": "a.txt", "chunks": ["chunk-1"], "texts": ["by her"], "type": 2}
-    first, second = read_questions(written(tmp_path, b"\xef\xbb\xbf" + json.dumps(full).encode() + b"\r", "", json.dumps(GOOD)))
+    full = {
+        "id": 7,
+        "question": " Who?\u2028 ",
+        "documents": "a.txt",
+        "chunks": ["chunk-1"],
+        "texts": ["by her"],
+        "type": 2,
+    }
+    first, second = read_questions(
+        written(tmp_path, b"\xef\xbb\xbf" + json.dumps(full).encode() + b"\r", "", json.dumps(GOOD))
+    )
     assert (first.id, first.text, first.type, first.line) == ("7", "Who?", "2", 1)
     assert first.gold == (Gold("document", "a.txt"), Gold("chunk", "chunk-1"), Gold("text", "by her"))
     assert (second.id, second.type, second.line) == ("3", "", 3)
 
 
 def test_what_to_count_by_is_any_key():
-    assert [question.type for question in read_questions([GOOD | {"hops": 2}, GOOD | {"hops": True}], "hops")] == ["2", "true"]
+    assert [question.type for question in read_questions([GOOD | {"hops": 2}, GOOD | {"hops": True}], "hops")] == [
+        "2",
+        "true",
+    ]
 
 
 def test_gold_that_is_named_twice_counts_once():
@@ -62,7 +74,7 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, line: str | 
 
 
 def test_all_faults_are_told_but_not_without_end(tmp_path: Path):
-    with pytest.raises(UsageError, match="line 1: .*line 5: .*and 15 lines more") as raised:
+    with pytest.raises(UsageError, match=r"line 1: .*line 5: .*and 15 lines more") as raised:
         read_questions(written(tmp_path, *["{}"] * 20))
     assert "line 6" not in str(raised.value)
 
