@@ -254,13 +254,8 @@ class Project(Services):
         Raises UsageError for questions that cannot be read and options that make no sense.
         """
         asked, setup = read_questions(questions, by), Setup.of(modes, ks, budget, by, keywords)
-        stage = self.query_stage
-        if keywords and stage.chat is None:
-            raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
-        searched = Searched(
-            self.query_data, self.stores.vectors, stage.embedding, stage.tokenizer, self.settings.query.chunk_top_k
-        )
-        return evaluate(asked, setup, searched, advanced)
+        top_k = self.settings.query.chunk_top_k
+        return evaluate(asked, setup, Searched(self.query_data, self.query_stage, self.stores.vectors, top_k), advanced)
 
     def request(self, question: str, **options: Any) -> QueryRequest:
         """The request with the project's defaults for what is not given (None counts as not given)."""

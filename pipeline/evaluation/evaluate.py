@@ -13,7 +13,7 @@ from pipeline.evaluation.gold import Targets, find_gold
 from pipeline.evaluation.metrics import Passage, metrics, names, places
 from pipeline.evaluation.questions import Gold, Question
 from pipeline.evaluation.setup import Setup
-from pipeline.models.base import EmbeddingModel, Tokenizer
+from pipeline.query.answer import QueryStage
 from pipeline.stores.base import VectorStore
 
 QueryData = Callable[..., Mapping[str, Any]]
@@ -31,20 +31,21 @@ class Searched:
     """What the questions are asked of. ``chunk_top_k``: passages that a query retrieves by the settings."""
 
     query_data: QueryData
+    stage: QueryStage
     vectors: VectorStore
-    embedding: EmbeddingModel
-    tokenizer: Tokenizer
     chunk_top_k: int
 
 
 def evaluate(
     questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = lambda done, expected: None
 ) -> Evaluation:
-    """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, StoreError
-    when the stores are loaded meanwhile.
+    """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, or where
+    keywords are to be asked of no model, StoreError when the stores are loaded meanwhile.
 
     ``chunk_top_k`` is that of the settings, or the greatest k, where that is more.
     """
+    if setup.keywords and searched.stage.chat is None:
+        raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
     live = searched.vectors.live()
     with searched.vectors.reading() as vectors:
         documents = pd.concat([_NO_DOCUMENTS, *vectors.rows("documents")])[["id", "source", "title"]]
@@ -53,15 +54,8 @@ def evaluate(
     left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]
     if not known:
         raise UsageError(f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}")
-    searched.embedding.embed([question.text for question in known])  # together, where each is a call to an endpoint
     asking = _Asking(setup, searched, targets)
-    rows, expected = [], len(setup.modes) * len(known)
-    for mode in setup.modes:
-        for warming in known[:1]:
-            asking.data(warming, mode)
-        for question in known:
-            rows.append(asking.row(question, mode))
-            advanced(len(rows), expected)
+    results = pd.DataFrame(asking.rows(known, advanced), columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget)])
     if searched.vectors.live() != live:
         raise StoreError("eval: the stores were loaded while the questions were asked; run it again")
     return Evaluation(
@@ -71,7 +65,7 @@ def evaluate(
         tuple(known),
         tuple(LeftOut.of(question, unknown) for question in left_out),
         targets,
-        pd.DataFrame(rows, columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget)]),
+        results,
         documents.set_index("id").sort_index(),
         pd.DataFrame.from_dict(asking.seen, orient="index", columns=["document_id", "excerpt"]).sort_index(),
         tuple(dict.fromkeys(asking.notes)),
@@ -92,9 +86,20 @@ class _Asking:
     def __init__(self, setup: Setup, searched: Searched, targets: Targets) -> None:
         self.setup, self.searched, self.targets = setup, searched, targets
         self.chunk_top_k = max(searched.chunk_top_k, *setup.ks)
-        self.count = cache(searched.tokenizer.count)
+        self.count = cache(searched.stage.tokenizer.count)
         self.seen: dict[str, tuple[str, str]] = {}
         self.notes: list[str] = []
+
+    def rows(self, questions: Sequence[Question], advanced: Advanced) -> list[list[Any]]:
+        """One for each mode and question: RESULT_COLUMNS, and the metrics."""
+        rows, expected = [], len(self.setup.modes) * len(questions)
+        self.searched.stage.embedding.embed([question.text for question in questions])  # an endpoint: all in few calls
+        for mode in self.setup.modes:
+            self.data(questions[0], mode)  # warms up
+            for question in questions:
+                rows.append(self.row(question, mode))
+                advanced(len(rows), expected)
+        return rows
 
     def data(self, question: Question, mode: str) -> Mapping[str, Any]:
         """The question itself is both kinds of keywords, as in a query without a chat model."""
@@ -104,7 +109,6 @@ class _Asking:
         )
 
     def row(self, question: Question, mode: str) -> list[Any]:
-        """RESULT_COLUMNS, and the metrics."""
         found = self.data(question, mode)
         ranking = [
             Passage(chunk["id"], chunk["document_id"], self.count(chunk["content"])) for chunk in found["chunks"]

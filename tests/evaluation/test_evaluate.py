@@ -148,6 +148,19 @@ def test_a_chat_model_is_asked_only_for_keywords_and_only_when_told(project: Pro
     assert asked.to_json()["setup"]["keywords"]
 
 
+def test_questions_are_embedded_in_batches(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    where = {"base_url": openai.env["OPENAI_BASE_URL"], "api_key": openai.env["OPENAI_API_KEY"]}
+    embedding = {**where, "provider": "openai", "model": "text-embedding-3-small"}
+    folder = new_project(tmp_path / "p", postgres_url, one, openai, models={"embedding": {"default": embedding}})
+    one = {"institute.txt": "Idra Senn founded it."}
+    asked = [{"question": f"Who founded number {number}?", "documents": ["institute.txt"]} for number in range(40)]
+    with folder.open() as opened:
+        opened.run("fast")
+        before = openai.count("embeddings")
+        opened.evaluate(asked, modes=["naive", "local"])
+        assert openai.count("embeddings") - before == 1
+
+
 class Reader(HTMLParser):
     """The tags of a page, and the attributes that would run or load something."""
 
