@@ -14,6 +14,7 @@ from pipeline.evaluation.table import evaluation_table, left_out_lines
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
+MODES = ["naive", "local", "hybrid"]
 HOSTILE = "<script>alert(\"1\")</script><img src=x onerror=alert(2)> & 'quoted' </style></title>"
 QUESTIONS = [
     {"id": "q1", "question": "Who founded the Brack Institute?", "documents": ["institute.txt"], "type": "one"},
