@@ -273,7 +273,12 @@ class Project(Services):
         if live is None:
             raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
         return QueryStage(
-            self.stores.read, self.embedding_like(live.embedding), self._answering, self.tokenizer, self.prompt
+            self.stores.read,
+            self.embedding_like(live.embedding),
+            self._answering,
+            self.tokenizer,
+            self.prompt,
+            self.reranker,
         )
 
     def _answering(self, name: str) -> ChatModel | None:
@@ -281,7 +286,7 @@ class Project(Services):
         if chat is None and name != DEFAULT:
             have = ", ".join(sorted(self.settings.models.chat)) or "none"
             raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
-        return self.chat(name) if chat and chat.configured else None
+        return self.query_chat(name) if chat and chat.configured else None
 
     def _manifest(self, workflow: str | None) -> Manifest:
         last = self.runs.last()
