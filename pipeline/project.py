@@ -21,10 +21,10 @@ from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import read_usage
 from pipeline.errors import UsageError
-from pipeline.evaluation.evaluate import Advanced, Searched, evaluate
+from pipeline.evaluation.evaluate import Advanced, Searched, evaluate, untold
 from pipeline.evaluation.evaluation import Evaluation
 from pipeline.evaluation.questions import Questions, read_questions
-from pipeline.evaluation.setup import KS, Setup
+from pipeline.evaluation.setup import KS, MODES, Setup
 from pipeline.events import Events, OnEvent
 from pipeline.export.exported import Exported
 from pipeline.export.kinds import export
@@ -244,23 +244,16 @@ class Project(Services):
             yield event
 
     def evaluate(
-        self,
-        questions: Questions,
-        modes: Sequence[str] | None = None,
-        ks: Sequence[int] = KS,
-        budget: int | None = None,
-        by: str = "type",
-        keywords: bool = False,
-        advanced: Advanced = lambda done, expected: None,
-    ) -> Evaluation:
-        """What each mode (by default each that retrieves) finds of the questions' gold; docs/evaluation.md has the
-        format of questions. No chat model is asked, but for keywords where ``keywords`` says so.
-
-        Raises UsageError for questions that cannot be read and options that make no sense.
+        self, questions: Questions, modes: Sequence[str] = MODES, ks: Sequence[int] = KS, budget: int | None = None,
+        by: str = "type", keywords: bool = False, rerank: bool = False, advanced: Advanced = untold,
+    ) -> Evaluation:  # fmt: skip
+        """What each mode finds of the questions' gold (docs/evaluation.md). No chat model and no reranker is asked,
+        unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that cannot be read, and as
+        ``query``.
         """
-        asked, setup = read_questions(questions, by), Setup.of(modes, ks, budget, by, keywords)
-        top_k = self.settings.query.chunk_top_k
-        return evaluate(asked, setup, Searched(self.query_data, self.query_stage, self.stores.vectors, top_k), advanced)
+        setup = Setup.of(modes, ks, budget, by, keywords, rerank)
+        searched = Searched(self.query_data, self.query_stage, self.stores.vectors, self.settings.query)
+        return evaluate(read_questions(questions, by), setup, searched, advanced)
 
     def request(self, question: str, **options: Any) -> QueryRequest:
         """The request with the project's defaults for what is not given (None counts as not given).

@@ -19,6 +19,7 @@ Ks = Annotated[str, typer.Option("--k", metavar="N,N", help="How many passages t
 Budget = Annotated[int | None, typer.Option(metavar="TOKENS", help="Also look at so much retrieved text.")]
 By = Annotated[str, typer.Option(metavar="KEY", help="Count apart by this key of the questions.")]
 Keywords = Annotated[bool, typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question.")]
+Rerank = Annotated[bool, typer.Option("--rerank", help="Have models.rerank rank anew, which may cost too.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write all of it there.")]
 Page = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")]
 Compare = Annotated[
@@ -34,9 +35,10 @@ Drop = Annotated[float, typer.Option(metavar="POINTS", help="With --baseline: ho
 
 def evaluate(
     context: typer.Context, questions: Questions = None, modes: Modes = None, ks: Ks = "2,5,10,20",
-    budget: Budget = None, by: By = "type", keywords: Keywords = False, output: Output = None, html: Page = None,
-    baseline: Baseline = None, metric: Metric = "recall@10", max_drop: Drop = 2.0, compare: Compare = None,
-    against: Against = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    budget: Budget = None, by: By = "type", keywords: Keywords = False, rerank: Rerank = False, output: Output = None,
+    html: Page = None, baseline: Baseline = None, metric: Metric = "recall@10", max_drop: Drop = 2.0,
+    compare: Compare = None, against: Against = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
 ) -> None:  # fmt: skip
     """Measure retrieval against questions whose gold is known, or compare two such measurements."""
     if (questions is None) == (compare is None):
@@ -47,13 +49,13 @@ def evaluate(
         _compare(root_of(context, folder), compare, against, output, as_json)
         return
     assert questions is not None
-    numbers = _numbers(ks)
-    names = None if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
     with open_project(context, folder, overrides, as_json) as project:
+        from pipeline.evaluation.setup import MODES
         from pipeline.evaluation.stored import read_evaluation
 
+        names = MODES if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
         before = None if baseline is None else read_evaluation(baseline).modes
-        found = project.evaluate(questions, names, numbers, budget, by, keywords, _advanced())
+        found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, _advanced())
         _write(found, output, html)
         said = [] if before is None else _fallen(before, found, metric, max_drop)
     _show(found, as_json)

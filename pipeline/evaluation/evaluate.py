@@ -13,13 +13,19 @@ from pipeline.evaluation.gold import Targets, find_gold
 from pipeline.evaluation.metrics import Passage, metrics, names, places
 from pipeline.evaluation.questions import Gold, Question
 from pipeline.evaluation.setup import Setup
-from pipeline.query.answer import QueryStage
+from pipeline.query.stage import QueryStage
+from pipeline.query_options import QueryOptions
 from pipeline.stores.base import VectorStore
 
 QueryData = Callable[..., Mapping[str, Any]]
 """A question and the options of a request -> what was found, as ``Project.query_data`` gives it."""
 Advanced = Callable[[int, int], None]
 """Told how many of the questions, each once a mode, are done, and how many there are."""
+
+
+def untold(done: int, expected: int) -> None:
+    """Tell nobody."""
+
 
 MODEL_TIME = ("keywords", "embedding", "rerank", "model", "total")
 """Parts of a query's timings that are a model's, not retrieval's, and their sum."""
@@ -28,27 +34,26 @@ EXCERPT = 240
 
 @dataclass(frozen=True)
 class Searched:
-    """What the questions are asked of. ``chunk_top_k``: passages that a query retrieves by the settings."""
+    """What the questions are asked of. ``defaults``: what a query has by the settings."""
 
     query_data: QueryData
     stage: QueryStage
     vectors: VectorStore
-    chunk_top_k: int
+    defaults: QueryOptions
 
 
 def evaluate(
-    questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = lambda done, expected: None
+    questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = untold
 ) -> Evaluation:
     """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, or where
-    keywords are to be asked of no model, StoreError when the stores are loaded meanwhile.
+    a model is to be asked that there is none of, StoreError when the stores are loaded meanwhile.
 
     ``chunk_top_k`` is that of the settings, or the greatest k, where that is more.
     """
-    if setup.keywords and searched.stage.chat is None:
-        raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
+    _refuse_unconfigured(setup, searched)
     live = searched.vectors.live()
     with searched.vectors.reading() as vectors:
-        documents = pd.concat([_NO_DOCUMENTS, *vectors.rows("documents")])[["id", "source", "title"]]
+        documents = vectors.documents()[["id", "source", "title"]]
         targets, unknown = find_gold(questions, documents, vectors)
     known = [question for question in questions if unknown.keys().isdisjoint(question.gold)]
     left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]
@@ -72,12 +77,16 @@ def evaluate(
     )
 
 
+def _refuse_unconfigured(setup: Setup, searched: Searched) -> None:
+    if setup.keywords and searched.stage.chat(searched.defaults.model) is None:
+        raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
+    if setup.rerank and searched.stage.reranker is None:
+        raise UsageError("eval: no reranker is configured; name one in models.rerank, or do without")
+
+
 def _first(question: Question, unknown: Mapping[Gold, str]) -> str:
     gold = next(gold for gold in question.gold if gold in unknown)
     return f"line {question.line}: {gold.kind} '{gold.name}': {unknown[gold]}"
-
-
-_NO_DOCUMENTS = pd.DataFrame(columns=["id", "source", "title"])
 
 
 class _Asking:
@@ -85,7 +94,7 @@ class _Asking:
 
     def __init__(self, setup: Setup, searched: Searched, targets: Targets) -> None:
         self.setup, self.searched, self.targets = setup, searched, targets
-        self.chunk_top_k = max(searched.chunk_top_k, *setup.ks)
+        self.chunk_top_k = max(searched.defaults.chunk_top_k, *setup.ks)
         self.count = cache(searched.stage.tokenizer.count)
         self.seen: dict[str, tuple[str, str]] = {}
         self.notes: list[str] = []
@@ -105,7 +114,12 @@ class _Asking:
         """The question itself is both kinds of keywords, as in a query without a chat model."""
         itself = None if self.setup.keywords else (question.text,)
         return self.searched.query_data(
-            question.text, mode=mode, chunk_top_k=self.chunk_top_k, hl_keywords=itself, ll_keywords=itself
+            question.text,
+            mode=mode,
+            chunk_top_k=self.chunk_top_k,
+            hl_keywords=itself,
+            ll_keywords=itself,
+            enable_rerank=self.setup.rerank,
         )
 
     def row(self, question: Question, mode: str) -> list[Any]:

@@ -5,9 +5,11 @@
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.evaluation.evaluation import Evaluation
+from pipeline.evaluation.setup import MODES
 from pipeline.evaluation.stored import stored
 from pipeline.stores.embedded import start_embedded
 from tests.projects import ProjectFolder, new_project
@@ -35,7 +37,7 @@ def sample_project(root: Path, postgres_url: str) -> ProjectFolder:
     return project
 
 
-def measured(project: ProjectFolder, *overrides: str, modes: list[str] | None = None) -> Evaluation:
+def measured(project: ProjectFolder, *overrides: str, modes: Sequence[str] = MODES) -> Evaluation:
     with project.open(*QUICK, *overrides) as opened:
         return opened.evaluate(QUESTIONS, modes, by="hops")
 

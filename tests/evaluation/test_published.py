@@ -30,8 +30,8 @@ def test_two_wiki(tmp_path: Path):
         write(
             tmp_path,
             corpus=[{"title": "A", "text": "Of a."}, {"title": "B", "text": "Of b."}],
-            questions_gold=[{"id": f"q{n}", "question": f"{n}?", **asked} for n in range(60)],
-            fastgraphrag_multihop_questions={"51": ["7?"]},
+            questions_gold=[{"id": f"q{n}", "question": f"Who is {n}?", **asked} for n in range(60)],
+            fastgraphrag_multihop_questions={"51": ["Who is 7?"]},
         ),
         51,
     )
