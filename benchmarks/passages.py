@@ -40,6 +40,10 @@ class Passages:
         stripped = [replace(passage, title="") for passage in self.passages]
         return Passages(f"{self.name}, no titles", stripped, self.questions)
 
+    def place(self, source: str) -> int:
+        """Which passage a chunk of ``write``'s file is from, by the source that the chunk names."""
+        return int(source.rpartition("#p")[2])
+
     def write(self, path: Path) -> None:
         """A line of JSON each; the title begins the text too."""
         with path.open("w", encoding="utf-8") as file:

@@ -11,10 +11,10 @@ SHORTEST_STEM = 4
 
 
 def words(text: str) -> list[str]:
-    """Folded words without their commonest English endings; of Chinese and Japanese every two characters next to
+    """Lower-case words without their commonest English endings; of Chinese and Japanese every two characters next to
     each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000, "On the use of words and n-grams for
     Chinese information retrieval", section 5)."""
-    runs = _WORD.findall(text.casefold())
+    runs = _WORD.findall(text.lower())
     if text.isascii():
         return list(map(stem, runs))
     return [word for run in runs for word in _parts(run)]
@@ -30,10 +30,12 @@ def stem(word: str) -> str:
     (1991, "How effective is suffixing?", section 2), and -ed and -ing."""
     if word.endswith("ies") and len(word) > SHORTEST_STEM:
         return f"{word[:-3]}y"
+    if word.endswith("ss"):
+        return word
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= SHORTEST_STEM:
             return word[: -len(ending)]
-    return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
 
 
 def _parts(run: str) -> list[str]:

@@ -21,7 +21,7 @@ from pipeline.stores.base import GraphReads, Lexical, VectorReads
 
 SEEDS, TARGETS = 20, 1000
 """Passages that names are looked for in, and passages they are followed to."""
-STEPPED, FACT, ENTITY, PATH = 1.5, 0.5, 0.5, 0.5
+STEPPED, FACT, ENTITY, PATH = 1.5, 0.3, 0.5, 0.3
 """What the best passage gets for being stepped to, one for holding a near fact, an end of it, and one for holding a
 fact of a path; 1 is what the best of a lane gets."""
 DAMPING = 0.5

@@ -13,8 +13,8 @@ POOL = 50
 """Passages of either lane."""
 FEW = 30
 """Passages that an entity is followed to at most: one in more of them tells nothing."""
-SHARPNESS = 8
-"""The power of similarity, so that only the best few count."""
+SHARPNESS, BY_VECTOR = 8, 0.5
+"""The power of similarity, so that only the best few count, and what the best of that lane gets."""
 NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
 """What a passage about a name in the question gets; 1 is what the best of a lane gets."""
 
@@ -24,7 +24,7 @@ def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -
     only the other lane has found gets what the last of this one has, which is the most it can have."""
     nearest = vectors.nearest("chunks", vector, POOL)
     by_words = _shares(lexical.hits, 1)
-    by_vector = _shares(nearest, SHARPNESS)
+    by_vector = {id: BY_VECTOR * share for id, share in _shares(nearest, SHARPNESS).items()}
     floors = [min(shares.values()) if len(shares) == POOL else 0.0 for shares in (by_words, by_vector)]
     found = dict.fromkeys([*by_words, *by_vector])
     return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}

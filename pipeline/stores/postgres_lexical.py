@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import sql
-from sqlalchemy import Connection, func, literal_column, select
+from sqlalchemy import Connection, cast, func, literal_column, select
+from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Lexical
 from pipeline.stores.bm25 import TextStatistics, bm25_scores, text_statistics, word_weight
@@ -58,10 +59,18 @@ def index_name(workspace: str) -> str:
 
 
 def build_lexical_index(connection: Connection, workspace: str) -> None:
-    """Where it is not there; later rows are added to it as they are written."""
-    if not connection.execute(select(func.to_regclass(index_name(workspace)))).scalar():
-        partition = sql.Identifier(partition_of(CHUNKS, workspace))
-        cursor(connection).execute(INDEX.format(sql.Identifier(index_name(workspace)), partition, lexemes=LEXEMES))
+    partition = sql.Identifier(partition_of(CHUNKS, workspace))
+    name = index_name(workspace)
+    build_or_settle(connection, name, INDEX.format(sql.Identifier(name), partition, lexemes=LEXEMES))
+
+
+def build_or_settle(connection: Connection, name: str, statement: sql.Composed) -> None:
+    """Build a GIN index where it is not there; else sort what was written since into it, which reads would have to go
+    through one by one."""
+    if connection.execute(select(func.to_regclass(name))).scalar():
+        connection.execute(select(func.gin_clean_pending_list(cast(name, REGCLASS))))
+    else:
+        cursor(connection).execute(statement)
 
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from psycopg import sql
 from sqlalchemy import ARRAY, Connection, Text, case, cast, func, or_, select
 
 from pipeline.stores.base import MENTION_COLUMNS, OPENING_COLUMNS
-from pipeline.stores.hnsw import cursor
+from pipeline.stores.postgres_lexical import build_or_settle
 from pipeline.stores.tables import CHUNKS, DOCUMENTS, ENTITIES, VECTOR_TABLES, partition_of
 
 ID_BYTES = 56
@@ -16,12 +16,10 @@ ID_BYTES = 56
 
 
 def build_mention_index(connection: Connection, workspace: str) -> None:
-    """Where it is not there."""
     partition = partition_of(ENTITIES, workspace)
     name = f"{partition}_chunk_ids"
-    if not connection.execute(select(func.to_regclass(name))).scalar():
-        statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
-        cursor(connection).execute(statement.format(sql.Identifier(name), sql.Identifier(partition)))
+    statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
+    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)))
 
 
 def mentions(

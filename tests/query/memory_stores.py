@@ -12,7 +12,19 @@ from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
-from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Live, Writer
+from pipeline.stores.base import (
+    CHUNK_COLUMNS,
+    ENTITY_COLUMNS,
+    LINK_COLUMNS,
+    MENTION_COLUMNS,
+    OPENING_COLUMNS,
+    RELATIONSHIP_COLUMNS,
+    Lexical,
+    Live,
+    Writer,
+)
+from pipeline.stores.bm25 import bm25_scores, word_weight
+from pipeline.words import words
 from tests.talking import converse
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -142,6 +154,42 @@ class MemoryStores:
         self.reads.append("chunks")
         found = _chosen(self.chunk_rows, ids)
         return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[CHUNK_COLUMNS]
+
+    def lexical(self, question: str, limit: int) -> Lexical:
+        self.reads.append("lexical")
+        texts = list(self.chunk_rows["content"])
+        found = [words(text) for text in texts]
+        asked = dict.fromkeys(words(question))
+        weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
+        scores = bm25_scores(texts, weights, sum(map(len, found)) / max(len(texts), 1))
+        hits = [(id, float(score)) for id, score in zip(self.chunk_rows["id"], scores, strict=True) if score > 0]
+        return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        self.reads.append("mentions")
+        rows = [
+            (row.id, row.name, row.text_unit_ids if len(row.text_unit_ids) <= most else [])
+            for row in self.entity_rows.sort_values("id").itertuples(index=False)
+            if row.id in entity_ids or set(row.text_unit_ids) & set(text_unit_ids)
+        ]
+        return pd.DataFrame(rows, columns=MENTION_COLUMNS)
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        self.reads.append("openings")
+        found = _chosen(self.chunk_rows, sorted(ids))
+        return found.assign(opening=found["content"].str[:length])[OPENING_COLUMNS]
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
+        self.reads.append(f"embeddings {table}")
+        found = _chosen(self.relationship_rows, ids)
+        return dict(zip(found["id"], map(letters, found["description"]), strict=True))
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        self.reads.append("links")
+        few = set(self.entity_rows.loc[self.entity_rows["degree"] <= most, "id"]) & set(entity_ids)
+        rows = self.relationship_rows
+        touching = rows[rows["source_entity_id"].isin(few) | rows["target_entity_id"].isin(few)]
+        return touching.sort_values(["rank", "id"])[LINK_COLUMNS].head(limit).reset_index(drop=True)
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         self.reads.append("entities")
