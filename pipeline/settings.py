@@ -13,8 +13,8 @@ from pydantic import (
 )
 
 from pipeline.addresses import fault_of_neo4j, fault_of_postgres
+from pipeline.query_options import QueryOptions
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 EMBEDDED = "embedded"
 
 
@@ -109,9 +109,24 @@ class EmbeddingSettings(EndpointSettings):
         return self.provider or ("openai" if self.base_url or self.model else "builtin")
 
 
+class RerankSettings(Section):
+    """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
+
+    provider: Literal["endpoint", "local"] = "endpoint"
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    model: str = ""
+    batch_size: PositiveInt = 100
+    max_characters: PositiveInt = 8000
+    concurrency: PositiveInt = 4
+    timeout: float = Field(default=30, gt=0)
+    max_retries: int = Field(default=2, ge=0)
+
+
 class ModelsSettings(Section):
     chat: dict[str, ChatSettings] = {"default": ChatSettings()}
     embedding: dict[str, EmbeddingSettings] = {"default": EmbeddingSettings()}
+    rerank: dict[str, RerankSettings] = {}
 
 
 class HnswSettings(Section):
@@ -159,16 +174,6 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
-class QuerySettings(Section):
-    mode: Mode = "hybrid"
-    top_k: PositiveInt = 60
-    chunk_top_k: PositiveInt = 20
-    max_entity_tokens: PositiveInt = 6000
-    max_relation_tokens: PositiveInt = 8000
-    max_total_tokens: PositiveInt = 30000
-    response_type: str = "Multiple Paragraphs"
-
-
 class Settings(Section):
     workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
     workflow: str = "index"
@@ -179,6 +184,6 @@ class Settings(Section):
     graphrag: GraphragSettings = GraphragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
-    query: QuerySettings = QuerySettings()
+    query: QueryOptions = QueryOptions()
     snapshots: str = "data/snapshots"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)

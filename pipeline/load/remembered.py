@@ -1,13 +1,14 @@
 """The hashes of the rows that loads have written, kept beside the snapshots: a load asks a database for them only where
 its rows are not those that the last load left.
 
-    <root>/loaded/<version>.json           the version of each table
+    <root>/loaded/<version>.json              the version of each table
     <root>/loaded/<table>-<version>.parquet   id and row_hash of its rows
 
 All of it may be deleted at any time.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,6 +57,10 @@ class Remembered:
             temporary.write_text(json.dumps(versions, indent=1, sort_keys=True), encoding="utf-8")
             publish_file(temporary, self._names(version))
         self._forget_old()
+
+    def forget(self) -> None:
+        """All of it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _forget_old(self) -> None:
         names = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

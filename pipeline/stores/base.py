@@ -20,6 +20,9 @@ RELATIONSHIP_COLUMNS = [
 CHUNK_COLUMNS = [
     "id", "document_id", "source", "title", "start", "end", "tokens", "content", "metadata", "score",
 ]  # fmt: skip
+MENTION_COLUMNS = ["entity_id", "name", "text_unit_ids"]
+OPENING_COLUMNS = ["id", "title", "opening"]
+LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,15 @@ def read_states(stored: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Tab
 def read_probe(stored: Mapping[str, Any] | None) -> Probe | None:
     """``Live.probe`` from JSON."""
     return Probe(**stored) if stored else None
+
+
+@dataclass(frozen=True)
+class Lexical:
+    """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is among the text units,
+    by the words as ``pipeline.words`` gives them."""
+
+    hits: list[tuple[str, float]]
+    weights: Mapping[str, float]
 
 
 Advanced = Callable[[str, int, int], None]
@@ -196,21 +208,60 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class VectorStore(Store, Protocol):
-    def reading(self) -> AbstractContextManager["VectorStore"]:
-        """The store as it is at this moment, whatever is loaded meanwhile."""
-        ...
+class VectorReads(Protocol):
+    """What a query asks of documents, text units and vectors; a constant number of round trips each."""
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
         """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
 
-        ``table``: "chunks", "entities" or "relationships".
+        ``table``: "chunks", "entities" or "relationships". ``within``: only rows that at least one text unit of these
+        documents is a source of.
         """
+        ...
+
+    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        """(id, cosine similarity) of those of the chunks that are nearest to the vector, best first, ties by id."""
         ...
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
         """CHUNK_COLUMNS of the ids that exist, in the order asked; ``score`` is the cosine similarity to the
         question's vector."""
+        ...
+
+    def documents(self) -> pd.DataFrame:
+        """(id, title, source, metadata) of every document; metadata is a dict."""
+        ...
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        """(id, some, all) of the ids that exist: whether some, or all, of the text units that are a row's sources
+        belong to these documents. ``table``: "chunks", "entities" or "relationships"."""
+        ...
+
+    def lexical(self, question: str, limit: int) -> Lexical:
+        """The text units that rank best for the question's words by BM25, ties by id. Nothing in a workspace that an
+        earlier version of the software has loaded."""
+        ...
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        """MENTION_COLUMNS of every entity that one of the text units mentions and of those asked for, by id.
+        ``text_unit_ids``: all that mention it; empty where these are more than ``most``."""
+        ...
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        """OPENING_COLUMNS of the text units that exist, by id: the first ``length`` characters of each, and the title
+        of its document."""
+        ...
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
+        """id -> vector of the rows that exist. ``table`` as of ``nearest``."""
+        ...
+
+
+class VectorStore(Store, VectorReads, Protocol):
+    def reading(self) -> AbstractContextManager["VectorStore"]:
+        """The store as it is at this moment, whatever is loaded meanwhile."""
         ...
 
 
@@ -222,14 +273,8 @@ class Shown:
     loading: bool = False
 
 
-class GraphStore(Protocol):
-    """Reads of the graph; a constant number of round trips each."""
-
-    def beside(self, vectors: VectorStore) -> "GraphStore":
-        """The graph at the vectors' moment, where one database holds both."""
-        ...
-
-    def shown(self) -> Shown: ...
+class GraphReads(Protocol):
+    """What a query asks of the graph; a constant number of round trips each."""
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         """ENTITY_COLUMNS of the ids that exist, in the order asked."""
@@ -248,6 +293,19 @@ class GraphStore(Protocol):
         """(entity_id, text_unit_id, neighbours): for each text unit of each entity, how many of the
         entity's neighbours have that text unit too."""
         ...
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        """LINK_COLUMNS of the relationships at either end of those of the entities that have at most ``most``
+        neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
+        ...
+
+
+class GraphStore(GraphReads, Protocol):
+    def beside(self, vectors: VectorStore) -> "GraphStore":
+        """The graph at the vectors' moment, where one database holds both."""
+        ...
+
+    def shown(self) -> Shown: ...
 
 
 def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:

@@ -175,6 +175,14 @@ RELATIONSHIPS_OF = """
            coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])
     ORDER BY r.rank DESC, r.weight DESC, r.id
     """
+LINKS = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids AND n.degree <= $most
+    MATCH (n)-[r {workspace: $workspace}]-() WHERE r.id IS NOT NULL
+    WITH DISTINCT r ORDER BY r.rank, r.id LIMIT $limit
+    WITH r, startNode(r) AS source, endNode(r) AS target
+    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, '')
+    ORDER BY r.rank, r.id
+    """
 SHARED_UNITS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     WITH n, coalesce(n.source_id, []) AS units

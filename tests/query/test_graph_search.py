@@ -1,0 +1,217 @@
+"""Graph search over the small village, in memory and on real stores."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import event
+
+from pipeline.load.diff import diff, with_hashes
+from pipeline.query.evidence import Evidence
+from pipeline.query.graph_search import graph_search
+from pipeline.stores.base import GraphStore, Live, VectorStore
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.text import entity_id, relationship_id
+from tests.query.memory_stores import LETTERS, LetterEmbedding, MemoryStores, empty_village, letters
+
+QUESTION = "Who taught the mother of Ada Moor?"
+PASSAGES = {
+    "c1": "Ada Moor was a lens grinder. Her mother was Bea Quill, of the island.",
+    "c2": "Bea Quill kept bees. She was taught by Cid Vane in the winter of 1871.",
+    "c3": "Cid Vane sued Dov Pell over a mill.",
+    "c4": "The mother of all storms broke the mole.",
+    "c5": "Whoever taught there was paid in fish.",
+    "c6": "Dov Pell owned a mill.",
+}
+MENTIONS = {"Ada Moor": ["c1"], "Bea Quill": ["c1", "c2"], "Cid Vane": ["c2", "c3"], "Dov Pell": ["c3", "c6"]}
+LINKS = [
+    ("Ada Moor", "Bea Quill", "Bea Quill was the mother of Ada Moor", ["c1"]),
+    ("Cid Vane", "Bea Quill", "Cid Vane taught Bea Quill", ["c2"]),
+    ("Cid Vane", "Dov Pell", "Cid Vane sued Dov Pell", ["c3"]),
+]
+
+
+@dataclass(frozen=True)
+class Stores:
+    vectors: VectorStore
+    graph: GraphStore
+
+
+def search(stores: Stores, question: str = QUESTION, top_k: int = 60, chunk_top_k: int = 20) -> Evidence:
+    embedding = LetterEmbedding()
+    vector = embedding.embed([question])[0]
+    return graph_search(question, vector, top_k, chunk_top_k, stores.vectors, stores.graph, embedding)
+
+
+def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
+    """Rows of the stores' tables. ``more_nodes``: neighbours and passages that Bea Quill has besides."""
+    passages = PASSAGES | {f"x{number:05}": f"Note {number}." for number in range(more_nodes)}
+    others = [f"Other {number}" for number in range(more_nodes)]
+    mentions = MENTIONS | {name: [f"x{number:05}"] for number, name in enumerate(others)}
+    mentions["Bea Quill"] = [*MENTIONS["Bea Quill"], *(unit for name in others for unit in mentions[name])]
+    links = [*LINKS, *(("Bea Quill", name, f"Bea Quill saw {name}", mentions[name]) for name in others)]
+    degrees = pd.Series([end for source, target, *_ in links for end in (source, target)]).value_counts()
+    ids = {name: entity_id(name) for name in mentions}
+    rows = [(relationship_id(ids[source], ids[target]), source, target, *rest) for source, target, *rest in links]
+    return {
+        "documents": pd.DataFrame(
+            {"id": ["doc-1"], "title": ["Notes"], "source": ["notes.txt"], "metadata": [{}]}
+        ),
+        "chunks": pd.DataFrame(
+            {
+                "id": list(passages), "full_doc_id": "doc-1", "chunk_order_index": range(len(passages)), "tokens": 9,
+                "content": list(passages.values()), "char_start": 0, "char_end": 9,
+                "embedding": list(map(letters, passages.values())),
+            }
+        ),
+        "entities": pd.DataFrame(
+            {
+                "id": list(ids.values()), "entity_name": list(ids), "content": list(ids),
+                "chunk_ids": list(mentions.values()), "embedding": list(map(letters, ids)),
+            }
+        ),
+        "relationships": pd.DataFrame(
+            [(id, source, target, text, units, letters(text)) for id, source, target, text, units in rows],
+            columns=["id", "src_id", "tgt_id", "content", "chunk_ids", "embedding"],
+        ),
+        "nodes": pd.DataFrame(
+            [
+                (id, name, "PERSON", f"about {name}", mentions[name], int(degrees.get(name, 0)))
+                for name, id in ids.items()
+            ],
+            columns=["id", "display_name", "entity_type", "description", "source_id", "degree"],
+        ),
+        "edges": pd.DataFrame(
+            [
+                (id, ids[source], ids[target], source, target, text, 1.0, int(degrees[source] + degrees[target]),
+                 "RELATED", [], units)
+                for id, source, target, text, units in rows
+            ],
+            columns=["id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank",
+                     "type", "keywords", "source_id"],
+        ),
+    }  # fmt: skip
+
+
+def in_memory() -> Stores:
+    """The same rows over plain frames."""
+    tables = small_graph()
+    chunks = tables["chunks"].rename(columns={"full_doc_id": "document_id"})
+    chunks = chunks.assign(
+        title="Notes", source="notes.txt", start=0, end=9, metadata=json.loads("{}") or None, score=0.0
+    )
+    entities = tables["nodes"].rename(
+        columns={"display_name": "name", "entity_type": "type", "source_id": "text_unit_ids"}
+    )
+    links = tables["edges"].rename(columns={"source_id": "text_unit_ids"})
+    stores = MemoryStores(chunks, entities, links)
+    return Stores(stores, stores)
+
+
+@pytest.fixture(params=["memory", "postgres", "neo4j"])
+def open_stores(request: pytest.FixtureRequest) -> Callable[..., Stores]:
+    def open_stores(more_nodes: int = 0) -> Stores:
+        if request.param == "memory":
+            return in_memory()
+        tables = small_graph(more_nodes)
+        vectors: PostgresStore = request.getfixturevalue("postgres")()
+        write(vectors, tables)
+        if request.param == "postgres":
+            return Stores(vectors, PostgresGraph(vectors))
+        graph: Neo4jStore = request.getfixturevalue("neo4j")()
+        write(graph, tables)
+        return Stores(vectors, graph)
+
+    return open_stores
+
+
+def write(store: PostgresStore | Neo4jStore, tables: dict[str, pd.DataFrame]) -> None:
+    with store.writing(Live("index", "1", {"model": "letters"}, len(LETTERS))) as writer:
+        for table in store.tables:
+            writer.apply(table, diff(with_hashes(tables[table]), writer.hashes(table)))
+        writer.publish()
+
+
+def names(evidence: Evidence) -> list[str]:
+    return evidence.entities["name"].tolist()
+
+
+def test_the_records_it_finds(open_stores: Callable[..., Stores]):
+    """The passage about the name in the question; then the one it leads to over "mother", which answers, though it has
+    no more of the question's words than c4 and c5; c3 and c6 over Cid and Dov, c6 without any of these words."""
+    evidence = search(open_stores())
+    assert evidence.chunk_lanes["graph"] == ["c1", "c2", "c4", "c3", "c5", "c6"]
+    assert names(evidence) == ["Bea Quill", "Ada Moor", "Cid Vane", "Dov Pell"]
+    assert evidence.relationships["description"].tolist() == [text for _, _, text, _ in LINKS]
+
+
+def test_limits(open_stores: Callable[..., Stores]):
+    evidence = search(open_stores(), top_k=2, chunk_top_k=3)
+    assert evidence.chunk_lanes["graph"] == ["c1", "c2", "c4"]
+    assert names(evidence) == ["Bea Quill", "Ada Moor"]
+    assert len(evidence.relationships) == 2
+
+
+def test_nothing_to_find():
+    stores = empty_village()
+    evidence = search(Stores(stores, stores))
+    assert evidence.chunk_lanes == {"graph": []}
+    assert evidence.entities.empty
+    assert evidence.relationships.empty
+
+
+@pytest.mark.parametrize("question", ["?", "zzz", "' OR 1=1 --", "灯塔", "x" * 5000, "a " * 3000])
+def test_any_question_may_be_asked(question: str):
+    search(in_memory(), question)
+
+
+def test_the_number_of_reads_is_constant():
+    few, many = in_memory(), in_memory()
+    search(few, top_k=1, chunk_top_k=1)
+    search(many, "Ada Moor and Bea Quill and Cid Vane", top_k=60)
+    assert few.vectors.reads == many.vectors.reads  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(few.vectors.reads) <= 16  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextmanager
+def counted(store: PostgresStore) -> Iterator[list[int]]:
+    """Rows that each statement of SQLAlchemy's gave."""
+    given: list[int] = []
+
+    def count(connection, cursor, statement, parameters, context, executemany) -> None:
+        given.append(max(cursor.rowcount, 0))
+
+    event.listen(store.engine, "after_cursor_execute", count)
+    yield given
+    event.remove(store.engine, "after_cursor_execute", count)
+
+
+def test_a_hub_is_read_no_more_of_than_a_node(postgres: Callable[..., PostgresStore]):
+    """Bea Quill with 50 neighbours and with 5,000: as many statements, and not twice the rows."""
+    read = {}
+    for neighbours in (50, 5000):
+        store = postgres(f"-{neighbours}")
+        write(store, small_graph(neighbours))
+        stores = Stores(store, PostgresGraph(store))
+        with counted(store) as given:
+            evidence = search(stores)
+        assert evidence.chunk_lanes["graph"][0] == "c1"
+        read[neighbours] = given
+    assert len(read[50]) == len(read[5000])
+    assert sum(read[5000]) <= 2 * sum(read[50])
+
+
+def test_vectors_of_any_length_give_the_same(open_stores: Callable[..., Stores]):
+    stores, embedding = open_stores(), LetterEmbedding()
+    vector = embedding.embed([QUESTION])[0]
+    found = [
+        graph_search(QUESTION, np.float32(scale) * vector, 9, 9, stores.vectors, stores.graph, embedding).chunk_lanes
+        for scale in (1, 4)
+    ]
+    assert found[0] == found[1]

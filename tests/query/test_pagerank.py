@@ -1,0 +1,61 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.query.pagerank import Edge, personalised_pagerank
+
+NODES = st.sampled_from("abcdefgh")
+EDGES = st.lists(st.builds(Edge, NODES, NODES, st.floats(0.01, 10)), max_size=20)
+RESTART = st.dictionaries(NODES, st.floats(0.01, 5), min_size=1)
+DAMPING = st.floats(0, 0.95)
+
+
+@given(EDGES, RESTART, DAMPING)
+def test_the_mass_sums_to_one(edges: list[Edge], restart: dict[str, float], damping: float):
+    mass = personalised_pagerank(edges, restart, damping)
+    assert sum(mass.values()) == pytest.approx(1)
+    assert min(mass.values()) >= 0
+
+
+@given(EDGES, RESTART, DAMPING, st.randoms())
+def test_order_changes_nothing(edges: list[Edge], restart: dict[str, float], damping: float, chance: random.Random):
+    shuffled = [Edge(edge.other, edge.one, edge.weight) if chance.random() < 0.5 else edge for edge in edges]
+    chance.shuffle(shuffled)
+    nodes = list(restart)
+    chance.shuffle(nodes)
+    again = personalised_pagerank(shuffled, {node: restart[node] for node in nodes}, damping)
+    assert list(again.items()) == list(personalised_pagerank(edges, restart, damping).items())
+
+
+@given(EDGES, RESTART)
+def test_it_is_the_solution_of_the_linear_system(edges: list[Edge], restart: dict[str, float]):
+    mass = personalised_pagerank(edges, restart, 0.5)
+    nodes = list(mass)
+    weights = np.zeros((len(nodes), len(nodes)))
+    for edge in edges:
+        for one, other in ((edge.one, edge.other), (edge.other, edge.one)):
+            weights[nodes.index(one), nodes.index(other)] += edge.weight
+    back = np.array([restart.get(node, 0) for node in nodes]) / sum(restart.values())
+    outgoing = weights.sum(axis=1)
+    step = np.where(outgoing[:, None] > 0, weights / np.where(outgoing > 0, outgoing, 1)[:, None], back)
+    expected = np.linalg.solve(np.eye(len(nodes)) - 0.5 * step.T, 0.5 * back)
+    np.testing.assert_allclose(list(mass.values()), expected, atol=1e-7)
+
+
+def test_by_hand():
+    """a - b, started from a, back half of the time: a = 1/2 + b/2, b = a/2."""
+    mass = personalised_pagerank([Edge("a", "b", 3.0)], {"a": 2.0}, 0.5)
+    assert mass == pytest.approx({"a": 2 / 3, "b": 1 / 3})
+
+
+def test_the_heavier_edge_carries_more():
+    mass = personalised_pagerank([Edge("a", "b", 3.0), Edge("a", "c", 1.0)], {"a": 1.0}, 0.5)
+    assert mass["b"] == pytest.approx(3 * mass["c"])
+
+
+def test_nothing_to_start_from():
+    assert personalised_pagerank([Edge("a", "b", 1.0)], {}, 0.5) == {}
+    assert personalised_pagerank([Edge("a", "b", 1.0)], {"a": 0.0}, 0.5) == {}

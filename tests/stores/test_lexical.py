@@ -1,0 +1,157 @@
+"""The lexical index of text units, on a real PostgreSQL."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import text
+
+from pipeline.load.diff import diff, with_hashes
+from pipeline.stores.base import Live
+from pipeline.stores.bm25 import bm25_scores, word_weight
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_lexical import index_name, lexical_query
+from pipeline.words import words
+
+OpenStore = Callable[..., PostgresStore]
+TEXTS = [
+    "The tower of the lighthouse stands at the point.",
+    "A lighthouse keeper kept the log of the lighthouse.",
+    "The harbour was built by the sea.",
+    "The sea and the harbour and the mole, the quay, the slip, the dock and all that is beside the sea.",
+    "God's Gift, a 1927 film; O'Neil directed films & more.",
+    "斯卡罗灯塔建于1871年，塔高30米。",
+    "港口的博物馆收藏灯具。塔楼很高。",
+    "とうだいは みさきに ある。",
+    "Üble Straße, маяк, 등대",
+]
+
+
+def chunks(texts: Sequence[str]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "id": [f"chunk-{number:04}" for number in range(len(texts))],
+            "full_doc_id": "doc-1",
+            "chunk_order_index": list(range(len(texts))),
+            "tokens": 1,
+            "content": list(texts),
+            "char_start": 0,
+            "char_end": 1,
+            "embedding": [np.ones(2, dtype=np.float32)] * len(texts),
+        }
+    )
+
+
+def load(store: PostgresStore, texts: Sequence[str], version: str = "1") -> None:
+    with store.writing(Live("index", version, {"model": "m"}, 2)) as writer:
+        writer.apply("chunks", diff(with_hashes(chunks(texts)), writer.hashes("chunks")))
+        writer.publish()
+
+
+def plain_bm25(texts: Sequence[str], question: str, limit: int) -> list[tuple[str, float]]:
+    found = [words(text) for text in texts]
+    asked = dict.fromkeys(words(question))
+    weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
+    scores = bm25_scores(texts, weights, float(np.mean([len(text) for text in found])))
+    hits = [(f"chunk-{place:04}", score) for place, score in enumerate(scores.tolist()) if score > 0]
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Who built the lighthouse?", "the sea harbour", "God's Gift film", "O'Neil", "directors of a 1927 film", "маяк",
+     "straße", "the", "灯塔", "斯卡罗灯塔有多高？", "灯", "とうだい", "nothing here is known", "?", ""],
+)  # fmt: skip
+def test_it_ranks_as_bm25_does(postgres: OpenStore, question: str):
+    store = postgres()
+    load(store, TEXTS)
+    found, expected = store.lexical(question, 5).hits, plain_bm25(TEXTS, question, 5)
+    assert [id for id, _ in found] == [id for id, _ in expected]
+    assert [score for _, score in found] == pytest.approx([score for _, score in expected])
+
+
+def test_chinese_is_found_by_two_characters_next_to_each_other(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    assert [id for id, _ in store.lexical("灯塔", 5).hits] == ["chunk-0005"]
+
+
+def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    weights = store.lexical("the lighthouse of Tollen", 5).weights
+    assert list(weights) == ["the", "lighthouse", "of", "tollen"]
+    assert weights["the"] < weights["lighthouse"] < weights["tollen"]
+
+
+def test_frequent_words_are_not_followed_but_count(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.stores.postgres_lexical.FOLLOWED", 10)
+    texts = [f"common {'plain ' * (number % 3)}text{number}" for number in range(60)]
+    store = postgres()
+    load(store, texts)
+    assert [id for id, _ in store.lexical("common text7", 5).hits] == ["chunk-0007"]
+    assert len(store.lexical("common", 50).hits) == 20
+    best = store.lexical("common plain", 3).hits
+    assert [id for id, _ in best] == [id for id, _ in plain_bm25(texts, "common plain", 60) if id in dict(best)]
+
+
+def test_it_keeps_step_with_loads(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    load(store, [*TEXTS[1:], "The lighthouse again, lighthouse."], "2")
+    assert [id for id, _ in store.lexical("lighthouse", 5).hits] == ["chunk-0008", "chunk-0000"]
+    assert [id for id, _ in store.lexical("point", 5).hits] == []
+
+
+def test_a_text_may_be_longer_than_an_index_entry(postgres: OpenStore):
+    store = postgres()
+    long = " ".join(f"w{number:07}x" for number in range(300_000))
+    load(store, [long, "x" * 3_000_000, "灯" * 600_000, "w0000001x alone"])
+    assert {id for id, _ in store.lexical("w0000001x", 5).hits} == {"chunk-0000", "chunk-0003"}
+
+
+def test_the_index_is_used(postgres: OpenStore):
+    store = postgres()
+    load(store, [f"text number{number} of many" for number in range(3000)])
+    with store.connection() as connection:
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+        scans = text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = :name")
+        before = connection.execute(scans, {"name": index_name(store.workspace)}).scalar_one()
+    store.lexical("number77", 5)
+    with store.connection() as connection:
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    with store.connection() as connection:
+        assert connection.execute(scans, {"name": index_name(store.workspace)}).scalar_one() > before
+
+
+def test_workspaces_do_not_meet(postgres: OpenStore):
+    one, other = postgres("-one"), postgres("-other")
+    load(one, TEXTS)
+    load(other, ["the sea"])
+    assert len(one.lexical("sea", 9).hits) == 2
+    assert [id for id, _ in other.lexical("sea lighthouse", 9).hits] == ["chunk-0000"]
+
+
+def test_what_an_earlier_version_has_loaded_has_no_lexical_index(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    with store.connection() as connection:
+        connection.execute(
+            text("UPDATE graphmill_live SET lexical = NULL WHERE workspace = :workspace"),
+            {"workspace": store.workspace},
+        )
+    assert store.lexical("sea", 5).hits == []
+
+
+def test_an_empty_workspace_finds_nothing(postgres: OpenStore):
+    store = postgres()
+    load(store, [])
+    assert store.lexical("sea", 5).hits == []
+
+
+@pytest.mark.parametrize(
+    ("word", "query"), [("灯塔", "'灯' & '塔'"), ("sea", "'sea' | 'seas'"), ("harbour", "'harbour':*")]
+)
+def test_the_query_of_a_word(word: str, query: str):
+    assert lexical_query(word) == query
