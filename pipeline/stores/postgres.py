@@ -32,8 +32,9 @@ from pipeline.stores.hnsw import (
     usual_settings,
 )
 from pipeline.stores.postgres_errors import store_error
+from pipeline.stores.postgres_lexical import index_name as lexical_index
 from pipeline.stores.postgres_lexical import lexical_search
-from pipeline.stores.postgres_mentions import embeddings, mentions, openings
+from pipeline.stores.postgres_mentions import embeddings, mention_index, mentions, openings
 from pipeline.stores.postgres_origins import has_source_in, origins
 from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
@@ -137,7 +138,10 @@ class PostgresStore:
                 return []
             without = unindexed(connection, self.workspace, live, self.hnsw)
             old = outdated_indexes(connection, self.workspace, live, self.hnsw)
+            usual = (lexical_index(self.workspace), mention_index(self.workspace))
+            gone = [name for name in usual if not connection.execute(select(func.to_regclass(name))).scalar()]
         return [
+            *(f"index {name} is gone" for name in gone),
             *(f"{table}: its vectors have no index such as stores.postgres.hnsw asks for" for table in without),
             *(f"index {name} of earlier settings or another model is still there" for name in old),
         ]

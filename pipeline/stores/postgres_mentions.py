@@ -15,9 +15,12 @@ ID_BYTES = 56
 """More than an id takes in an array."""
 
 
+def mention_index(workspace: str) -> str:
+    return f"{partition_of(ENTITIES, workspace)}_chunk_ids"
+
+
 def build_mention_index(connection: Connection, workspace: str) -> None:
-    partition = partition_of(ENTITIES, workspace)
-    name = f"{partition}_chunk_ids"
+    partition, name = partition_of(ENTITIES, workspace), mention_index(workspace)
     statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
     build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)))
 

@@ -20,6 +20,8 @@ from pipeline.stores.base import Live, Probe
 from pipeline.stores.hnsw import Hnsw
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_lexical import index_name as lexical_index
+from pipeline.stores.postgres_mentions import mention_index
 from pipeline.stores.tables import CHUNKS, partition_of
 from tests.load.tables import corpus, save
 from tests.stores.test_vector_store import plans
@@ -101,6 +103,18 @@ def test_an_index_that_was_dropped_is_built_again(store: PostgresStore, manifest
     assert not verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
     load(manifest, snapshots, [store], MAX_TYPES)
     assert indexes(store) == {name: True}
+    assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
+
+
+@pytest.mark.parametrize("name", [lexical_index, mention_index])
+def test_an_index_of_words_or_mentions_that_was_dropped(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore, name: Callable[[str], str]
+):
+    with store.connection() as connection:
+        connection.execute(text(f"DROP INDEX {name(store.workspace)}"))
+    [problem] = verify(manifest, snapshots, [store], MAX_TYPES, quick=True).problems
+    assert problem.endswith(" is gone; run 'graphmill load index'")
+    load(manifest, snapshots, [store], MAX_TYPES)
     assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
 
 
