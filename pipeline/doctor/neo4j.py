@@ -39,10 +39,10 @@ def _version(store: "Neo4jStore") -> Iterator[Finding]:
 
 
 def _rights(store: "Neo4jStore") -> Iterator[Finding]:
-    from pipeline.stores.cypher import CONSTRAINTS
+    from pipeline.stores import cypher
 
     with store.driver.session(database=store.database) as session, session.begin_transaction() as transaction:
-        for constraint in CONSTRAINTS:
+        for constraint in cypher.CONSTRAINTS:
             transaction.run(constraint).consume()
         transaction.rollback()
     yield Finding("stores", "neo4j rights", "ok", "constraints can be made")

@@ -1,8 +1,8 @@
 """A Neo4j that is killed, and comes back, while it is loaded and read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,10 +11,16 @@ import pytest
 
 from pipeline.errors import LostConnectionError
 from pipeline.load.diff import diff, with_hashes
+from pipeline.load.loader import LoadOptions, load
+from pipeline.load.verify import verify
+from pipeline.snapshots import SnapshotStore
 from pipeline.stores.base import Shown
+from pipeline.stores.moment import read_together
 from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
 from tests.servers.neo4j_server import QUICK_START, Neo4jAddress, maven_server, temporary_folder, why_no_maven
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
+from tests.stores.test_postgres_restart import MAX_TYPES, keywords, version
 
 
 @dataclass
@@ -66,6 +72,34 @@ def test_a_load_cut_off_by_a_restart_is_finished_by_the_next(server: OwnServer):
             assert store.table_states()[table].rows == len(rows)
     finally:
         store.close()
+
+
+def test_loads_and_queries_outlive_a_restart(server: OwnServer, postgres: Callable[..., PostgresStore], tmp_path: Path):
+    address = server.start()
+    snapshots, vectors = SnapshotStore(tmp_path), replace(postgres(), with_graph=False)
+    graph = Neo4jStore(address.uri, address.user, address.password, batch_rows=10, atomic_rows=0)
+    old, new = version("old", snapshots), version("new", snapshots)
+    told: list[tuple[str, int]] = []
+
+    def restart(store: str, part: str, done: int, rows: int) -> None:
+        if store == graph.name and part == "edges" and not told:
+            server.kill()
+            server.start()
+        if store == graph.name:
+            told.append((part, done))
+
+    try:
+        load(old, snapshots, [vectors, graph], MAX_TYPES)
+        server.kill()
+        server.start()
+        assert read_together(vectors, graph, keywords) == ({"old"}, ())
+        load(new, snapshots, [vectors, graph], MAX_TYPES, LoadOptions(), restart)
+        assert len(told) > 1
+        assert read_together(vectors, graph, keywords) == ({"new"}, ())
+        assert verify(new, snapshots, [vectors, graph], MAX_TYPES).agrees
+    finally:
+        vectors.close()
+        graph.close()
 
 
 def _load_over_a_restart(store: Neo4jStore, stored: Graph, server: OwnServer) -> None:

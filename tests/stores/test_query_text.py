@@ -5,6 +5,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,29 +18,52 @@ MODULES = sorted(path for folder in FOLDERS for path in (PIPELINE / folder).glob
 
 TAKES_TEXT = frozenset({"text", "literal_column", "SQL", "DDL", "exec_driver_sql", "execute_query", "executescript"})
 """What makes its first argument, or sends it as, a part of a statement."""
-FORMATS = frozenset({"format", "format_map", "join", "replace"})
+SENDS = frozenset({"execute", "executemany", "run", "scalars"})
+"""What sends its first argument: a constant, or what a library has composed, which has a type of its own."""
+FORMATS = frozenset({"format", "format_map", "join", "replace", "str"})
 STATEMENT = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|COPY|ANALYZE|VACUUM|SET|PRAGMA|MATCH|MERGE|UNWIND|CALL|WHERE"
     r"|RETURN|FROM|VALUES)\b"
+    r"|(?i:^\s*(select|insert\s+into|update\s+\S+\s+set|delete\s+from|create\s+\w+|alter\s+\w+|drop\s+\w+|copy|pragma"
+    r"|(optional\s+)?match\s*\(|merge\s*\(|unwind|detach\s+delete)\b)"
+    r"|(?i:\b(where|set|and|or)\s+\S+\s*=\s*'?$|\b(match|merge|create)\s*\()"
 )
+LOOSE = re.compile(r"\b(str|Any|object)\b")
+"""Annotations of what may be any text."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of a module: those that are nothing but literals or of type LiteralString, those that are psycopg's SQL, and
+    those that are never a text."""
+
+    constants: frozenset[str]
+    snippets: frozenset[str]
+    composed: frozenset[str] = frozenset()
 
 
 def made_texts(source: str) -> list[str]:
     """Where a text that is no constant becomes part of a statement, or a statement is put together."""
     tree = ast.parse(source)
-    constants = _constants(tree)
-    return [f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(tree) if _is_made(node, constants)]
+    names = _names_of(tree)
+    return [
+        f"line {getattr(node, 'lineno', 0)}: {ast.unparse(node)}" for node in ast.walk(tree) if _is_made(node, names)
+    ]
 
 
-def _is_made(node: ast.AST, constants: frozenset[str]) -> bool:
+def _is_made(node: ast.AST, names: Names) -> bool:
     if isinstance(node, ast.JoinedStr | ast.BinOp):
         return _has_statement(node)
     if not isinstance(node, ast.Call):
         return False
     name = _last_name(node.func)
     if name in FORMATS and isinstance(node.func, ast.Attribute):
-        return not _is_composition(node.func.value) and _has_statement(node)
-    return name in TAKES_TEXT and bool(node.args) and not _is_constant(node.args[0], constants)
+        return not _is_composition(node.func.value, names) and _has_statement(node)
+    if not node.args:
+        return False
+    if name in SENDS and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) != "subprocess":
+        return not _is_composed(node.args[0], names)
+    return name in TAKES_TEXT and not _is_constant(node.args[0], names.constants)
 
 
 def _has_statement(node: ast.AST) -> bool:
@@ -47,9 +71,25 @@ def _has_statement(node: ast.AST) -> bool:
     return any(map(STATEMENT.search, texts))
 
 
-def _is_composition(node: ast.expr) -> bool:
+def _is_composition(node: ast.expr, names: Names) -> bool:
     """psycopg's own: its ``format`` and ``join`` take nothing but Identifier, Literal, Placeholder and SQL."""
+    if isinstance(node, ast.Name):
+        return node.id in names.snippets
     return isinstance(node, ast.Call) and _last_name(node.func) == "SQL"
+
+
+def _is_composed(node: ast.expr, names: Names) -> bool:
+    """Whether it is a constant, or what a call returns that makes no text, or holds only such."""
+    if isinstance(node, ast.Call):
+        name = _last_name(node.func)
+        return name not in FORMATS or (isinstance(node.func, ast.Attribute) and _is_composition(node.func.value, names))
+    if isinstance(node, ast.IfExp):
+        return _is_composed(node.body, names) and _is_composed(node.orelse, names)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return _is_composed(node.elt, names)
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(_is_composed(item, names) for item in node.elts)
+    return (isinstance(node, ast.Name) and node.id in names.composed) or _is_constant(node, names.constants)
 
 
 def _is_constant(node: ast.expr, constants: frozenset[str]) -> bool:
@@ -62,6 +102,39 @@ def _is_constant(node: ast.expr, constants: frozenset[str]) -> bool:
     if isinstance(node, ast.Name):
         return node.id in constants
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _names_of(tree: ast.Module) -> Names:
+    names = Names(_constants(tree), _snippets(tree))
+    bound = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            bound[node.arg].append(bool(node.annotation and not LOOSE.search(ast.unparse(node.annotation))))
+        elif isinstance(node, ast.AugAssign):
+            bound[ast.unparse(node.target)].append(False)
+        for name, value in _assigned(node):
+            bound[name].append(bool(value and _is_composed(value, replace(names, composed=frozenset({name})))))
+    good = names.constants | {name for name, found in bound.items() if all(found)} | {"cypher", "self"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension):
+            sources = {part.id for part in ast.walk(node.iter) if isinstance(part, ast.Name)}
+            for name in _names(node.target):
+                bound[name].append(bool(sources) and sources <= good)
+    return replace(names, composed=frozenset(name for name, found in bound.items() if all(found)))
+
+
+def _snippets(tree: ast.Module) -> frozenset[str]:
+    bound = defaultdict(list)
+    for node in ast.walk(tree):
+        for name, value in _assigned(node):
+            bound[name].append(isinstance(value, ast.Call) and _last_name(value.func) == "SQL")
+    return frozenset(name for name, found in bound.items() if all(found))
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from ((name, node.value) for name in _names(target))
 
 
 def _constants(tree: ast.Module) -> frozenset[str]:
@@ -121,6 +194,18 @@ def test_no_statement_is_made_of_data(module: Path):
         "cursor.execute(sql.SQL(name))",
         "cursor.execute(sql.SQL('DROP TABLE ' + name))",
         "select(sa.literal_column(name))",
+        "cursor.execute(statement)",
+        "def send(statement: str): cursor.execute(statement)",
+        "def send(statement): session.run(statement)",
+        "for statement in found: session.run(statement)",
+        "statement = ', '.join(parts)\ncursor.execute(statement)",
+        "session.run(str(statement))",
+        "session.run(texts['one'])",
+        "TEXT = 'no statement {}'\nsession.run(TEXT.format(name))",
+        "statement = f'select * from {table}'",
+        "statement = 'delete from ' + table",
+        "statement = 'match (n:' + label + ') return n'",
+        "condition = f\"where name = '{name}'\"",
         "TEXTS = {'a': 'SELECT 1', 'b': other}\nconnection.execute(text(TEXTS['b']))",
     ],
 )
@@ -139,6 +224,11 @@ def test_the_check_finds_what_is_made(source: str):
         "STATEMENT = 'SELECT 1'\nconnection.execute(text(STATEMENT))",
         "def send(statement: LiteralString): driver.execute_query(statement)",
         "sql.SQL('PLAIN' if short else 'EXTERNAL')",
+        "query = select(TABLE)\nconnection.execute(query)",
+        "connection.execute(nearest(vector))",
+        "def send(statement: sql.Composed): cursor.execute(statement)",
+        "statement = sql.SQL('DROP TABLE {}').format(sql.Identifier(name))\ncursor.execute(statement)",
+        "for query in cypher.STATES.values(): session.run(query)",
         "message = f'{name}: from here, set another'",
     ],
 )
