@@ -83,12 +83,10 @@ STATES: Mapping[str, LiteralString] = {
 ROWS: Mapping[str, LiteralString] = {
     "nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
-        UNWIND labels(n) AS label
-        WITH n, label ORDER BY label
-        WITH n, collect(label) AS labels
         RETURN n.id AS id, n.displayName AS display_name, n.entity_type AS entity_type,
                n.description AS description, n.source_id AS source_id, n.degree AS degree, n.row_hash AS row_hash,
-               n.name_key AS name_key, n.source_count AS source_count, labels
+               n.name_key AS name_key, n.source_count AS source_count,
+               [label IN ['Entity', n.entity_type] WHERE label IN labels(n)] AS labels
         """,
     "edges": """
         MATCH (source:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
@@ -103,7 +101,7 @@ ROWS: Mapping[str, LiteralString] = {
 WRITE_NODES = """
     UNWIND $rows AS row
     MERGE (n:Entity {workspace: $workspace, id: row[0]})
-    REMOVE n:$([label IN labels(n) WHERE label <> 'Entity'])
+    REMOVE n:$(coalesce(n.entity_type, row[1]))
     SET n:$(row[1])
     SET n.entity_type = row[1], n.displayName = row[2], n.name_key = row[3], n.description = row[4],
         n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.row_hash = row[8]

@@ -27,11 +27,11 @@ def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
 
 def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
     """The rows as Neo4j keeps them: ``source_id`` capped, and how many it had; of nodes also the key of their name, and
-    their labels in order."""
+    their labels, to which people may have added others."""
     stored = capped(rows, limit).assign(source_count=lengths_of(rows["source_id"]))
     if "display_name" not in rows:
         return stored
-    labels = pd.Series([sorted({ENTITY, type}) for type in rows["entity_type"]], rows.index, dtype=object)
+    labels = pd.Series([[ENTITY, type] for type in rows["entity_type"]], rows.index, dtype=object)
     return stored.assign(name_key=rows["display_name"].map(name_key), labels=labels)
 
 

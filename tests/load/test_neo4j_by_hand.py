@@ -117,7 +117,6 @@ def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
     "altered",
     [
         "REMOVE n:PERSON SET n:CITY",
-        "SET n:CITY",
         "SET n.name_key = 'nobody'",
         "REMOVE n.source_count",
         "SET n.source_id = []",

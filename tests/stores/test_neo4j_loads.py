@@ -88,6 +88,16 @@ def test_workspaces_are_listed_and_dropped_one_by_one(neo4j: OpenStore):
     assert_stored(one, stored)
 
 
+def test_a_node_that_has_lost_its_label_is_dropped_too(neo4j: OpenStore):
+    store = neo4j()
+    load(store, random_graph(0))
+    run(store, "MATCH (n:Entity {workspace: $workspace}) WITH n LIMIT 1 REMOVE n:Entity")
+    run(store, "CREATE (:Somebodys {workspace: $workspace})")
+    store.drop()
+    left = run(store, "MATCH (n {workspace: $workspace}) RETURN labels(n)[0] AS label ORDER BY label")
+    assert left == [["GraphmillLock"], ["Somebodys"]]
+
+
 # Names.
 
 
@@ -229,7 +239,7 @@ def test_what_is_stored_of_a_row():
         **edges,
         **names,
         "name_key": [name_key("A" * 600), "B"],
-        "labels": [["CITY", "Entity"], ["Entity"]],
+        "labels": [["Entity", "CITY"], ["Entity", "Entity"]],
     }
 
 
