@@ -27,6 +27,18 @@ def serve(
     raise typer.Exit(code)
 
 
+def mcp(
+    context: typer.Context, http: Annotated[bool, typer.Option("--http", help="Over HTTP, not stdio.")] = False,
+    host: Host = None, port: Port = None, no_key: NoKey = False, folder: Folder = None, overrides: Overrides = None,
+) -> None:  # fmt: skip
+    """Tools for assistants, by the Model Context Protocol: query_data, and query where there is a chat model."""
+    with open_project(context, folder, overrides) as project:
+        with extra("mcp", "mcp", "uvicorn"):
+            from pipeline.serve.mcp_server import serve_http, serve_stdio
+        code = serve_http(project, host, port, no_key) if http else serve_stdio(project)
+    raise typer.Exit(code)
+
+
 @contextmanager
 def extra(name: str, *packages: str) -> Iterator[None]:
     """Imports that need it. Raises UsageError where it is not installed."""
