@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -110,7 +110,10 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
     post("/query", summary="Answer a question", response_model=AnswerShown)(query)
     post("/query/data", summary="Find evidence", response_model=Evidence)(query_data)
     stream(
-        "/query/stream", summary="Answer a question as a stream", description=STREAM_ABOUT, response_class=EventStream
+        "/query/stream",
+        summary="Answer a question as a stream",
+        description=STREAM_ABOUT,
+        response_class=StreamingResponse,
     )(query_stream)
 
 
@@ -140,6 +143,10 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
         return respond(invalid(error.errors(), Asked.model_fields))
+
+    @app.exception_handler(Exception)
+    async def _(request: Request, error: Exception) -> Response:
+        return respond(failure_of(error))
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:

@@ -21,9 +21,9 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: Stream[bytes], ping_seconds: float = PING_SECONDS):
+    def __init__(self, frames: Stream[bytes]):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(_sent(frames, ping_seconds), headers=headers)
+        super().__init__(_sent(frames), headers=headers)
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,13 +34,13 @@ class EventStream(StreamingResponse):
             self.frames.close()
 
 
-async def _sent(frames: Stream[bytes], ping_seconds: float) -> AsyncIterator[bytes]:
+async def _sent(frames: Stream[bytes]) -> AsyncIterator[bytes]:
     try:
         while True:
             silent = 0.0
             while not await frames.ready(LOOK_SECONDS):
                 silent += LOOK_SECONDS
-                if silent >= ping_seconds:
+                if silent >= PING_SECONDS:
                     silent = 0.0
                     yield PING
             next_frame = frames.take()

@@ -1,9 +1,7 @@
 """Serve a project's tools to assistants: over stdio, as a child of theirs, or over HTTP."""
 
 import asyncio
-import os
 import signal
-import sys
 
 from pipeline.errors import Terminated
 from pipeline.project import Project

@@ -6,11 +6,12 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from pipeline.errors import Terminated
+from pipeline.errors import StoreError, Terminated
 from pipeline.project import Project
 from pipeline.serve.address import address_of, is_loopback, listen, refuse_without_key
 from pipeline.serve.app import api_of
@@ -54,8 +55,11 @@ def serve(project: Project, host: str | None = None, port: int | None = None, no
 
 
 def make_ready(project: Project) -> None:
-    """Make what queries share, before there are threads to make it twice."""
-    project.stores.all  # noqa: B018 - the embedded database is started here
+    """Make what queries share, before there are threads to make it twice. A store that is down is waited for by
+    nobody: queries and /health tell of it."""
+    with suppress(StoreError):
+        for store in project.stores.all:
+            store.live()
     project.tokenizer.count("")
     if DEFAULT in project.settings.models.chat:
         project.chat(DEFAULT)

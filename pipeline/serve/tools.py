@@ -17,8 +17,16 @@ from pipeline.services import DEFAULT
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 INSTRUCTIONS = """
-Documents of one collection, as a knowledge graph with passages. Use query_data to find passages and facts to answer from,
-and name their sources. Ask in whole sentences, one question at a time; names as the documents may write them.
+Documents of one collection, as a knowledge graph with passages. Use query_data to find passages and facts to answer
+from, and name their sources. Ask in whole sentences, one question at a time; names as the documents may write them.
+"""
+ABOUT_QUERY_DATA = """
+Find passages, entities and relationships for a question, with their sources. The text is a context to answer from; the
+structured result has every record with its document and offsets. No model writes an answer.
+"""
+ABOUT_QUERY = """
+An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data and
+billed: use that to read the evidence yourself.
 """
 NOTHING = "Nothing was found in the documents."
 OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "tokens", "timings_ms", "notes"})
@@ -47,10 +55,8 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         except Exception as error:
             raise ToolError(failure_of(error).message) from error
 
-    server = MCPServer(
-        "graphmill", "graphmill", f"Workspace '{project.settings.workspace}'.", INSTRUCTIONS, version=version("graphmill"),
-        log_level="WARNING",
-    )  # fmt: skip
+    about = f"Questions over the documents of workspace '{project.settings.workspace}'."
+    server = MCPServer("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
 
     async def query_data(
         query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
@@ -75,8 +81,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     server.add_tool(
         query_data,
         title="Find evidence in the documents",
-        description="Find passages, entities and relationships for a question, with their sources. The text is a context "
-        "to answer from; the structured result has every record with its document and offsets. No model writes an answer.",
+        description=ABOUT_QUERY_DATA,
         annotations=READS,
         structured_output=False,
     )
@@ -85,8 +90,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         server.add_tool(
             query,
             title="Ask the documents",
-            description="An answer by the project's own model, from the documents alone, that cites its sources as [1]. "
-            "Slower than query_data and billed; use that to read the evidence yourself.",
+            description=ABOUT_QUERY,
             annotations=READS,
             structured_output=False,
         )

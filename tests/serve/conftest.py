@@ -5,6 +5,7 @@ import pytest
 from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import Serving, serving
+from tests.servers.openai_server import OpenAIServer
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,14 @@ def project(folder: ProjectFolder) -> Iterator[Project]:
 def served(project: Project) -> Iterator[Serving]:
     with serving(project) as served:
         yield served
+
+
+@pytest.fixture
+def chatting(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
+    """The same project with a chat model that has no memory."""
+    with folder.open(*models_of(openai), "cache=", "query.mode=naive") as project:
+        yield project
+
+
+def models_of(openai: OpenAIServer) -> list[str]:
+    return [f"models.chat.default.base_url={openai.base_url}", f"models.chat.default.api_key={openai.key}"]

@@ -1,7 +1,6 @@
 """The tools for assistants, asked by the SDK's own client."""
 
 import asyncio
-import sys
 from typing import Any
 
 from mcp import Client
