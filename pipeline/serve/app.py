@@ -109,12 +109,9 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
         endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here
     post("/query", summary="Answer a question", response_model=AnswerShown)(query)
     post("/query/data", summary="Find evidence", response_model=Evidence)(query_data)
-    stream(
-        "/query/stream",
-        summary="Answer a question as a stream",
-        description=STREAM_ABOUT,
-        response_class=StreamingResponse,
-    )(query_stream)
+    stream("/query/stream", summary="Answer as a stream", description=STREAM_ABOUT, response_class=StreamingResponse)(
+        query_stream
+    )
 
 
 async def _json(queries: Queries, work: Callable[[], dict[str, Any]]) -> Response:

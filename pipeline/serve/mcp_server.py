@@ -16,15 +16,15 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - for the SDK's own check of hosts, which G
 
 
 def serve_stdio(project: Project) -> int:
-    """Until stdin ends, or a signal; the exit code."""
+    """Until stdin ends, or a signal; the exit code, as of ``run``."""
     make_ready(project)
     queries = Queries(project.settings.serve)
     try:
         asyncio.run(mcp_of(project, queries).run_stdio_async())
     except Terminated:
-        return _at_once(0)
+        return 0
     except KeyboardInterrupt:
-        return _at_once(128 + signal.SIGINT)
+        return 128 + signal.SIGINT
     return 0
 
 

@@ -25,8 +25,8 @@ Find passages, entities and relationships for a question, with their sources. Th
 structured result has every record with its document and offsets. No model writes an answer.
 """
 ABOUT_QUERY = """
-An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data and
-billed: use that to read the evidence yourself.
+An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data
+and billed: use that to read the evidence yourself.
 """
 NOTHING = "Nothing was found in the documents."
 OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "tokens", "timings_ms", "notes"})

@@ -32,7 +32,7 @@ def served(project: Project) -> Iterator[Serving]:
 @pytest.fixture
 def chatting(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
     """The same project with a chat model that has no memory."""
-    with folder.open(*models_of(openai), "cache=", "query.mode=naive") as project:
+    with folder.open(*models_of(openai), "cache=''", "query.mode=naive") as project:
         yield project
 
 

@@ -105,7 +105,7 @@ def test_a_model_that_fails_is_told_as_an_error(chatting: Project, openai: OpenA
 
 
 def test_limits(folder: ProjectFolder, openai: OpenAIServer):
-    limits = ["serve.concurrency=1", "serve.waiting=1", "serve.timeout=2", "cache=", "query.mode=naive"]
+    limits = ["serve.concurrency=1", "serve.waiting=1", "serve.timeout=2", "cache=''", "query.mode=naive"]
     openai.reply = lambda messages, body: Reply("late", delay=4)
     with folder.open(*models_of(openai), *limits) as project, serving(project) as served:
         answers: list[httpx2.Response] = []
@@ -137,7 +137,7 @@ def test_a_silent_stream_is_kept_open(chatting: Project, openai: OpenAIServer, m
 
 def test_a_server_that_ends_lets_short_queries_end_and_tells_long_ones(folder: ProjectFolder, openai: OpenAIServer):
     openai.reply = lambda messages, body: Reply("word " * 2000, pause=0.02)
-    told = ["serve.grace=0.5", "cache=", "query.mode=naive"]
+    told = ["serve.grace=0.5", "cache=''", "query.mode=naive"]
     with folder.open(*models_of(openai), *told) as project, serving(project) as served:
         with served.client.stream("POST", "/query/stream", json={"query": QUESTION}) as answer:
             pieces = answer.iter_text()
