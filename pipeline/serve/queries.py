@@ -88,11 +88,15 @@ class Queries:
         now = asyncio.get_running_loop().time()
         if (await asyncio.wait([step], timeout=max(0.0, min(seconds, deadline - now))))[0]:
             return True
+        self.check(deadline)
+        return False
+
+    def check(self, deadline: float) -> None:
+        """Raises OverdueError, ClosingError, where there is no more time."""
         if self.closing:
             raise ClosingError
         if asyncio.get_running_loop().time() >= deadline:
             raise OverdueError
-        return False
 
     def give_back(self, ended: asyncio.Future[Any]) -> None:
         """The query has ended, whatever came of it."""
@@ -134,6 +138,7 @@ class Stream(Generic[Item]):
     async def ready(self, seconds: float) -> bool:
         """Whether the next item, or the end, is there within so many seconds. Raises what the iterator raised, and
         OverdueError, ClosingError."""
+        self._queries.check(self._deadline)  # also where the items come one upon the other
         if not await self._queries.done(self._step, seconds, self._deadline):
             return False
         self._step.result()
