@@ -62,8 +62,8 @@ def serving(project: Project, any_host: bool = False) -> Iterator[Serving]:
             thread.join()
 
 
-def bearer(key: str) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
+def bearer(key: str) -> Mapping[bytes, bytes]:
+    return {b"Authorization": b"Bearer " + key.encode()} if key else {}
 
 
 def events_in(text: str) -> list[Event]:

@@ -1,26 +1,107 @@
 """The tools for assistants, asked by the SDK's own client."""
 
 import asyncio
+import signal
+import subprocess
 from typing import Any
 
+import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from pipeline.project import Project
+from pipeline.serve.queries import Queries
+from pipeline.serve.tools import mcp_of
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION
+from tests.servers.openai_server import OpenAIServer, Reply
 
 
-def test_over_stdio(folder: ProjectFolder):
-    async def talk() -> tuple[Any, ...]:
-        command, *arguments = folder.command_line("mcp")
-        async with Client(StdioServerParameters(command=command, args=arguments, env=folder.environment)) as client:
-            tools = await client.list_tools()
-            found = await client.call_tool("query_data", {"query": QUESTION, "mode": "naive", "chunk_top_k": 2})
-            refused = await client.call_tool("query_data", {"query": "  "})
-            return tools, found, refused
+def call(server: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """(the tools, the results)."""
 
-    listed, found, refused = asyncio.run(talk())
-    [tool] = listed.tools
-    print(tool)
-    print(found)
-    print(refused)
+    async def talk() -> tuple[list[Any], list[Any]]:
+        async with Client(server) as client:
+            listed = await client.list_tools()
+            return listed.tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(talk())
+
+
+def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project):
+    command, *arguments = folder.command_line("mcp")
+    asked = {"query": QUESTION, "mode": "local", "chunk_top_k": 2, "ll_keywords": ["Brack Institute"]}
+    server = StdioServerParameters(command=command, args=arguments, env=folder.environment)
+    [tool], [found, *refused] = call(
+        server,
+        ("query_data", asked),
+        ("query_data", {"query": " \n"}),
+        ("query_data", {"query": QUESTION, "mode": "moon"}),
+        ("query_data", {"query": QUESTION, "top_k": 10**9}),
+    )
+    assert (tool.name, tool.annotations.read_only_hint) == ("query_data", True)
+    assert "with their sources" in tool.description
+    expected = project.query(QUESTION, **{**asked, "only_need_context": True})
+    assert found.structured_content | {"timings_ms": 0} == {
+        name: value for name, value in expected.to_json().items() if name != "answer"
+    } | {"timings_ms": 0}
+    assert [block.text for block in found.content] == [expected.text]
+    assert not found.is_error
+    assert all(answer.is_error for answer in refused)
+    assert "at least 1 character" in refused[0].content[0].text
+
+
+def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
+    openai.script("chat", [Reply("Idra Senn [1].")])
+    queries = Queries(chatting.settings.serve)
+    tools, [answered, refused] = call(
+        mcp_of(chatting, queries), ("query", {"query": QUESTION}), ("query", {"query": QUESTION, "mode": "bypass"})
+    )
+    assert [tool.name for tool in tools] == ["query_data", "query"]
+    assert all(tool.annotations.read_only_hint for tool in tools)
+    assert answered.structured_content["answer"] == "Idra Senn [1]."
+    assert answered.content[0].text.startswith("Idra Senn [1].\n\n[1] ")
+    assert "chunks" not in answered.structured_content
+    assert not refused.is_error
+    openai.script("chat", [401])
+    _, [failed] = call(mcp_of(chatting, queries), ("query", {"query": QUESTION}))
+    assert failed.is_error
+    assert "refused the key" in failed.content[0].text
+    assert openai.key not in failed.content[0].text
+    queries.close()
+
+
+def test_over_http_with_the_key(folder: ProjectFolder):
+    line = folder.command_line("mcp", "--http", "--port", "0")
+    environment = {**folder.environment, "GRAPHMILL_API_KEY": "k"}
+    with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            url = process.stderr.readline().split(" on ")[1].split(";")[0]
+            assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
+
+            async def ask() -> Any:
+                from mcp.client.streamable_http import streamable_http_client
+
+                async with httpx2.AsyncClient(headers={"X-API-Key": "k"}, timeout=30) as http:
+                    async with Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
+                        return await client.call_tool("query_data", {"query": QUESTION})
+
+            assert asyncio.run(ask()).structured_content["chunks"]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
+def test_a_signal_ends_it_though_stdin_is_open(folder: ProjectFolder):
+    line = folder.command_line("mcp")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, env=folder.environment, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
