@@ -1,6 +1,7 @@
 """Where a server listens, and who may reach it there."""
 
 import ipaddress
+import os
 import socket
 
 from pipeline.errors import UsageError
@@ -12,7 +13,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a name"
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else "no such host"
         raise UsageError(
             f"serve: cannot listen on {host}, port {port} ({reason}); choose another with --host, --port"
         ) from None

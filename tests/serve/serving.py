@@ -1,6 +1,7 @@
 """A project's API on a real server in a thread of this process, and how to ask it."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -52,14 +53,20 @@ def serving(project: Project, any_host: bool = False) -> Iterator[Serving]:
         make_ready(project)
         api = api_of(project, any_host or not is_loopback(listening))
         server = Server(api.app, settings.grace, api.queries.end)
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            with httpx2.Client(base_url=address_of(listening), headers=bearer(key), timeout=60) as client:
-                yield Serving(address_of(listening), api, server, client)
-        finally:
-            server.should_exit = True
-            thread.join()
+        ask = httpx2.Client(base_url=address_of(listening), headers=bearer(key), timeout=60)
+        with in_thread(server, listening), ask as client:
+            yield Serving(address_of(listening), api, server, client)
+
+
+@contextmanager
+def in_thread(server: Server, listening: socket.socket) -> Iterator[None]:
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def bearer(key: str) -> Mapping[bytes, bytes]:

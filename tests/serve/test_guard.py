@@ -36,7 +36,7 @@ def given(**headers: str) -> list[tuple[bytes, bytes]]:
         given(),
         given(authorization="Bearer wrong"),
         given(authorization=f"Basic {KEY}"),
-        given(authorization="Bearer "),
+        given(authorization="Bearer"),
         given(authorization=f"Bearer {KEY}x"),
         given(x_api_key=KEY[:-1]),
         given(x_api_key=""),
@@ -80,11 +80,8 @@ def test_a_body_that_is_too_large(guarded: Serving):
 
 
 def test_pages_of_the_origins_in_settings_may_ask(guarded: Serving, stranger: httpx2.Client, served: Serving):
-    ask_first = {
-        "Origin": ORIGIN,
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "x-api-key",
-    }
+    method, names = "Access-Control-Request-Method", "Access-Control-Request-Headers"
+    ask_first = {"Origin": ORIGIN, method: "POST", names: "x-api-key"}
     allowed = stranger.options("/query", headers=ask_first)
     assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, ORIGIN)
     refused = stranger.post("/query", json={}, headers={"Origin": ORIGIN})

@@ -25,34 +25,34 @@ def database() -> Iterator[OwnServer]:
 def test_it_turns_bad_and_good_again_with_the_database(tmp_path: Path, database: OwnServer, openai: OpenAIServer):
     folder = new_project(tmp_path / "p", database.start())
     openai.reply = lambda messages, body: Reply("An answer of some length. " * 4, pause=0.1)
-    with folder.open(*models_of(openai), "cache=''", "query.mode=naive", "serve.api_key=k") as project:
-        with serving(project) as served:
+    settings = [*models_of(openai), "cache=''", "query.mode=naive", "serve.api_key=k"]
+    with folder.open(*settings) as project, serving(project) as served:
+        status, body = served.health()
+        assert (status, body["status"], body["stores"]["postgres"]["status"]) == (503, "unavailable", "empty")
+        assert "nothing is loaded; run 'graphmill run'" in body["problem"]
+        refused = served.ask()
+        assert (refused.status_code, refused.json()["error"]["type"]) == (503, "nothing_loaded")
+
+        project.run("fast")
+        status, body = served.health()
+        assert (status, body["status"], body["workflow"], body["chat"]) == (200, "ok", "fast", True)
+        assert served.ask().status_code == 200
+
+        with served.client.stream("POST", "/query/stream", json={"query": QUESTION}) as answer:
+            pieces = answer.iter_text()
+            begun = next(pieces)
+            database.kill()
             status, body = served.health()
-            assert (status, body["status"], body["stores"]["postgres"]["status"]) == (503, "unavailable", "empty")
-            assert "nothing is loaded; run 'graphmill run'" in body["problem"]
-            refused = served.ask()
-            assert (refused.status_code, refused.json()["error"]["type"]) == (503, "nothing_loaded")
+            assert (status, body["stores"]["postgres"]["status"]) == (503, "unavailable")
+            assert "start it" in body["problem"]
+            told = httpx2.get(f"{served.url}/health")
+            assert told.status_code == 503
+            assert (told.json()["problem"], told.json()["stores"]["postgres"]["problem"]) == ("", "")
+            assert events_in(begun + "".join(pieces))[-1].name == "done"  # it had all that it needs
 
-            project.run("fast")
-            status, body = served.health()
-            assert (status, body["status"], body["workflow"], body["chat"]) == (200, "ok", "fast", True)
-            assert served.ask().status_code == 200
-
-            with served.client.stream("POST", "/query/stream", json={"query": QUESTION}) as answer:
-                pieces = answer.iter_text()
-                begun = next(pieces)
-                database.kill()
-                status, body = served.health()
-                assert (status, body["stores"]["postgres"]["status"]) == (503, "unavailable")
-                assert "start it" in body["problem"]
-                told = httpx2.get(f"{served.url}/health")
-                assert told.status_code == 503
-                assert (told.json()["problem"], told.json()["stores"]["postgres"]["problem"]) == ("", "")
-                assert events_in(begun + "".join(pieces))[-1].name == "done"  # it had all that it needs
-
-            threading.Timer(1, database.start).start()
-            assert served.ask("/query/data").status_code == 200  # which has waited for the database
-            wait_until(lambda: served.health()[0] == 200)
+        threading.Timer(1, database.start).start()
+        assert served.ask("/query/data").status_code == 200  # which has waited for the database
+        wait_until(lambda: served.health()[0] == 200)
 
 
 def test_a_database_that_stays_away(folder: ProjectFolder):
@@ -76,9 +76,8 @@ def test_vectors_of_another_model_cannot_be_searched(folder: ProjectFolder):
 
 
 def test_each_store_is_asked(folder: ProjectFolder, neo4j_address: Neo4jAddress, monkeypatch: pytest.MonkeyPatch):
-    neo4j = [
-        "stores.graph=neo4j", f"stores.neo4j.user={neo4j_address.user}", f"stores.neo4j.password={neo4j_address.password}",
-    ]  # fmt: skip
+    user, password = f"stores.neo4j.user={neo4j_address.user}", f"stores.neo4j.password={neo4j_address.password}"
+    neo4j = ["stores.graph=neo4j", user, password]
     with folder.open(*neo4j, f"stores.neo4j.uri={neo4j_address.uri}") as project, serving(project) as served:
         _, body = served.health()
         assert [body["stores"][name]["status"] for name in ("postgres", "neo4j")] == ["ok", "empty"]

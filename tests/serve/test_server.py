@@ -18,8 +18,10 @@ from pipeline.serve.address import address_of, listen, refuse_without_key
 from pipeline.serve.queries import Queries
 from pipeline.serve.server import serve
 from tests.projects import ProjectFolder, new_project
+from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION
 from tests.servers.openai_server import OpenAIServer, Reply
+from tests.sizes import size
 
 
 @contextmanager
@@ -37,13 +39,11 @@ def running(folder: ProjectFolder, *arguments: str) -> Iterator[tuple[subprocess
             process.kill()
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("sent", "code"), size([(signal.SIGTERM, 0)], [(signal.SIGTERM, 0), (signal.SIGINT, 130)]))
 def test_a_signal_ends_it(folder: ProjectFolder, openai: OpenAIServer, sent: signal.Signals, code: int):
     openai.reply = lambda messages, body: Reply("never ", hold=True)
-    chat = [
-        "--set", f"models.chat.default.base_url={openai.base_url}", "--set", f"models.chat.default.api_key={openai.key}",
-        "--set", "serve.grace=0.5", "--set", "query.mode=naive",
-    ]  # fmt: skip
+    settings = [*models_of(openai), "serve.grace=0.5", "query.mode=naive"]
+    chat = [argument for setting in settings for argument in ("--set", setting)]
     with running(folder, *chat) as (process, url), httpx2.Client(base_url=url, timeout=30) as client:
         assert client.post("/query?query=secret", json={"query": "secret?"}).status_code == 401
         key = {"X-API-Key": "the-key-of-this-test"}
@@ -65,9 +65,7 @@ def test_a_signal_ends_it(folder: ProjectFolder, openai: OpenAIServer, sent: sig
 
 
 def test_others_need_a_key(project: Project, folder: ProjectFolder):
-    with pytest.raises(
-        UsageError, match=r"serve: others can reach http://0\.0\.0\.0:\d+, and no key is set; set GRAPH"
-    ):
+    with pytest.raises(UsageError, match=r"serve: others can reach http://0\.0\.0\.0:\d+, and no key is"):
         serve(project, "0.0.0.0", 0)
     done = folder.invoke("serve", "--host", "0.0.0.0", "--port", "0")
     assert (done.exit_code, "--no-key" in done.stderr) == (2, True)

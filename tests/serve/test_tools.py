@@ -8,12 +8,16 @@ from typing import Any
 import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 from pipeline.project import Project
+from pipeline.serve.address import address_of, listen
+from pipeline.serve.mcp_server import http_app
 from pipeline.serve.queries import Queries
+from pipeline.serve.server import Server
 from pipeline.serve.tools import mcp_of
 from tests.projects import ProjectFolder
-from tests.serve.serving import QUESTION
+from tests.serve.serving import QUESTION, in_thread
 from tests.servers.openai_server import OpenAIServer, Reply
 
 
@@ -72,26 +76,22 @@ def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
 
 
 def test_over_http_with_the_key(folder: ProjectFolder):
-    line = folder.command_line("mcp", "--http", "--port", "0")
-    environment = {**folder.environment, "GRAPHMILL_API_KEY": "k"}
-    with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            url = process.stderr.readline().split(" on ")[1].split(";")[0]
+    async def ask(url: str) -> Any:
+        headers = {"X-API-Key": "k"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
+        ):
+            return await client.call_tool("query_data", {"query": QUESTION})
+
+    with folder.open("serve.api_key=k") as project, listen("127.0.0.1", 0) as listening:
+        queries = Queries(project.settings.serve)
+        server = Server(http_app(project, queries, any_host=False), 1, queries.end)
+        with in_thread(server, listening):
+            url = address_of(listening)
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
-
-            async def ask() -> Any:
-                from mcp.client.streamable_http import streamable_http_client
-
-                async with httpx2.AsyncClient(headers={"X-API-Key": "k"}, timeout=30) as http:
-                    async with Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
-                        return await client.call_tool("query_data", {"query": QUESTION})
-
-            assert asyncio.run(ask()).structured_content["chunks"]
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
-        finally:
-            process.kill()
+            assert asyncio.run(ask(url)).structured_content["chunks"]
+        queries.close()
 
 
 def test_a_signal_ends_it_though_stdin_is_open(folder: ProjectFolder):
