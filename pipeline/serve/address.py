@@ -13,7 +13,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else "no such host"
+        number = error.errno if isinstance(error, OSError) and error.errno else 0
+        reason = os.strerror(number) if number > 0 else "no such host"
         raise UsageError(
             f"serve: cannot listen on {host}, port {port} ({reason}); choose another with --host, --port"
         ) from None
