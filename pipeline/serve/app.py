@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from pipeline.project import Project
+from pipeline.serve.answered import answered
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.events import EventStream, framed, json_bytes
 from pipeline.serve.failures import failure_of, invalid, refusal, respond
@@ -88,22 +89,21 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
     stream = partial(app.post, responses={**FAILURES, **STREAM}, dependencies=KEYS, tags=["query"])
     body_type = body_of(project.settings.query)
 
-    async def query(body: Asked) -> Response:
+    async def query(body: Asked, request: Request) -> Response:
         """The answer, its references, and the evidence it was given."""
-        return await _json(queries, lambda: project.query(body.query, **body.options).to_json())
+        work = partial(_json, lambda: project.query(body.query, **body.options).to_json())
+        return await answered(request, queries.run(work))
 
-    async def query_data(body: Asked) -> Response:
+    async def query_data(body: Asked, request: Request) -> Response:
         """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
-        return await _json(queries, lambda: project.query_data(body.query, **body.options))
+        work = partial(_json, lambda: project.query_data(body.query, **body.options))
+        return await answered(request, queries.run(work))
 
-    async def query_stream(body: Asked) -> Response:
+    async def query_stream(body: Asked, request: Request) -> Response:
         def frames() -> Iterator[bytes]:
             yield from framed(project.query_stream(body.query, **body.options))
 
-        try:
-            return EventStream(await queries.stream(frames))
-        except Exception as error:  # noqa: BLE001 - every error becomes an answer
-            return respond(failure_of(error))
+        return await answered(request, _events(queries, frames))
 
     for endpoint in (query, query_data, query_stream):
         endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here
@@ -114,12 +114,14 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
     )
 
 
-async def _json(queries: Queries, work: Callable[[], dict[str, Any]]) -> Response:
+def _json(work: Callable[[], dict[str, Any]]) -> Response:
     """Done, and written as JSON, in the query's thread."""
-    try:
-        return Response(await queries.run(lambda: json_bytes(work())), media_type="application/json")
-    except Exception as error:  # noqa: BLE001 - every error becomes an answer
-        return respond(failure_of(error))
+    return Response(json_bytes(work()), media_type="application/json")
+
+
+async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]]) -> Response:
+    """The first of them is there, so that what goes wrong before it has a status."""
+    return EventStream(await queries.stream(frames))
 
 
 def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any
+from typing import Any, assert_never
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -60,6 +60,8 @@ def framed(events: Iterable[Event]) -> Iterator[bytes]:
                 yield frame("token", {"text": event.text})
             case Done():
                 yield frame("done", event.answer.to_json())
+            case _:
+                assert_never(event)
 
 
 def frame(name: str, data: Any) -> bytes:

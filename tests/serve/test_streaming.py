@@ -91,6 +91,20 @@ def test_who_hangs_up_before_the_first_event_leaves_nothing(chatting: Project, o
         assert served.events()[-1].name == "done"
 
 
+def test_who_hangs_up_while_waiting_is_never_answered(folder: ProjectFolder, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("word " * 2000, pause=0.02)
+    settings = [*models_of(openai), "serve.concurrency=1", "cache=''", "query.mode=naive"]
+    with folder.open(*settings) as project, serving(project) as served:
+        with served.client.stream("POST", "/query/stream", json={"query": QUESTION}):
+            for path in ("/query", "/query/data", "/query/stream"):
+                with pytest.raises(httpx2.TimeoutException):
+                    served.client.post(path, json={"query": QUESTION}, timeout=0.3)
+                wait_until(lambda: served.api.queries.waiting == 0)
+                assert served.api.queries.running == 1
+        wait_until(lambda: served.api.queries.running == 0)
+        assert openai.count("chat") == 1
+
+
 def test_a_model_that_fails_is_told_as_an_error(chatting: Project, openai: OpenAIServer):
     with serving(chatting) as served:
         openai.script("chat", [500, Reply("half of it " * 20, drop=True), 401])
