@@ -27,9 +27,11 @@ from pipeline.export.kinds import export
 from pipeline.export.source import Source
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.verify import Verification, verify
+from pipeline.models.base import ChatModel
 from pipeline.purge import PurgeReport, purge
-from pipeline.query.answer import Answer, QueryStage, answer
+from pipeline.query.answer import Answer, answer
 from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
 from pipeline.query.stream import Event, stream_answer
 from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings
@@ -215,7 +217,10 @@ class Project(Services):
         return answer(self.request(question, **options), self.query_stage)
 
     def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
-        """Sources first, then the answer's text in pieces, then the whole."""
+        """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
+
+        Raises UsageError for options that make no sense, StoreError when the stores do not answer.
+        """
         return stream_answer(self.request(question, **options), self.query_stage)
 
     def query_data(self, question: str, **options: Any) -> dict[str, Any]:
@@ -235,7 +240,10 @@ class Project(Services):
             yield event
 
     def request(self, question: str, **options: Any) -> QueryRequest:
-        """The request with the project's defaults for what is not given (None counts as not given)."""
+        """The request with the project's defaults for what is not given (None counts as not given).
+
+        Raises UsageError for options that make no sense.
+        """
         given = {name: value for name, value in options.items() if value is not None}
         try:
             return QueryRequest(**{**self.settings.query.model_dump(), "query": clean(question).strip(), **given})
@@ -250,14 +258,16 @@ class Project(Services):
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
-        chat = self.settings.models.chat.get(DEFAULT)
         return QueryStage(
-            self.stores.read,
-            self.embedding_like(live.embedding),
-            self.chat(DEFAULT) if chat and chat.configured else None,
-            self.tokenizer,
-            self.prompt,
+            self.stores.read, self.embedding_like(live.embedding), self._answering, self.tokenizer, self.prompt
         )
+
+    def _answering(self, name: str) -> ChatModel | None:
+        chat = self.settings.models.chat.get(name)
+        if chat is None and name != DEFAULT:
+            have = ", ".join(sorted(self.settings.models.chat)) or "none"
+            raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
+        return self.chat(name) if chat and chat.configured else None
 
     def _manifest(self, workflow: str | None) -> Manifest:
         last = self.runs.last()

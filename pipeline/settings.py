@@ -13,7 +13,8 @@ from pydantic import (
     field_validator,
 )
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+from pipeline.query_options import QueryOptions
+
 EMBEDDED = "embedded"
 NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 
@@ -162,16 +163,6 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
-class QuerySettings(Section):
-    mode: Mode = "hybrid"
-    top_k: PositiveInt = 60
-    chunk_top_k: PositiveInt = 20
-    max_entity_tokens: PositiveInt = 6000
-    max_relation_tokens: PositiveInt = 8000
-    max_total_tokens: PositiveInt = 30000
-    response_type: str = "Multiple Paragraphs"
-
-
 class ServeSettings(Section):
     """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
     wait; ``timeout``: seconds a query may take in all; ``grace``: seconds that queries get to end when the server is
@@ -198,7 +189,7 @@ class Settings(Section):
     graphrag: GraphragSettings = GraphragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
-    query: QuerySettings = QuerySettings()
+    query: QueryOptions = QueryOptions()
     serve: ServeSettings = ServeSettings()
     snapshots: str = "data/snapshots"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)

@@ -1,6 +1,6 @@
 """What a verb or a query may ask of a model. Adapters live beside this file."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -125,8 +125,11 @@ class ChatModel(Protocol):
         """Replies in the order of the requests."""
         ...
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
-        """The reply's text in pieces, as it comes."""
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+        """The reply's text in pieces, as it comes; returns the whole reply.
+
+        Raises AuthError or ModelError when the call fails, also in the middle.
+        """
         ...
 
     def preflight(self) -> None:
@@ -135,6 +138,18 @@ class ChatModel(Protocol):
         Raises AuthError (the key is missing or refused) or ModelError (nothing answers).
         """
         ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """How relevant each document is to the query, in their order; higher is more.
+
+        Raises AuthError or ModelError when it cannot be told.
+        """
+        ...
+
+    def preflight(self) -> None: ...
 
 
 @runtime_checkable

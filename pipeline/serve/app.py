@@ -89,21 +89,22 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
     stream = partial(app.post, responses={**FAILURES, **STREAM}, dependencies=KEYS, tags=["query"])
     body_type = body_of(project.settings.query)
 
-    async def query(body: Asked, request: Request) -> Response:
+    async def query(body: Asked, http: Request) -> Response:
         """The answer, its references, and the evidence it was given."""
         work = partial(_json, lambda: project.query(body.query, **body.options).to_json())
-        return await answered(request, queries.run(work))
+        return await answered(http, queries.run(work))
 
-    async def query_data(body: Asked, request: Request) -> Response:
+    async def query_data(body: Asked, http: Request) -> Response:
         """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
         work = partial(_json, lambda: project.query_data(body.query, **body.options))
-        return await answered(request, queries.run(work))
+        return await answered(http, queries.run(work))
 
-    async def query_stream(body: Asked, request: Request) -> Response:
+    async def query_stream(body: Asked, http: Request) -> Response:
         def frames() -> Iterator[bytes]:
-            yield from framed(project.query_stream(body.query, **body.options))
+            request = project.request(body.query, **body.options)
+            yield from framed(project.query_stream(body.query, **body.options), request)
 
-        return await answered(request, _events(queries, frames))
+        return await answered(http, _events(queries, frames))
 
     for endpoint in (query, query_data, query_stream):
         endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here

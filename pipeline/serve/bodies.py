@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipeline.query.request import QueryRequest
-from pipeline.settings import QuerySettings
+from pipeline.query_options import QueryOptions
 
 QUESTION = "Who founded the Brack Institute?"
 EXAMPLES = [{"query": QUESTION}, {"query": QUESTION, "mode": "local", "top_k": 20, "ll_keywords": ["Brack Institute"]}]
@@ -25,7 +25,7 @@ class Asked(QueryRequest):
         return self.model_dump(exclude_unset=True, exclude={"query"})
 
 
-def body_of(settings: QuerySettings) -> type[Asked]:
+def body_of(settings: QueryOptions) -> type[Asked]:
     """All that QueryRequest has; the defaults it shows are those of the settings."""
     defaults = settings.model_dump(mode="json")
 
@@ -56,6 +56,7 @@ class ReferenceShown(Shown):
     id: int = Field(description="The number by which the answer cites it: [1].")
     document_id: str
     source: str = Field(description="The document's path below the input folder.")
+    chunks: list[dict[str, Any]] = Field(description="Its passages: id, start, end; content, if asked for.")
 
 
 class EntityShown(Shown):
@@ -94,12 +95,14 @@ class Evidence(Shown):
     mode: str
     question: str
     keywords: KeywordsShown
-    abstained: bool = Field(description="Nothing was found.")
+    abstained: bool = Field(description="The documents do not answer the question.")
+    reason: str = Field(description="Why they do not.")
     entities: list[EntityShown]
     relationships: list[RelationshipShown]
     chunks: list[ChunkShown]
     references: list[ReferenceShown]
-    tokens: dict[str, int]
+    tokens: dict[str, int] = Field(description="Of the prompt and its parts.")
+    usage: dict[str, int] = Field(description="Calls of the chat model, and their tokens as the endpoint counted them.")
     timings_ms: dict[str, float]
     notes: list[str] = Field(description="What those who run the stores should know.")
 

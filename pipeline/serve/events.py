@@ -7,8 +7,9 @@ from typing import Any, assert_never
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pipeline.query.answer import evidence_json
-from pipeline.query.stream import Done, Event, Sources, Token
+from pipeline.query.answer_json import evidence_json
+from pipeline.query.request import QueryRequest
+from pipeline.query.stream import Done, Event, Failed, Sources, Token
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import LOOK_SECONDS, Stream
 
@@ -51,15 +52,18 @@ async def _sent(frames: Stream[bytes]) -> AsyncIterator[bytes]:
         yield frame("error", failure_of(error).error)
 
 
-def framed(events: Iterable[Event]) -> Iterator[bytes]:
+def framed(events: Iterable[Event], request: QueryRequest) -> Iterator[bytes]:
+    """Raises what the events say has failed: before the first frame it becomes a status, after it a frame."""
     for event in events:
         match event:
             case Sources():
-                yield frame("sources", evidence_json(event.context))
+                yield frame("sources", evidence_json(event.context, request))
             case Token():
                 yield frame("token", {"text": event.text})
             case Done():
                 yield frame("done", event.answer.to_json())
+            case Failed():
+                raise event.error
             case _:
                 assert_never(event)
 

@@ -15,7 +15,6 @@ from pipeline.errors import StoreError, Terminated
 from pipeline.project import Project
 from pipeline.serve.address import address_of, is_loopback, listen, refuse_without_key
 from pipeline.serve.app import api_of
-from pipeline.services import DEFAULT
 
 LAST_SECONDS = 2.0
 """That connections get to close once no query runs any more."""
@@ -61,8 +60,8 @@ def make_ready(project: Project) -> None:
         for store in project.stores.all:
             store.live()
     project.tokenizer.count("")
-    if DEFAULT in project.settings.models.chat:
-        project.chat(DEFAULT)
+    for name in project.settings.models.chat:
+        project.chat(name)
     for name in project.settings.models.embedding:
         project.embedding(name)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipeline.project import Project
 from pipeline.query.answer import Answer
-from pipeline.query.request import Mode
+from pipeline.query_options import Mode
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import Queries
 from pipeline.services import DEFAULT
@@ -29,7 +29,7 @@ An answer by the project's own model, from the documents alone, that cites its s
 and billed: use that to read the evidence yourself.
 """
 NOTHING = "Nothing was found in the documents."
-OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "tokens", "timings_ms", "notes"})
+OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "reason", "usage", "timings_ms", "notes"})
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
 ModeOption = Annotated[
     Mode | None,
