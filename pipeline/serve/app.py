@@ -64,7 +64,7 @@ def api_of(project: Project, any_host: bool = False) -> Api:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        queries.close()
+        await queries.close()
         health.close()
 
     app = FastAPI(title="graphmill", version=version("graphmill"), description=ABOUT, lifespan=lifespan)

@@ -10,6 +10,8 @@ from pipeline.settings import ServeSettings
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+LAST_SECONDS = 1.0
+"""That queries nobody waits for any more get to close their calls to a model."""
 LOOK_SECONDS = 0.5
 """How often whoever waits for a query looks whether the time is up or the server ends."""
 
@@ -70,9 +72,12 @@ class Queries:
         """Nobody waits for a query any more, within LOOK_SECONDS."""
         self.closing = True
 
-    def close(self) -> None:
-        """Let the threads go; what is under way in them is nobody's any more."""
+    async def close(self) -> None:
+        """Let the threads go, with what is under way in them after LAST_SECONDS."""
         self.end()
+        until = asyncio.get_running_loop().time() + LAST_SECONDS
+        while self.running and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.02)
         self._threads.shutdown()
         for step in list(self._steps):
             step.cancel()

@@ -1,5 +1,6 @@
 """graphmill serve as a process: where it listens, what it logs, how it ends."""
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -102,7 +103,7 @@ def test_threads_of_a_server_that_ended_end(project: Project):
     before = threading.active_count()
     queries = Queries(project.settings.serve)
     assert threading.active_count() == before + project.settings.serve.concurrency
-    queries.close()
+    asyncio.run(queries.close())
     for thread in threading.enumerate():
         if thread.name.startswith("query-"):
             thread.join(5)

@@ -72,7 +72,7 @@ def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
     assert failed.is_error
     assert "refused the key" in failed.content[0].text
     assert openai.key not in failed.content[0].text
-    queries.close()
+    asyncio.run(queries.close())
 
 
 def test_over_http_with_the_key(folder: ProjectFolder):
@@ -91,7 +91,7 @@ def test_over_http_with_the_key(folder: ProjectFolder):
             url = address_of(listening)
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
             assert asyncio.run(ask(url)).structured_content["chunks"]
-        queries.close()
+        asyncio.run(queries.close())
 
 
 def test_a_signal_ends_it_though_stdin_is_open(folder: ProjectFolder):
