@@ -1,6 +1,8 @@
 """A query's events as server-sent events."""
 
+import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, assert_never
 
@@ -14,6 +16,9 @@ from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import LOOK_SECONDS, Stream
 
 PING_SECONDS = 15.0
+UNREAD_SECONDS = 5.0
+"""That a client gets to read the end of a stream whose time is up."""
+LOG = logging.getLogger("graphmill.serve")
 PING = b": still here\n\n"
 
 
@@ -28,9 +33,12 @@ class EventStream(StreamingResponse):
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The query ends where this does, whoever has hung up, and however early."""
+        """The query ends where this does, whoever has hung up or stopped reading, and however early."""
         try:
-            await super().__call__(scope, receive, send)
+            async with asyncio.timeout_at(self.frames.deadline + UNREAD_SECONDS):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            LOG.warning("a client has stopped reading its stream; it is cut off")
         finally:
             self.frames.close()
 

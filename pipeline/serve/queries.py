@@ -134,7 +134,7 @@ class Stream(Generic[Item]):
     thread is free, and then another query may run."""
 
     def __init__(self, queries: Queries, items: Iterator[Item], deadline: float):
-        self._queries, self._items, self._deadline = queries, items, deadline
+        self._queries, self._items, self.deadline = queries, items, deadline
         self._step = self._next()
 
     def _next(self) -> asyncio.Future[Item | None]:
@@ -143,8 +143,8 @@ class Stream(Generic[Item]):
     async def ready(self, seconds: float) -> bool:
         """Whether the next item, or the end, is there within so many seconds. Raises what the iterator raised, and
         OverdueError, ClosingError."""
-        self._queries.check(self._deadline)  # also where the items come one upon the other
-        if not await self._queries.done(self._step, seconds, self._deadline):
+        self._queries.check(self.deadline)  # also where the items come one upon the other
+        if not await self._queries.done(self._step, seconds, self.deadline):
             return False
         self._step.result()
         return True
