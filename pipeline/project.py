@@ -21,6 +21,10 @@ from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import read_usage
 from pipeline.errors import NothingLoadedError, UsageError
+from pipeline.evaluation.evaluate import Advanced, Searched, evaluate
+from pipeline.evaluation.evaluation import Evaluation
+from pipeline.evaluation.questions import Questions, read_questions
+from pipeline.evaluation.setup import KS, Setup
 from pipeline.events import Events, OnEvent
 from pipeline.export.exported import Exported
 from pipeline.export.kinds import export
@@ -239,6 +243,25 @@ class Project(Services):
         while (event := await asyncio.to_thread(next, events, None)) is not None:
             yield event
 
+    def evaluate(
+        self,
+        questions: Questions,
+        modes: Sequence[str] | None = None,
+        ks: Sequence[int] = KS,
+        budget: int | None = None,
+        by: str = "type",
+        keywords: bool = False,
+        advanced: Advanced = lambda done, expected: None,
+    ) -> Evaluation:
+        """What each mode (by default each that retrieves) finds of the questions' gold; docs/evaluation.md has the
+        format of questions. No chat model is asked, but for keywords where ``keywords`` says so.
+
+        Raises UsageError for questions that cannot be read and options that make no sense.
+        """
+        asked, setup = read_questions(questions, by), Setup.of(modes, ks, budget, by, keywords)
+        top_k = self.settings.query.chunk_top_k
+        return evaluate(asked, setup, Searched(self.query_data, self.query_stage, self.stores.vectors, top_k), advanced)
+
     def request(self, question: str, **options: Any) -> QueryRequest:
         """The request with the project's defaults for what is not given (None counts as not given).
 
@@ -259,7 +282,12 @@ class Project(Services):
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
         return QueryStage(
-            self.stores.read, self.embedding_like(live.embedding), self._answering, self.tokenizer, self.prompt
+            self.stores.read,
+            self.embedding_like(live.embedding),
+            self._answering,
+            self.tokenizer,
+            self.prompt,
+            self.reranker,
         )
 
     def _answering(self, name: str) -> ChatModel | None:
@@ -267,7 +295,7 @@ class Project(Services):
         if chat is None and name != DEFAULT:
             have = ", ".join(sorted(self.settings.models.chat)) or "none"
             raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
-        return self.chat(name) if chat and chat.configured else None
+        return self.query_chat(name) if chat and chat.configured else None
 
     def _manifest(self, workflow: str | None) -> Manifest:
         last = self.runs.last()

@@ -110,9 +110,24 @@ class EmbeddingSettings(EndpointSettings):
         return self.provider or ("openai" if self.base_url or self.model else "builtin")
 
 
+class RerankSettings(Section):
+    """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
+
+    provider: Literal["endpoint", "local"] = "endpoint"
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    model: str = ""
+    batch_size: PositiveInt = 100
+    max_characters: PositiveInt = 8000
+    concurrency: PositiveInt = 4
+    timeout: float = Field(default=30, gt=0)
+    max_retries: int = Field(default=2, ge=0)
+
+
 class ModelsSettings(Section):
     chat: dict[str, ChatSettings] = {"default": ChatSettings()}
     embedding: dict[str, EmbeddingSettings] = {"default": EmbeddingSettings()}
+    rerank: dict[str, RerankSettings] = {}
 
 
 class HnswSettings(Section):

@@ -18,6 +18,7 @@ from pipeline.settings import (
     Neo4jSettings,
     PostgresSettings,
     Price,
+    RerankSettings,
     Settings,
     StoresSettings,
 )
@@ -33,6 +34,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "models.chat.default.batch": BatchSettings,
     "models.embedding.default": EmbeddingSettings,
     "models.embedding.default.price": Price,
+    "models.rerank.default": RerankSettings,
     "stores": StoresSettings,
     "stores.postgres": PostgresSettings,
     "stores.postgres.hnsw": HnswSettings,
@@ -188,7 +190,11 @@ def test_an_override_that_makes_no_sense_is_refused(project: Path, override: str
 
 def secrets() -> dict[str, object]:
     return {
-        "models": {"chat": {"default": {"api_key": CANARY}}, "embedding": {"default": {"api_key": CANARY}}},
+        "models": {
+            "chat": {"default": {"api_key": CANARY}},
+            "embedding": {"default": {"api_key": CANARY}},
+            "rerank": {"default": {"api_key": CANARY}},
+        },
         "stores": {
             "neo4j": {"password": CANARY},
             "postgres": {"url": f"postgresql://me:{CANARY}@db/graph"},

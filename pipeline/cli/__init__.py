@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, exchange, inspect, maintain, serve, verify, workspace
+from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, serve, verify, workspace
 from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
 from pipeline.errors import Terminated
 
@@ -43,6 +43,7 @@ COMMANDS = (
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
+app.command("eval")(evaluate.evaluate)
 
 stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
 stores_app.command()(maintain.stop)

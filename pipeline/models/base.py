@@ -141,18 +141,6 @@ class ChatModel(Protocol):
 
 
 @runtime_checkable
-class Reranker(Protocol):
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
-        """How relevant each document is to the query, in their order; higher is more.
-
-        Raises AuthError or ModelError when it cannot be told.
-        """
-        ...
-
-    def preflight(self) -> None: ...
-
-
-@runtime_checkable
 class EmbeddingModel(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]: ...
@@ -170,3 +158,20 @@ class EmbeddingModel(Protocol):
         ...
 
     def preflight(self) -> None: ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What of the model can change a relevance."""
+        ...
+
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """A relevance for each document, in their order: finite, the higher the better, to be compared within one query
+        only. Raises AuthError (the key was refused) or ModelError (no answer, or none that can be read)."""
+        ...
+
+    def preflight(self) -> None:
+        """See ChatModel."""
+        ...

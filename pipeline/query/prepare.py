@@ -72,9 +72,12 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
 
     def find(vectors: VectorReads, graph: GraphReads) -> Found:
         if request.where:
-            vectors = FilteredVectors(vectors, matching_documents(vectors.documents(), request.where))
-            graph = FilteredGraph(graph, vectors)
-        evidence = retrieve(request, question, vectors, graph, n_chunks)
+            allowed = FilteredVectors(vectors, matching_documents(vectors.documents(), request.where))
+            return look(allowed, FilteredGraph(graph, allowed))
+        return look(vectors, graph)
+
+    def look(vectors: VectorReads, graph: GraphReads) -> Found:
+        evidence = retrieve(request, question, vectors, graph, n_chunks, stage.embedding)
         ranked = ranked_chunks(evidence, n_chunks)
         chunks = vectors.chunks(ranked["id"].tolist(), question.question)
         return evidence, chunks.merge(ranked, on="id", how="left")

@@ -10,6 +10,7 @@ from pipeline.query.chunk_choice import ChunkChoice
 from pipeline.query.evidence import Evidence
 from pipeline.query.fusion import merge_frames
 from pipeline.query.global_search import global_search
+from pipeline.query.graph_search import graph_search
 from pipeline.query.keywords import Keywords
 from pipeline.query.local_search import local_search
 from pipeline.query.request import QueryRequest
@@ -38,12 +39,19 @@ def embed_question(request: QueryRequest, keywords: Keywords, embedding: Embeddi
 
 
 def retrieve(
-    request: QueryRequest, question: QuestionVectors, vectors: VectorReads, graph: GraphReads, n_chunks: int
+    request: QueryRequest,
+    question: QuestionVectors,
+    vectors: VectorReads,
+    graph: GraphReads,
+    n_chunks: int,
+    embedding: EmbeddingModel | None = None,
 ) -> Evidence:
     """A half of the search without its keywords is left out; with no half left, it is that of ``naive``.
 
-    ``n_chunks``: text units to find by similarity.
+    ``n_chunks``: text units to find by similarity; ``embedding``: see ``graph_search``.
     """
+    if request.mode == "graph":
+        return graph_search(request.query, question.question, request.top_k, n_chunks, vectors, graph, embedding)
     low = question.low if request.mode in LOCAL_MODES else None
     high = question.high if request.mode in GLOBAL_MODES else None
     choice = ChunkChoice(request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors)

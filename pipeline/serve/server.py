@@ -60,6 +60,7 @@ def make_ready(project: Project) -> None:
         for store in project.stores.all:
             store.live()
     project.tokenizer.count("")
+    project.reranker  # noqa: B018
     for name in project.settings.models.chat:
         project.chat(name)
     for name in project.settings.models.embedding:

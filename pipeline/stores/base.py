@@ -20,6 +20,9 @@ RELATIONSHIP_COLUMNS = [
 CHUNK_COLUMNS = [
     "id", "document_id", "source", "title", "start", "end", "tokens", "content", "metadata", "score",
 ]  # fmt: skip
+MENTION_COLUMNS = ["entity_id", "name", "text_unit_ids"]
+OPENING_COLUMNS = ["id", "title", "opening"]
+LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,15 @@ def read_states(stored: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Tab
 def read_probe(stored: Mapping[str, Any] | None) -> Probe | None:
     """``Live.probe`` from JSON."""
     return Probe(**stored) if stored else None
+
+
+@dataclass(frozen=True)
+class Lexical:
+    """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is among the text units,
+    by the words as ``pipeline.words`` gives them."""
+
+    hits: list[tuple[str, float]]
+    weights: Mapping[str, float]
 
 
 Advanced = Callable[[str, int, int], None]
@@ -200,6 +212,25 @@ class VectorReads(Protocol):
         belong to these documents. ``table``: "chunks", "entities" or "relationships"."""
         ...
 
+    def lexical(self, question: str, limit: int) -> Lexical:
+        """The text units that rank best for the question's words by BM25, ties by id. Nothing in a workspace that an
+        earlier version of the software has loaded."""
+        ...
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        """MENTION_COLUMNS of every entity that one of the text units mentions and of those asked for, by id.
+        ``text_unit_ids``: all that mention it; empty where these are more than ``most``."""
+        ...
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        """OPENING_COLUMNS of the text units that exist, by id: the first ``length`` characters of each, and the title
+        of its document."""
+        ...
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
+        """id -> vector of the rows that exist. ``table`` as of ``nearest``."""
+        ...
+
 
 class VectorStore(Store, VectorReads, Protocol):
     def reading(self) -> AbstractContextManager["VectorStore"]:
@@ -234,6 +265,11 @@ class GraphReads(Protocol):
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         """(entity_id, text_unit_id, neighbours): for each text unit of each entity, how many of the
         entity's neighbours have that text unit too."""
+        ...
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        """LINK_COLUMNS of the relationships at either end of those of the entities that have at most ``most``
+        neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
         ...
 
 

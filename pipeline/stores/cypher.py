@@ -162,6 +162,14 @@ RELATIONSHIPS_OF = """
            r.weight, r.rank, r.source_id
     ORDER BY r.rank DESC, r.weight DESC, r.id
     """
+LINKS = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids AND n.degree <= $most
+    MATCH (n)-[r {workspace: $workspace}]-()
+    WITH DISTINCT r ORDER BY r.rank, r.id LIMIT $limit
+    WITH r, startNode(r) AS source, endNode(r) AS target
+    RETURN r.id, source.id, target.id
+    ORDER BY r.rank, r.id
+    """
 SHARED_UNITS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     WITH n, n.source_id AS units

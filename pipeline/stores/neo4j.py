@@ -23,6 +23,7 @@ from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores import cypher
 from pipeline.stores.base import (
     ENTITY_COLUMNS,
+    LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
     Advanced,
     Live,
@@ -160,6 +161,9 @@ class Neo4jStore:
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
         return self._frame(cypher.RELATIONSHIPS_OF, RELATIONSHIP_COLUMNS, ids=list(entity_ids), limit=limit)
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        return self._frame(cypher.LINKS, LINK_COLUMNS, ids=list(entity_ids), most=most, limit=limit)
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         rows = []

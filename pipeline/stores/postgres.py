@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import refuse_newer
-from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Live, TableState, in_order, silent
+from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Lexical, Live, TableState, in_order, silent
 from pipeline.stores.hnsw import (
     Hnsw,
     drop_index,
@@ -28,6 +28,8 @@ from pipeline.stores.hnsw import (
     search_settings,
     usual_settings,
 )
+from pipeline.stores.postgres_lexical import lexical_search
+from pipeline.stores.postgres_mentions import embeddings, mentions, openings
 from pipeline.stores.postgres_origins import has_source_in, origins
 from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
@@ -202,6 +204,22 @@ class PostgresStore:
         with self.connection() as connection:
             found = pd.DataFrame(connection.execute(query).all(), columns=CHUNK_COLUMNS)
         return in_order(found, ids)
+
+    def lexical(self, question: str, limit: int) -> Lexical:
+        with self.connection() as connection:
+            return lexical_search(connection, self.workspace, question, limit)
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        with self.connection() as connection:
+            return mentions(connection, self.workspace, text_unit_ids, entity_ids, most)
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        with self.connection() as connection:
+            return openings(connection, self.workspace, ids, length)
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
+        with self.connection() as connection:
+            return embeddings(connection, self.workspace, table, ids)
 
     def close(self) -> None:
         if "engine" in self.__dict__:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy import Select, distinct, func, or_, select, union
 
-from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, Shown, VectorStore, in_order
+from pipeline.stores.base import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, Shown, VectorStore, in_order
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.tables import EDGES, NODES
 
@@ -77,6 +77,25 @@ class PostgresGraph:
             .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
         )
         return self._frame(query, ["entity_id", "text_unit_id", "neighbours"])
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        workspace = self.store.workspace
+        few = (
+            select(NODES.c.id)
+            .where(NODES.c.workspace == workspace, NODES.c.id == func.any(list(entity_ids)), NODES.c.degree <= most)
+            .cte("few")
+            .prefix_with("MATERIALIZED")
+        )
+        ends = (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
+        columns = [*(EDGES.c[name] for name in LINK_COLUMNS), EDGES.c.rank]
+        found = union(
+            *(
+                select(*columns).join_from(few, EDGES, (EDGES.c.workspace == workspace) & (end == few.c.id))
+                for end in ends
+            )
+        ).subquery()
+        query = select(*(found.c[name] for name in LINK_COLUMNS))
+        return self._frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
 
     def _edges(self) -> Select:
         columns = {"text_unit_ids": "source_id"}

@@ -27,6 +27,8 @@ from sqlalchemy.dialects.postgresql import insert
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.hnsw import Hnsw, build_index, cursor
+from pipeline.stores.postgres_lexical import build_lexical_index, read_statistics
+from pipeline.stores.postgres_mentions import build_mention_index
 from pipeline.stores.tables import KEYS, LIVE, TABLES, VECTOR_TABLES, partition_of
 
 DIALECT = postgresql.dialect()
@@ -80,6 +82,8 @@ class PostgresWriter:
             self.advanced(f"index of {name}", 0, 1)
             build_index(self.connection, table, self.workspace, self.live, self.hnsw)
             self.advanced(f"index of {name}", 1, 1)
+        build_lexical_index(self.connection, self.workspace)
+        build_mention_index(self.connection, self.workspace)
         states = table_states(self.connection, self.workspace, self.tables)
         values = {
             "workflow": self.live.workflow,
@@ -89,6 +93,7 @@ class PostgresWriter:
             "tables": {table: asdict(state) for table, state in states.items()},
             "schema_version": self.live.schema_version,
             "probe": asdict(self.live.probe) if self.live.probe else None,
+            "lexical": read_statistics(self.connection, self.workspace, states["chunks"].rows),
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))

@@ -92,6 +92,7 @@ LIVE = Table(
     Column("tables", JSONB),
     Column("schema_version", Integer),
     Column("probe", JSONB),
+    Column("lexical", JSONB),
 )
 
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS}

@@ -1,0 +1,111 @@
+"""Facts near a question, and paths of two of them.
+
+A question of several hops is near no single fact: the second one is near what is left of it when the first is taken
+off. The score of a pair, and one embedding of both texts as the judge of the best pairs, are as in PropRAG's beam
+search (Wang and Han 2025, "PropRAG", section 3.3), of length two.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+
+from pipeline.models.base import EmbeddingModel
+from pipeline.stores.base import GraphReads, VectorReads
+
+FACTS, START_FACTS = 20, 5
+"""Facts to look at, and those that the walk starts from: more are noise."""
+NEIGHBOURS, LINKS = 100, 500
+"""Neighbours an entity may have to be stepped over, and relationships read."""
+PAIRS, PATHS = 100, 5
+TAKEN_OFF = 0.5
+"""How much of the first fact's vector is taken off the question's."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``nearest``: RELATIONSHIP_COLUMNS of the facts near the question, the nearest first. ``links``: LINK_COLUMNS of
+    the relationships next to them. ``scores``: relationship -> what it counts, 1 at most."""
+
+    nearest: pd.DataFrame
+    links: pd.DataFrame
+    scores: Mapping[str, float]
+
+
+def find_facts(
+    question: np.ndarray,
+    more_entities: Sequence[str],
+    vectors: VectorReads,
+    graph: GraphReads,
+) -> Facts:
+    """The facts near the question and the links of their ends and of ``more_entities``."""
+    hits = dict(vectors.nearest("relationships", question, FACTS))
+    nearest = graph.relationships(list(hits))
+    ends = chain(nearest["source_entity_id"], nearest["target_entity_id"], more_entities)
+    links = graph.links(list(dict.fromkeys(ends)), NEIGHBOURS, LINKS)
+    best = max(hits.values(), default=0.0)
+    scores = {id: max(hits[id], 0.0) / best for id in nearest["id"].head(START_FACTS)} if best > 0 else {}
+    return Facts(nearest, links, scores)
+
+
+def best_paths(
+    question: np.ndarray, facts: Facts, vectors: VectorReads, graph: GraphReads, embedding: EmbeddingModel | None
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """The relationships of the PATHS best pairs, as RELATIONSHIP_COLUMNS, and what each counts, 1 at most."""
+    ids = list(dict.fromkeys(chain(facts.nearest["id"], facts.links["id"])))
+    stored = {id: _unit(vector) for id, vector in vectors.embeddings("relationships", ids).items()}
+    pairs = _pairs(_unit(question), facts, stored)
+    found = graph.relationships(list(dict.fromkeys(chain.from_iterable(pair for _, pair in pairs))))
+    ranked = _judged(_unit(question), pairs, found, embedding)[:PATHS]
+    best = max((score for score, _ in ranked), default=0.0)
+    scores: dict[str, float] = {}
+    for score, pair in ranked:
+        for id in pair:
+            scores[id] = max(scores.get(id, 0.0), score / best if best > 0 else 0.0)
+    return found[found["id"].isin(list(scores))].reset_index(drop=True), scores
+
+
+Pair = tuple[str, str]
+
+
+def _pairs(question: np.ndarray, facts: Facts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
+    """The best pairs of a near fact and one that shares an entity with it, the best first."""
+    at_entity = defaultdict(list)
+    for link in facts.links.itertuples(index=False):
+        for end in dict.fromkeys((link.source_entity_id, link.target_entity_id)):
+            at_entity[end].append(link.id)
+    scored: dict[Pair, float] = {}
+    for fact in facts.nearest.itertuples(index=False):
+        if fact.id not in stored:
+            continue
+        ends = (fact.source_entity_id, fact.target_entity_id)
+        others = [
+            id for id in dict.fromkeys(chain(*(at_entity[end] for end in ends))) if id in stored and id != fact.id
+        ]
+        left = _unit(question - TAKEN_OFF * stored[fact.id])
+        first = float(question @ stored[fact.id])
+        scored |= {(fact.id, other): first + float(left @ stored[other]) for other in others}
+    return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))[:PAIRS]
+
+
+def _judged(
+    question: np.ndarray, pairs: Sequence[tuple[float, Pair]], found: pd.DataFrame, embedding: EmbeddingModel | None
+) -> list[tuple[float, Pair]]:
+    """The pairs by their similarity to the question as one text, the best first."""
+    if embedding is None or not pairs:
+        return list(pairs)
+    texts = {
+        row.id: f"{', '.join(row.keywords)} {row.source} {row.target} {row.description}" for row in found.itertuples()
+    }
+    known = [pair for _, pair in pairs if all(id in texts for id in pair)]
+    embedded = embedding.embed([f"{texts[first]}. {texts[second]}" for first, second in known])
+    scores = [float(_unit(vector) @ question) for vector in embedded]
+    return sorted(zip(scores, known, strict=True), key=lambda entry: (-entry[0], entry[1]))
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(vector)
+    return vector / length if length else vector

@@ -1,0 +1,126 @@
+"""The lexical index over a workspace's text units: PostgreSQL's full text (GIN) finds them, BM25 ranks them.
+
+PostgreSQL's own ranks know nothing of how rare a word is. So the index gives for each word the text units that have it,
+the sum of these words' weights the candidates, and BM25 their order. A word that very many text units have costs too
+much to follow and tells too little: it only counts in the order. How frequent the frequent ones are is read off a
+sample at each load (ids are digests: the first ones are as good as drawn).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg import sql
+from sqlalchemy import Connection, func, literal_column, select
+
+from pipeline.stores.base import Lexical
+from pipeline.stores.bm25 import TextStatistics, bm25_scores, text_statistics, word_weight
+from pipeline.stores.hnsw import cursor
+from pipeline.stores.tables import CHUNKS, LIVE, partition_of
+from pipeline.words import SHORTEST_STEM, is_syllabic, words
+
+SAMPLE, LEAST_SHARE = 1000, 0.01
+FOLLOWED = 3000
+"""Text units that a word may be in to be followed."""
+CANDIDATES = 100
+"""Text units that BM25 is worked out for, at the least."""
+
+# Han and kana one by one: PostgreSQL takes a run of them for one word. No more of a text than any index entry may hold.
+LEXEMES = sql.SQL(
+    r"to_tsvector('simple'::regconfig, CASE WHEN octet_length(content) = char_length(content) "
+    r"THEN left(content, 200000) ELSE left(regexp_replace(content, "
+    r"'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
+)
+INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
+CANDIDATE_QUERY = sql.SQL("""
+    WITH found AS (
+        SELECT asked.place, unit.id
+        FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place)
+        CROSS JOIN LATERAL (
+            SELECT id FROM {table} WHERE workspace = %(workspace)s AND {lexemes} @@ asked.query::tsquery
+            LIMIT %(followed)s
+        ) AS unit
+    ), frequencies AS (
+        SELECT place, count(*) AS texts FROM found GROUP BY place
+    ), best AS (
+        SELECT id, sum(ln(1 + (greatest(%(texts)s - texts, 0) + 0.5) / (texts + 0.5))) AS weight
+        FROM found JOIN frequencies USING (place)
+        GROUP BY id ORDER BY weight DESC, id COLLATE "C" LIMIT %(candidates)s
+    )
+    SELECT unit.id, unit.content, (SELECT jsonb_object_agg(place, texts) FROM frequencies)
+    FROM best JOIN {table} AS unit ON unit.workspace = %(workspace)s AND unit.id = best.id
+    ORDER BY unit.id COLLATE "C"
+    """)
+SAMPLE_QUERY = sql.SQL("SELECT content FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
+
+
+def index_name(workspace: str) -> str:
+    return f"{partition_of(CHUNKS, workspace)}_lexemes"
+
+
+def build_lexical_index(connection: Connection, workspace: str) -> None:
+    """Where it is not there; later rows are added to it as they are written."""
+    if not connection.execute(select(func.to_regclass(index_name(workspace)))).scalar():
+        partition = sql.Identifier(partition_of(CHUNKS, workspace))
+        cursor(connection).execute(INDEX.format(sql.Identifier(index_name(workspace)), partition, lexemes=LEXEMES))
+
+
+def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:
+    """What ``lexical_search`` needs to know of the workspace's text units, as JSON."""
+    sample = cursor(connection).execute(SAMPLE_QUERY.format(sql.Identifier(CHUNKS.name)), [workspace, SAMPLE])
+    statistics = text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)
+    return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
+
+
+def lexical_search(connection: Connection, workspace: str, question: str, limit: int) -> Lexical:
+    """See VectorStore.lexical. Two statements."""
+    statistics = _statistics(connection, workspace)
+    asked = list(dict.fromkeys(words(question)))
+    if statistics is None or not asked:
+        return Lexical([], {})
+    followed = _followed(asked, statistics)
+    rows = cursor(connection).execute(
+        CANDIDATE_QUERY.format(table=sql.Identifier(CHUNKS.name), lexemes=LEXEMES),
+        {
+            "queries": [lexical_query(word) for word in followed],
+            "workspace": workspace,
+            "texts": statistics.texts,
+            "followed": 2 * FOLLOWED,
+            "candidates": max(CANDIDATES, 2 * limit),
+        },
+    )
+    found = rows.fetchall()
+    counted = found[0][2] if found else {}
+    frequencies = {word: counted.get(str(place), 0) for place, word in enumerate(followed, start=1)}
+    weights = _weights(asked, frequencies, statistics)
+    scores = bm25_scores([content for _, content, _ in found], weights, statistics.length)
+    ranked = sorted(zip((id for id, *_ in found), map(float, scores), strict=True), key=lambda hit: (-hit[1], hit[0]))
+    return Lexical([hit for hit in ranked if hit[1] > 0][:limit], weights)
+
+
+def lexical_query(word: str) -> str:
+    """The tsquery of a word as ``pipeline.words`` gives it, which holds letters and digits alone."""
+    if is_syllabic(word):
+        return " & ".join(f"'{character}'" for character in word)
+    return f"'{word}':*" if len(word) >= SHORTEST_STEM else f"'{word}' | '{word}s'"
+
+
+def _followed(asked: Sequence[str], statistics: TextStatistics) -> list[str]:
+    """The words that few text units have; where there are none, the rarest."""
+    rare = [word for word in asked if statistics.shares.get(word, 0) * statistics.texts <= FOLLOWED]
+    return rare or [min(asked, key=lambda word: statistics.shares.get(word, 0))]
+
+
+def _weights(asked: Sequence[str], counted: Mapping[str, int], statistics: TextStatistics) -> dict[str, float]:
+    texts, shares = statistics.texts, statistics.shares
+    frequencies = {word: shares[word] * texts if word in shares else counted.get(word, 0) for word in asked}
+    return {word: word_weight(texts, min(frequency, texts)) for word, frequency in frequencies.items()}
+
+
+def _statistics(connection: Connection, workspace: str) -> TextStatistics | None:
+    """None where an earlier version of the software has loaded the workspace."""
+    query = select(literal_column("*")).select_from(LIVE).where(LIVE.c.workspace == workspace)
+    row = connection.execute(query).mappings().first()
+    stored = row and row.get("lexical")
+    if not stored:
+        return None
+    return TextStatistics(stored["texts"], stored["length"], stored["shares"])

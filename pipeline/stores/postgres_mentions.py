@@ -1,0 +1,60 @@
+"""Which entities a text unit mentions, and which text units an entity is in, out of the tables with vectors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from psycopg import sql
+from sqlalchemy import ARRAY, Connection, Text, case, cast, func, or_, select
+
+from pipeline.stores.base import MENTION_COLUMNS, OPENING_COLUMNS
+from pipeline.stores.hnsw import cursor
+from pipeline.stores.tables import CHUNKS, DOCUMENTS, ENTITIES, VECTOR_TABLES, partition_of
+
+ID_BYTES = 56
+"""More than an id takes in an array."""
+
+
+def build_mention_index(connection: Connection, workspace: str) -> None:
+    """Where it is not there."""
+    partition = partition_of(ENTITIES, workspace)
+    name = f"{partition}_chunk_ids"
+    if not connection.execute(select(func.to_regclass(name))).scalar():
+        statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
+        cursor(connection).execute(statement.format(sql.Identifier(name), sql.Identifier(partition)))
+
+
+def mentions(
+    connection: Connection, workspace: str, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
+) -> pd.DataFrame:
+    """See VectorStore.mentions. A list that is too long is not even read: how much room it takes tells."""
+    units = ENTITIES.c.chunk_ids
+    few = case((func.pg_column_size(units) <= ID_BYTES * (most + 1), case((func.cardinality(units) <= most, units))))
+    query = select(ENTITIES.c.id, ENTITIES.c.entity_name, few).where(
+        ENTITIES.c.workspace == workspace,
+        or_(units.bool_op("&&")(cast(list(text_unit_ids), ARRAY(Text))), ENTITIES.c.id == func.any(list(entity_ids))),
+    )
+    found = connection.execute(query.order_by(ENTITIES.c.id.collate("C"))).all()
+    return pd.DataFrame([(id, name, units or []) for id, name, units in found], columns=MENTION_COLUMNS)
+
+
+def openings(connection: Connection, workspace: str, ids: Sequence[str], length: int) -> pd.DataFrame:
+    """See VectorStore.openings."""
+    query = (
+        select(CHUNKS.c.id, DOCUMENTS.c.title, func.substr(CHUNKS.c.content, 1, length))
+        .join_from(
+            CHUNKS,
+            DOCUMENTS,
+            (DOCUMENTS.c.id == CHUNKS.c.full_doc_id) & (DOCUMENTS.c.workspace == CHUNKS.c.workspace),
+        )
+        .where(CHUNKS.c.workspace == workspace, CHUNKS.c.id == func.any(list(ids)))
+        .order_by(CHUNKS.c.id.collate("C"))
+    )
+    return pd.DataFrame(connection.execute(query).all(), columns=OPENING_COLUMNS)
+
+
+def embeddings(connection: Connection, workspace: str, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
+    """See VectorStore.embeddings."""
+    rows = VECTOR_TABLES[table]
+    query = select(rows.c.id, rows.c.embedding).where(rows.c.workspace == workspace, rows.c.id == func.any(list(ids)))
+    return {id: np.asarray(vector, dtype=np.float32) for id, vector in connection.execute(query)}
