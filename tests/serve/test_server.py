@@ -54,7 +54,7 @@ def test_a_signal_ends_it(folder: ProjectFolder, openai: OpenAIServer, sent: sig
             assert next(pieces).startswith("event: sources")
             process.send_signal(sent)
             assert "shutting_down" in "".join(pieces)
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=30)
     assert process.returncode == code
     assert log.endswith("graphmill: stopped serving\n")
     lines = log.splitlines()[:-1]

@@ -98,10 +98,13 @@ def test_a_signal_ends_it_though_stdin_is_open(folder: ProjectFolder):
     line = folder.command_line("mcp")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(line, env=folder.environment, text=True, **pipes) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-        process.stdin.flush()
-        assert process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            process.stdin.flush()
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
