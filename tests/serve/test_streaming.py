@@ -107,7 +107,7 @@ def test_who_hangs_up_while_waiting_is_never_answered(folder: ProjectFolder, ope
 
 def test_a_model_that_fails_is_told_as_an_error(chatting: Project, openai: OpenAIServer):
     with serving(chatting) as served:
-        openai.script("chat", [500, Reply("half of it " * 20, drop=True), 401])
+        openai.script("chat", [400, Reply("half of it " * 20, drop=True), 401])
         for type in ("model_failed", "model_failed", "model_key_refused"):
             first, *_, last = served.events()
             assert (first.name, last.name, last.data["type"]) == ("sources", "error", type)
