@@ -14,6 +14,7 @@ from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ColumnElement, Connection, Engine, Select, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import refuse_newer
@@ -80,6 +81,11 @@ class PostgresStore:
             raise self._unavailable(error) from error
         except (DBAPIError, psycopg.Error) as error:
             raise StoreError(f"stores.postgres.url: {_shown(self.url)}: {_first_line(error)}") from error
+        except PoolTimeoutError as error:
+            raise StoreError(
+                f"stores.postgres.url: {_shown(self.url)}: every connection is in use; ask again, or lower "
+                "serve.concurrency"
+            ) from error
 
     @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[PostgresWriter]:
