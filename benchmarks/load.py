@@ -50,7 +50,7 @@ def on_neo4j(sizes: Sizes, folder: str, warm_up: str) -> Rows:
         "relationships": tenths(progress.relationships, sizes.relationships),
     }
     return [
-        plain_line("plain loop", plain["rows"], plain["seconds"], plain["cpu"]),
+        {**plain_line("plain loop", plain["rows"], plain["seconds"], plain["cpu"]), "server CPU s": plain["server"]},
         {**first_line(first, plain["rows"], plain["seconds"]), "rates by tenth": rates},
         load_line("again", again),
         load_line("1 % changed", changed),
@@ -140,14 +140,15 @@ def plain_line(load: str, rows: int, seconds: float, cpu: float | None) -> dict[
 
 
 def load_line(load: str, measured: dict[str, Any]) -> dict[str, Any]:
-    return plain_line(load, measured["written"], measured["seconds"], measured["cpu"])
+    line = plain_line(load, measured["written"], measured["seconds"], measured["cpu"])
+    return {**line, "server CPU s": measured["server"] or None}
 
 
 def first_line(measured: dict[str, Any], rows: int, plain: float) -> dict[str, Any]:
     """``plain``: seconds that the plainest code took for the same rows."""
     found = measured["loads"][0]
     ratio = {"of the plain rate": plain / found["seconds"], "peak MB": measured["peak_mb"]}
-    return {**plain_line("first load", rows, found["seconds"], found["cpu"]), **ratio}
+    return {**plain_line("first load", rows, found["seconds"], found["cpu"]), **ratio, "server CPU s": found["server"]}
 
 
 def rate(rows: int, seconds: float) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def rate(rows: int, seconds: float) -> dict[str, Any]:
 
 def show(title: str, rows: Rows) -> None:
     print(f"\n{title}")
-    shown = ("load", "store", "by", "rows", "s", "rows/s", "CPU s", "of the plain rate", "graphmill is")
+    shown = ("load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "of the plain rate", "graphmill is")
     print_table([{name: row[name] for name in shown if name in row} for row in rows])
     for row in rows:
         for name, rates in row.get("rates by tenth", {}).items():

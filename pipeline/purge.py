@@ -20,6 +20,7 @@ from pipeline.engine.runner import Silent
 from pipeline.engine.usage import Journal
 from pipeline.errors import UsageError
 from pipeline.gc import collect_garbage
+from pipeline.load.remembered import Remembered
 from pipeline.services import Services
 from pipeline.stages import index_stage, load_stage, run_stages
 
@@ -62,6 +63,7 @@ def _purge(project: Services, source: str) -> PurgeReport:
     options = RunOptions(may_go=source, direct=True)  # a batch would be abandoned again by a purge that goes on
     runs = [run_stages(project, name, Silent(), options, index_stage) for name in workflows]
     rebuilt = _drop_embedded(project)
+    Remembered(project.snapshots.root).forget()
     if live in workflows:
         runs.append(run_stages(project, live, Silent(), options, load_stage))
     project.snapshots.sweep()

@@ -88,9 +88,9 @@ class SnapshotStore:
         """Raises DataError when the file is gone or damaged."""
         return self.table(snapshot).to_pandas()
 
-    def table(self, snapshot: Snapshot) -> pa.Table:
+    def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         """As ``read``, in Arrow."""
-        return pq.read_table(self._whole(snapshot))
+        return pq.read_table(self._whole(snapshot), columns=columns)
 
     def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``table``, some thousands of rows at a time."""
@@ -100,6 +100,10 @@ class SnapshotStore:
     def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:
         """Some columns of a table, without a look at the rest."""
         return pq.read_table(self.root / snapshot.path, columns=names).to_pandas()
+
+    def require(self, snapshot: Snapshot) -> None:
+        """Raises DataError when the file is gone or damaged."""
+        self._whole(snapshot)
 
     def _whole(self, snapshot: Snapshot) -> Path:
         """The table's file, found undamaged."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from pipeline.load.diff import with_hashes
 from pipeline.stores.base import Store
+from pipeline.stores.lists import lengths_of
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ def _fits(rows: pd.DataFrame, dimensions: int | None) -> pd.Series:
     """The rows whose vector has the length it should have; those of different lengths could not be hashed together."""
     if "embedding" not in rows:
         return pd.Series(True, index=rows.index)
-    return rows["embedding"].map(lambda vector: None if vector is None else len(vector)) == dimensions
+    return pd.Series(lengths_of(rows["embedding"]) == dimensions, rows.index)
 
 
 def _dimensions(rows: pd.DataFrame) -> int | None:
-    vectors = rows.get("embedding", ())
-    return next((len(vector) for vector in vectors if isinstance(vector, np.ndarray)), None)
+    if "embedding" not in rows or rows.empty:
+        return None
+    return int(lengths_of(rows["embedding"].iloc[:1])[0])

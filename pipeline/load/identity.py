@@ -1,14 +1,35 @@
 """Whose tables and whose vectors a workspace shows, and what may not be loaded over them unasked."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
 from pipeline.errors import UsageError
+from pipeline.snapshots import Snapshot, SnapshotStore
 from pipeline.stores.base import Live, Probe
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
 """Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
+
+
+def known_vectors(snapshots: SnapshotStore, embeddings: Snapshot, shown: Sequence[Live | None]) -> pd.DataFrame:
+    """id and vector of the first text unit and of those whose vectors the stores know."""
+    wanted = {live.probe.chunk_id for live in shown if live and live.probe}
+    parts: list[pd.DataFrame] = []
+    for batch in snapshots.batches(embeddings, ["id", "vector"]):
+        part = batch.filter(pc.is_in(batch["id"], pa.array(sorted(wanted), pa.string())))
+        parts += [part.to_pandas()] if parts else [batch[:1].to_pandas(), part.to_pandas()]
+        wanted -= set(part["id"].to_pylist())
+        if not wanted:
+            break
+    return pd.concat(parts).drop_duplicates("id") if parts else pd.DataFrame({"id": [], "vector": []})
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
-from pipeline.fingerprint import code_fingerprint, fingerprint
-from pipeline.load.contents import Expected, altered_ids
-from pipeline.load.diff import diff, with_hashes
-from pipeline.load.identity import dimensions_of, probe_of, refuse_other_vectors, refuse_other_workflow
-from pipeline.load.projection import SOURCES, project, require_sources
+from pipeline.load.identity import dimensions_of, known_vectors, probe_of, refuse_other_vectors, refuse_other_workflow
+from pipeline.load.one_store import Counts, load_store, reported_name, unchanged
+from pipeline.load.projection import require_sources
+from pipeline.load.remembered import Remembered
+from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.base import Advanced, Live, Store
+from pipeline.stores.base import Live, Store
 from pipeline.stores.reconnect import reconnecting
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
@@ -52,7 +50,7 @@ def load(
     max_types: int,
     options: LoadOptions = DEFAULTS,
     advanced: Callable[[str, str, int, int], None] = lambda store, part, done, expected: None,
-) -> dict[str, dict[str, dict[str, int]]]:
+) -> dict[str, dict[str, Counts]]:
     """Store -> table -> {inserted, updated, deleted, unchanged}.
 
     The snapshots are read only if a store does not show the manifest, or holds other rows than the load left.
@@ -63,7 +61,8 @@ def load(
     damaged or a store was loaded by a newer version.
     """
     require_sources(manifest.tables)
-    target = target_of(manifest, max_types)
+    wanted = Wanted(manifest, snapshots, max_types)
+    target = target_of(wanted)
     shown = {store.name: reconnecting(store.live, PATIENCE) for store in stores}
     if not options.replace:
         for store in stores:
@@ -71,37 +70,33 @@ def load(
     counts = {store.name: None if options.full else _unchanged(store, shown[store.name], target) for store in stores}
     if None not in counts.values():
         return {name: count for name, count in counts.items() if count is not None}
-    tables = {name: snapshots.read(manifest.tables[name]) for name in SOURCES}
-    embeddings = tables[EMBEDDING_STEP_TABLE]
+    wanted.require_whole()
+    embeddings = known_vectors(snapshots, manifest.tables[EMBEDDING_STEP_TABLE], list(shown.values()))
     live = Live(
         target.workflow, target.version, target.embedding, dimensions_of(embeddings), probe=probe_of(embeddings)
     )
     if not options.re_embed:
         for store in stores:
             refuse_other_vectors(store.workspace, shown[store.name], live, embeddings)
-    needed = {table for store in stores if counts[store.name] is None for table in store.tables}
-    projected = project(tables, max_types)
-    rows = {table: with_hashes(projected[table]) for table in needed}
-    return {
-        store.name: counts[store.name]
-        or reconnecting(partial(_load_store, store, rows, live, options.full, partial(advanced, store.name)), PATIENCE)
-        for store in stores
-    }
+    for store in stores:
+        if counts[store.name] is None:
+            told = partial(advanced, store.name)
+            counts[store.name] = reconnecting(partial(load_store, store, wanted, live, options.full, told), PATIENCE)
+    Remembered(snapshots.root).publish(wanted.version, wanted.versions)
+    return {name: count for name, count in counts.items() if count is not None}
 
 
-def target_of(manifest: Manifest, max_types: int) -> Target:
+def target_of(wanted: Wanted) -> Target:
+    manifest = wanted.manifest
     identity = next(
         record.components["models"]["embedding"]
         for record in manifest.steps.values()
         if manifest.tables[EMBEDDING_STEP_TABLE] in record.outputs.values()
     )
-    tables = {name: manifest.tables[name].sha256 for name in SOURCES}
-    code = [code_fingerprint(project), code_fingerprint(with_hashes)]
-    version = fingerprint({"tables": tables, "max_types": max_types, "code": code})
-    return Target(manifest.workflow, version, identity)
+    return Target(manifest.workflow, wanted.version, identity)
 
 
-def _unchanged(store: Store, live: Live | None, target: Target) -> dict[str, dict[str, int]] | None:
+def _unchanged(store: Store, live: Live | None, target: Target) -> dict[str, Counts] | None:
     """The counts of a load that finds nothing to do; None where there is something."""
     if (
         live is None
@@ -112,30 +107,4 @@ def _unchanged(store: Store, live: Live | None, target: Target) -> dict[str, dic
     states = reconnecting(store.table_states, PATIENCE)
     if states != live.tables:
         return None
-    none = {"inserted": 0, "updated": 0, "deleted": 0}
-    return {reported_name(table, store): {**none, "unchanged": state.rows} for table, state in states.items()}
-
-
-def _load_store(
-    store: Store, rows: Mapping[str, pd.DataFrame], live: Live, full: bool, advanced: Advanced
-) -> dict[str, dict[str, int]]:
-    counts = {}
-    with store.writing(live, advanced) as writer:
-        altered = {table: _altered(store, table, rows[table]) if full else {} for table in store.tables}
-        for table in store.tables:
-            delta = diff(rows[table], {**writer.hashes(table), **altered[table]})
-            if not delta.empty:
-                writer.apply(table, delta)
-            counts[table] = delta.counts
-        writer.publish()
-    return {reported_name(table, store): count for table, count in counts.items()}
-
-
-def _altered(store: Store, table: str, rows: pd.DataFrame) -> dict[str, str]:
-    """The rows that are not what their row_hash says, with one that says so."""
-    return dict.fromkeys(altered_ids(store.rows(table), Expected.of(store, rows)), "")
-
-
-def reported_name(table: str, store: Store) -> str:
-    """What people call it: a graph database has no table of vectors to tell its relationships from."""
-    return "relationships" if table == "edges" and "relationships" not in store.tables else table
+    return {reported_name(table, store): unchanged(state) for table, state in states.items()}

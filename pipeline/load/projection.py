@@ -3,25 +3,44 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import lru_cache
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from pipeline.errors import DataError, UsageError
+from pipeline.stores.lists import in_arrow, lengths_of, to_arrow
 from pipeline.text import digest
 
-SOURCES = (
-    "documents",
-    "text_units",
-    "entities",
-    "relationships",
-    "entity_texts",
-    "relationship_texts",
-    "text_unit_embeddings",
-    "entity_embeddings",
-    "relationship_embeddings",
-)
+TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "documents": {"documents": ["id", "title", "source", "metadata"]},
+    "chunks": {
+        "text_units": ["id", "document_id", "order", "n_tokens", "text", "start", "end"],
+        "text_unit_embeddings": ["id", "vector"],
+    },
+    "entities": {
+        "entities": ["id", "name", "text_unit_ids"],
+        "entity_texts": ["id", "text"],
+        "entity_embeddings": ["id", "vector"],
+    },
+    "relationships": {
+        "relationships": ["id", "source", "target", "text_unit_ids"],
+        "relationship_texts": ["id", "text"],
+        "relationship_embeddings": ["id", "vector"],
+    },
+    "nodes": {"entities": ["id", "name", "type", "description", "text_unit_ids", "degree"]},
+    "edges": {
+        "relationships": [
+            "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank",
+            "keywords", "text_unit_ids",
+        ],
+    },
+}  # fmt: skip
+"""Table of a store -> the snapshot tables its rows are made of -> the columns that are used of these."""
+
+SOURCES = tuple(dict.fromkeys(source for sources in TABLE_SOURCES.values() for source in sources))
 """The snapshot tables a load needs."""
 
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
@@ -36,15 +55,29 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
     Raises UsageError when a table is missing.
     """
     require_sources(tables)
-    entities, relationships = tables["entities"], tables["relationships"]
-    return {
-        "documents": _documents(tables["documents"]),
-        "chunks": _chunks(tables["text_units"], tables["text_unit_embeddings"]),
-        "entities": _entities(entities, tables["entity_texts"], tables["entity_embeddings"]),
-        "relationships": _relationships(relationships, tables["relationship_texts"], tables["relationship_embeddings"]),
-        "nodes": nodes(entities),
-        "edges": edges(relationships, most_frequent(Counter(edge_types(relationships["keywords"])), max_types)),
-    }
+    return {table: project_table(table, tables, max_types) for table in TABLE_SOURCES}
+
+
+def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: int) -> pd.DataFrame:
+    """Rows of one table of the stores. ``sources``: the snapshot tables that TABLE_SOURCES names for it, their lists in
+    Arrow or not.
+
+    Raises DataError where a row lacks its text or vector.
+    """
+    if table == "documents":
+        return _documents(sources["documents"])
+    if table == "chunks":
+        return _chunks(sources["text_units"], sources["text_unit_embeddings"])
+    if table == "entities":
+        return _entities(sources["entities"], sources["entity_texts"], sources["entity_embeddings"])
+    if table == "relationships":
+        return _relationships(
+            sources["relationships"], sources["relationship_texts"], sources["relationship_embeddings"]
+        )
+    if table == "nodes":
+        return nodes(sources["entities"])
+    links = sources["relationships"]
+    return edges(links, most_frequent(Counter(edge_types(links["keywords"])), max_types))
 
 
 def require_sources(tables: Container[str]) -> None:
@@ -79,13 +112,13 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
 
 def _entities(entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
-    rows = rows.assign(chunk_ids=entities["text_unit_ids"].map(list))
+    rows = rows.assign(chunk_ids=_lists(entities["text_unit_ids"]))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _relationships(links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = links[["id", "source", "target"]].rename(columns={"source": "src_id", "target": "tgt_id"})
-    rows = rows.assign(chunk_ids=links["text_unit_ids"].map(list))
+    rows = rows.assign(chunk_ids=_lists(links["text_unit_ids"]))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
@@ -93,8 +126,14 @@ def _with_vectors(rows: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     return _joined(rows, embeddings.rename(columns={"vector": "embedding"}))
 
 
+def _lists(column: pd.Series) -> pd.Series:
+    return column if in_arrow(column) else column.map(list)
+
+
 def _joined(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
     """Both by id. Raises DataError where a row has no counterpart: it would silently not be loaded."""
+    if rows["id"].array.equals(more["id"].array):  # they mostly are in one order
+        return rows.assign(**{name: more[name].array for name in more.columns.drop("id")})
     joined = rows.merge(more, on="id", validate="1:1")
     if len(joined) != len(rows):
         missing = sorted(set(rows["id"]) - set(more["id"]))
@@ -107,9 +146,9 @@ def nodes(entities: pd.DataFrame) -> pd.DataFrame:
         {
             "id": entities["id"],
             "display_name": entities["name"],
-            "entity_type": [type_name(type, UNKNOWN) for type in entities["type"]],
+            "entity_type": _type_names(to_arrow(entities["type"], pa.string()), UNKNOWN),
             "description": entities["description"],
-            "source_id": entities["text_unit_ids"].map(list),
+            "source_id": _lists(entities["text_unit_ids"]),
             "degree": entities["degree"],
         }
     )
@@ -120,14 +159,23 @@ def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
     ends = ["source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank"]
     return links[["id", *ends]].assign(
         type=[type if type in kept_types else RELATED for type in edge_types(links["keywords"])],
-        keywords=links["keywords"].map(list),
-        source_id=links["text_unit_ids"].map(list),
+        keywords=_lists(links["keywords"]),
+        source_id=_lists(links["text_unit_ids"]),
     )
 
 
-def edge_types(keywords: Iterable[Sequence[str]]) -> list[str]:
+def edge_types(keywords: pd.Series) -> list[str]:
     """The type that each list of keywords asks for."""
-    return [type_name(words[0] if len(words) else "", RELATED) for words in keywords]
+    lists = to_arrow(keywords, pa.list_(pa.string()))
+    lengths = lengths_of(keywords)
+    starts = np.cumsum(lengths) - lengths
+    return _type_names(lists.flatten().take(pa.array(starts, mask=lengths == 0)), RELATED)
+
+
+def _type_names(labels: pa.Array, otherwise: str) -> list[str]:
+    encoded = labels.dictionary_encode()
+    names = [type_name(label, otherwise) for label in encoded.dictionary.to_pylist()] + [otherwise]
+    return [names[place] for place in encoded.indices.fill_null(len(names) - 1).to_pylist()]
 
 
 def most_frequent(types: Counter[str], limit: int) -> frozenset[str]:

@@ -8,11 +8,12 @@ import pandas as pd
 
 from pipeline.errors import UsageError
 from pipeline.load.contents import Expected, altered_ids
-from pipeline.load.diff import with_hashes
-from pipeline.load.loader import Target, reported_name, target_of
+from pipeline.load.loader import Target, target_of
 from pipeline.load.naming import Named, first_named, row_names
-from pipeline.load.projection import SOURCES, project, require_sources
+from pipeline.load.one_store import reported_name
+from pipeline.load.projection import TABLE_SOURCES, require_sources
 from pipeline.load.references import IN_STORES, Dangling, References, dangling_in_snapshots
+from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store
@@ -84,9 +85,10 @@ def verify(
     if not manifest.tables:
         raise UsageError(f"workflow '{manifest.workflow}': no tables yet; run 'graphmill index {manifest.workflow}'")
     require_sources(manifest.tables)
-    target = target_of(manifest, max_types)
+    wanted = Wanted(manifest, snapshots, max_types)
+    target = target_of(wanted)
     dangling = dangling_in_snapshots(manifest, snapshots)
-    rows = _expected_rows(manifest, snapshots, max_types)
+    rows = {table: wanted.rows(table) for table in TABLE_SOURCES}
     before = {store.name: store.live() for store in stores}
     readable = [store for store in stores if _is_readable(before[store.name])]
     hashes = {store.name: {table: store.hashes(table) for table in store.tables} for store in readable}
@@ -100,11 +102,6 @@ def verify(
             dangling += references.dangling()
     problems = [*_problems(before, target), *_changes(before, stores)]
     return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling))
-
-
-def _expected_rows(manifest: Manifest, snapshots: SnapshotStore, max_types: int) -> dict[str, pd.DataFrame]:
-    tables = {name: snapshots.read(manifest.tables[name]) for name in SOURCES}
-    return {name: with_hashes(frame) for name, frame in project(tables, max_types).items()}
 
 
 def _is_readable(live: Live | None) -> bool:

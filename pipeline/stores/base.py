@@ -27,12 +27,14 @@ LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
 
 @dataclass(frozen=True)
 class Delta:
-    """What a table of a store needs: rows to insert and to replace, ids to delete. Rows have ``row_hash``."""
+    """What a table of a store needs: rows to insert and to replace, ids to delete. Rows have ``row_hash``. ``after``:
+    id and row_hash of every row it has then."""
 
     inserted: pd.DataFrame
     updated: pd.DataFrame
     deleted: Sequence[str]
     unchanged: int
+    after: pd.DataFrame
 
     @property
     def counts(self) -> dict[str, int]:
@@ -115,6 +117,10 @@ def silent(part: str, done: int, expected: int) -> None:
 
 class Writer(Protocol):
     """One load under way; it holds the workspace's lock."""
+
+    def states(self) -> Mapping[str, TableState]:
+        """What the workspace has in each of the tables now."""
+        ...
 
     def hashes(self, table: str) -> Mapping[str, str]:
         """id -> row_hash of every row the workspace has in the table."""

@@ -5,12 +5,15 @@ Source: PostgreSQL's documentation, COPY, "Binary Format"; pgvector's vector_sen
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+
+from pipeline.stores.lists import in_arrow, to_arrow
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -23,6 +26,7 @@ TEXT_OID = 25
 JSONB_VERSION = b"\x01"
 
 BINARY = pa.large_binary()
+TEXTS = pa.large_list(pa.large_string())
 NOTHING = pa.scalar(b"", BINARY)
 
 
@@ -32,6 +36,13 @@ def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.
         part = frame.iloc[start : start + ROWS_AT_ONCE]
         fields = [field for name, kind in kinds.items() for field in _sized(_payload(part[name], kind))]
         yield pc.binary_join_element_wise(*fields, NOTHING, null_handling="replace", null_replacement="")
+
+
+def slices(rows: pa.LargeBinaryArray) -> Iterator[memoryview]:
+    """The bytes of each row."""
+    bounds = _offsets(rows).tolist()
+    content = memoryview(_content_buffer(rows))
+    return (content[start:end] for start, end in pairwise(bounds))
 
 
 def copy_stream(
@@ -52,9 +63,9 @@ def copy_stream(
 def _payload(column: pd.Series, kind: Kind) -> pa.LargeBinaryArray:
     """The values of a column as PostgreSQL sends them, null where there is none."""
     if kind == "text":
-        return pa.array(column, pa.large_string(), from_pandas=True).cast(BINARY)
+        return to_arrow(column, pa.large_string()).cast(BINARY)
     if kind == "text[]":
-        return _text_arrays(pa.array(column, pa.large_list(pa.large_string()), from_pandas=True))
+        return _text_arrays(to_arrow(column, TEXTS))
     if kind == "jsonb":
         return pa.array([JSONB_VERSION + _json(value) for value in column], BINARY)
     if kind == "vector":
@@ -74,10 +85,15 @@ def _numbers(column: pd.Series, dtype: str) -> pa.LargeBinaryArray:
 
 
 def _vectors(column: pd.Series) -> pa.LargeBinaryArray:
-    values = np.stack(column.to_numpy())
+    values = _matrix(to_arrow(column)) if in_arrow(column) else np.stack(column.to_numpy())
     cells = np.zeros(len(values), dtype=[("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f4", values.shape[1:])])
     cells["dimensions"], cells["values"] = values.shape[1], values
     return _fixed(cells)
+
+
+def _matrix(vectors: pa.ListArray) -> np.ndarray:
+    """A row for each vector; all have the same length."""
+    return vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
 
 
 def _text_arrays(lists: pa.LargeListArray) -> pa.LargeBinaryArray:

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pandas as pd
 
+from pipeline.stores.lists import first_items, lengths_of, values_of
 from pipeline.text import digest, relationship_ends
 
 NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
@@ -15,7 +16,7 @@ CELL_BYTES = 64
 
 def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
     """The rows as Neo4j keeps them: the first ``limit`` of each list ``source_id``."""
-    return rows.assign(source_id=pd.Series([list(ids[:limit]) for ids in rows["source_id"]], rows.index, dtype=object))
+    return rows.assign(source_id=first_items(rows["source_id"], limit))
 
 
 def name_key(name: str) -> str:
@@ -33,8 +34,8 @@ def node_rows(nodes: pd.DataFrame, max_source_ids: int) -> list[list]:
         [name_key(name) for name in names],
         nodes["description"].tolist(),
         nodes["degree"].tolist(),
-        capped(nodes, max_source_ids)["source_id"].tolist(),
-        nodes["source_id"].map(len).tolist(),
+        values_of(first_items(nodes["source_id"], max_source_ids)),
+        lengths_of(nodes["source_id"]).tolist(),
         nodes["row_hash"].tolist(),
     ]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -44,9 +45,9 @@ def edge_rows(edges: pd.DataFrame, max_source_ids: int) -> list[list]:
     """As cypher.WRITE_EDGES and cypher.DELETE_EDGES take them."""
     plain = ["id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "rank"]
     columns = [
-        *(edges[name].tolist() for name in plain),
-        capped(edges, max_source_ids)["source_id"].tolist(),
-        edges["source_id"].map(len).tolist(),
+        *(values_of(edges[name]) for name in plain),
+        values_of(first_items(edges["source_id"], max_source_ids)),
+        lengths_of(edges["source_id"]).tolist(),
         edges["row_hash"].tolist(),
     ]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -66,7 +67,7 @@ def places(ids: Sequence[str]) -> list[list[str]]:
 
 def bytes_of(rows: pd.DataFrame, max_source_ids: int) -> pd.Series:
     """About how many bytes each row takes on its way."""
-    lists = rows["source_id"].map(len).clip(upper=max_source_ids)
+    lists = pd.Series(lengths_of(rows["source_id"]), rows.index).clip(upper=max_source_ids)
     texts = sum((rows[name].str.len() for name in ("description", "display_name") if name in rows), start=lists * 0)
     return (len(rows.columns) + lists) * CELL_BYTES + texts * 2
 

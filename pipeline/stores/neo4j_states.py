@@ -1,28 +1,32 @@
 """What a table's state is when all is as it should be: cypher.STATES, of rows at hand."""
 
-from collections.abc import Mapping
+from typing import Any
 
-from pipeline.stores.base import Delta, TableState
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
-_DIGITS = str.maketrans("abcdef", "012345")
+from pipeline.stores.base import TableState
+from pipeline.stores.lists import to_arrow
 
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-def state_of(hashes: Mapping[str, str]) -> TableState:
-    """``hashes``: id -> row_hash."""
-    of_hashes = sum(_number(row_hash[:12]) for row_hash in hashes.values())
-    of_ids = sum(_number(id[-12:]) for id in hashes)
-    return TableState(len(hashes), f"{of_hashes}-{of_ids}")
-
-
-def after(hashes: Mapping[str, str], delta: Delta) -> dict[str, str]:
-    """id -> row_hash when the delta is applied."""
-    gone = set(delta.deleted)
-    kept = {id: row_hash for id, row_hash in hashes.items() if id not in gone}
-    for rows in (delta.inserted, delta.updated):
-        kept.update(zip(rows["id"], rows["row_hash"], strict=True))
-    return kept
+DIGITS = 12
 
 
-def _number(digits: str) -> int:
-    translated = digits.translate(_DIGITS)
-    return int(translated) if translated.isascii() and translated.isdigit() else 0
+def state_of(rows: pd.DataFrame) -> TableState:
+    """``rows``: id and row_hash."""
+    of_hashes = _total(pc.utf8_slice_codeunits(to_arrow(rows["row_hash"], pa.string()), 0, DIGITS))
+    of_ids = _total(pc.utf8_slice_codeunits(to_arrow(rows["id"], pa.string()), -DIGITS))
+    return TableState(len(rows), f"{of_hashes}-{of_ids}")
+
+
+def _total(texts: pa.StringArray) -> int:
+    """The sum of the numbers that they are with a to f as 0 to 5; what is no such number counts as 0."""
+    numbers = texts.filter(pc.match_substring_regex(texts, f"^[0-9a-f]{{{DIGITS}}}$")).cast(pa.binary(DIGITS))
+    if not len(numbers):
+        return 0
+    whole = np.frombuffer(numbers.buffers()[1], np.uint8, len(numbers) * DIGITS, numbers.offset * DIGITS)
+    digits = whole - np.where(whole >= ord("a"), np.uint8(ord("a")), np.uint8(ord("0")))
+    return int((digits.reshape(-1, DIGITS) @ 10 ** np.arange(DIGITS - 1, -1, -1)).sum())

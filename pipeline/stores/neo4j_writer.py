@@ -16,7 +16,7 @@ from pipeline.errors import LostConnectionError, StoreError
 from pipeline.stores import cypher
 from pipeline.stores.base import Advanced, Delta, Live, TableState, silent
 from pipeline.stores.neo4j_rows import AS_WRITTEN, batches, bytes_of, places
-from pipeline.stores.neo4j_states import after, state_of
+from pipeline.stores.neo4j_states import state_of
 
 if TYPE_CHECKING:
     from pipeline.stores.neo4j import Neo4jStore
@@ -47,18 +47,20 @@ class Neo4jWriter:
     advanced: Advanced = silent
     published: bool = False
     in_batches: bool = False
-    known: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    expected: dict[str, TableState] = field(default_factory=dict)
     waiting: list[tuple[str, Delta]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     commits: Lock = field(default_factory=Lock)
 
+    def states(self) -> Mapping[str, TableState]:
+        self.expected = self._states()
+        return dict(self.expected)
+
     def hashes(self, table: str) -> Mapping[str, str]:
-        self.known[table] = read_hashes(self.store.driver, self.store.database, self.store.workspace, table)
-        return self.known[table]
+        return read_hashes(self.store.driver, self.store.database, self.store.workspace, table)
 
     def apply(self, table: str, delta: Delta) -> None:
-        if table in self.known:
-            self.known[table] = after(self.known[table], delta)
+        self.expected[table] = state_of(delta.after)
         self.waiting.append((table, delta))
         if self.in_batches or self._too_much_at_once():
             if not self.in_batches:
@@ -137,13 +139,12 @@ class Neo4jWriter:
         A transaction whose load lost its connection may have committed after this load had read what there is:
         relationships that are there twice lose their copies; what else it did is undone by another load.
         """
-        expected = {table: state_of(hashes) for table, hashes in self.known.items()}
         states = self._states()
-        if expected.items() <= states.items():
+        if self.expected.items() <= states.items():
             return states
         self._run(self.around, [(cypher.DELETE_COPIES, {})])
         states = self._states()
-        if expected.items() <= states.items():
+        if self.expected.items() <= states.items():
             return states
         raise LostConnectionError(
             f"stores.neo4j: rows of workspace '{self.store.workspace}' changed while they were loaded; load again"

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 
+from pipeline.stores.ahead import ahead
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.hnsw import Hnsw, build_index, cursor
@@ -55,6 +56,9 @@ class PostgresWriter:
     live: Live
     advanced: Advanced
 
+    def states(self) -> Mapping[str, TableState]:
+        return table_states(self.connection, self.workspace, self.tables)
+
     def hashes(self, table: str) -> Mapping[str, str]:
         """Vectors of another model count as changed."""
         rows = TABLES[table]
@@ -66,6 +70,8 @@ class PostgresWriter:
 
     def apply(self, table: str, delta: Delta) -> None:
         """Replace by delete and COPY: one statement and one stream, however many rows."""
+        if delta.empty:
+            return
         rows = TABLES[table]
         gone = [*delta.deleted, *delta.updated["id"]]
         if gone:
@@ -84,7 +90,7 @@ class PostgresWriter:
             self.advanced(f"index of {name}", 1, 1)
         build_lexical_index(self.connection, self.workspace)
         build_mention_index(self.connection, self.workspace)
-        states = table_states(self.connection, self.workspace, self.tables)
+        states = self.states()
         values = {
             "workflow": self.live.workflow,
             "version": self.live.version,
@@ -107,8 +113,9 @@ class PostgresWriter:
             sql.Identifier(self._physical(table)),
             sql.SQL(", ").join(sql.Identifier(column) for column in [*constants, *kinds]),
         )
-        with cursor(self.connection).copy(statement) as copy:
-            for rows, piece in copy_stream(frame, kinds, list(constants.values())):
+        stream = copy_stream(frame, kinds, list(constants.values()))
+        with ahead(stream) as pieces, cursor(self.connection).copy(statement) as copy:
+            for rows, piece in pieces:
                 copy.write(piece)
                 done += rows
                 if rows:

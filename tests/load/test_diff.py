@@ -1,10 +1,12 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.load.diff import diff, with_hashes
 from pipeline.stores.base import Delta
+from pipeline.stores.lists import frame_of
 
 CELLS = st.fixed_dictionaries(
     {
@@ -77,8 +79,16 @@ def test_a_hash_does_not_depend_on_how_a_cell_is_held():
     held = [
         pd.DataFrame({"id": ["a"], "units": [["x", "y"]], "degree": [3]}),
         pd.DataFrame({"degree": np.array([3]), "id": ["a"], "units": [np.array(["x", "y"], dtype=object)]}),
+        frame_of(pa.table({"id": ["a"], "units": [["x", "y"]], "degree": [3]})),
     ]
     assert len({with_hashes(frame)["row_hash"][0] for frame in held}) == 1
+
+
+def test_a_hash_of_a_vector_does_not_depend_on_how_it_is_held():
+    vectors = [np.arange(4, dtype=np.float32), np.ones(4, dtype=np.float32)]
+    held = pd.DataFrame({"id": ["a", "b"], "embedding": vectors})
+    in_arrow = pa.table({"id": ["a", "b"], "embedding": pa.array(vectors, pa.list_(pa.float32()))})
+    assert with_hashes(held)["row_hash"].tolist() == with_hashes(frame_of(in_arrow))["row_hash"].tolist()
 
 
 def test_a_hash_sees_every_float_of_a_vector():

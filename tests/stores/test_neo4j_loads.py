@@ -206,8 +206,7 @@ def test_states_are_told_alike_by_the_server_and_here(neo4j: OpenStore):
     store, stored = neo4j(), random_graph(1)
     load(store, stored)
     for table, rows in stored.tables.items():
-        hashes = with_hashes(rows).set_index("id")["row_hash"].to_dict()
-        assert store.table_states()[table] == state_of(hashes)
+        assert store.table_states()[table] == state_of(with_hashes(rows))
 
 
 # How rows are cut and shortened.

@@ -1,0 +1,84 @@
+"""The hashes of the rows that loads have written, kept beside the snapshots: a load asks a database for them only where
+its rows are not those that the last load left.
+
+    <root>/loaded/<version>.json              the version of each table
+    <root>/loaded/<table>-<version>.parquet   id and row_hash of its rows
+
+All of it may be deleted at any time.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import DiskFullError
+from pipeline.snapshots import publish_file, temporary_file
+
+FOLDER = "loaded"
+KEPT = 4
+"""Versions, the newest; the stores of several workspaces may show different ones."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """``root``: of the snapshots."""
+
+    root: Path
+
+    def versions(self, version: str) -> Mapping[str, str]:
+        """The version of each table at a version of all; empty where it is not known."""
+        with suppress(OSError, ValueError):
+            return dict(json.loads(self._names(version).read_text(encoding="utf-8")))
+        return {}
+
+    def hashes(self, table: str, version: str) -> pa.Table | None:
+        """id, row_hash; None where they are not known."""
+        with suppress(OSError, pa.ArrowException):
+            return pq.read_table(self._rows(table, version), page_checksum_verification=True)
+        return None
+
+    def keep(self, table: str, version: str, rows: pd.DataFrame) -> None:
+        """Where there is space."""
+        with suppress(DiskFullError), temporary_file(self._folder) as temporary:
+            content = pa.Table.from_pandas(rows[["id", "row_hash"]], preserve_index=False)
+            pq.write_table(content, temporary, compression="zstd", use_dictionary=False, write_page_checksum=True)
+            publish_file(temporary, self._rows(table, version))
+
+    def publish(self, version: str, versions: Mapping[str, str]) -> None:
+        """Keep the versions of the tables, and forget what is old."""
+        with suppress(DiskFullError), temporary_file(self._folder) as temporary:
+            temporary.write_text(json.dumps(versions, indent=1, sort_keys=True), encoding="utf-8")
+            publish_file(temporary, self._names(version))
+        self._forget_old()
+
+    def forget(self) -> None:
+        """All of it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _forget_old(self) -> None:
+        names = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for old in names[KEPT:]:
+            old.unlink()
+        kept = {
+            self._rows(table, version) for path in names[:KEPT] for table, version in self.versions(path.stem).items()
+        }
+        for rows in self._folder.glob("*.parquet"):
+            if rows not in kept:
+                rows.unlink()
+
+    def _names(self, version: str) -> Path:
+        return self._folder / f"{version}.json"
+
+    def _rows(self, table: str, version: str) -> Path:
+        return self._folder / f"{table}-{version}.parquet"
+
+    @property
+    def _folder(self) -> Path:
+        return self.root / FOLDER
