@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -82,10 +83,14 @@ def _pairs(question: np.ndarray, facts: Facts, stored: Mapping[str, np.ndarray])
         if fact.id not in stored:
             continue
         ends = (fact.source_entity_id, fact.target_entity_id)
-        others = [id for id in dict.fromkeys(chain(*(at_entity[end] for end in ends))) if id in stored and id != fact.id]
+        beside = dict.fromkeys(chain(*(at_entity[end] for end in ends)))
         left = _unit(question - TAKEN_OFF * stored[fact.id])
         first = float(question @ stored[fact.id])
-        scored |= {(fact.id, other): first + float(left @ stored[other]) for other in others}
+        scored |= {
+            (fact.id, other): first + float(left @ stored[other])
+            for other in beside
+            if other in stored and other != fact.id
+        }
     return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))[:PAIRS]
 
 
@@ -95,11 +100,15 @@ def _judged(
     """The pairs by their similarity to the question as one text, the best first."""
     if embedding is None or not pairs:
         return list(pairs)
-    texts = {row.id: f"{', '.join(row.keywords)} {row.source} {row.target} {row.description}" for row in found.itertuples()}
+    texts = {fact.id: _text(fact) for fact in found.itertuples(index=False)}
     known = [pair for _, pair in pairs if all(id in texts for id in pair)]
     embedded = embedding.embed([f"{texts[first]}. {texts[second]}" for first, second in known])
     scores = [float(_unit(vector) @ question) for vector in embedded]
     return sorted(zip(scores, known, strict=True), key=lambda entry: (-entry[0], entry[1]))
+
+
+def _text(fact: Any) -> str:
+    return f"{', '.join(fact.keywords)} {fact.source} {fact.target} {fact.description}"
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:

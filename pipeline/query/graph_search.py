@@ -6,7 +6,6 @@ started from as well, so that the second hop weighs as much as the first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -84,9 +83,7 @@ def _content_words(lexical: Lexical) -> dict[str, float]:
     return {word: weight for word, weight in lexical.weights.items() if word not in stop}
 
 
-def _fact_mass(
-    facts: pd.DataFrame, scores: Mapping[str, float], mentioned: Sequence[Mentioned]
-) -> dict[str, float]:
+def _fact_mass(facts: pd.DataFrame, scores: Mapping[str, float], mentioned: Sequence[Mentioned]) -> dict[str, float]:
     """What the passages that hold the facts get, and the entities at their ends, each by how few passages it is in."""
     passages = {entity.id: len(entity.passages) for entity in mentioned}
     mass: dict[str, float] = {}
@@ -123,7 +120,8 @@ def _evidence(
 
 def _ranked(scores: Mapping[str, float], ids: Iterable[str]) -> list[str]:
     """The ids that score at all, the best first, ties by id."""
-    return sorted((id for id in ids if scores.get(id, 0.0) > 0), key=lambda id: (-scores[id], id))
+    found = sorted((-scores.get(id, 0.0), id) for id in ids)
+    return [id for score, id in found if score < 0]
 
 
 def _add(mass: dict[str, float], more: Mapping[str, float], weight: float = 1.0) -> None:

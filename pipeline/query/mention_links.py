@@ -133,7 +133,7 @@ def _goes_on(text: str, start: int, end: int) -> bool:
 
 def _is_inside(pair: str) -> bool:
     """Whether a word goes on between two characters: in Chinese and Japanese nobody can tell, so not."""
-    return pair.isalnum() and pair.isascii() or pair.isalpha() and not _WIDE.search(pair)
+    return pair.isalnum() and not _WIDE.search(pair)
 
 
 _WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
