@@ -9,19 +9,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pipeline.models.base import EmbeddingModel
-from pipeline.stores.base import GraphStore, VectorStore
+from pipeline.stores.base import LINK_COLUMNS, GraphStore, VectorStore
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""
 NEIGHBOURS, LINKS = 100, 500
 """Neighbours an entity may have to be stepped over, and relationships read."""
 PAIRS, PATHS = 100, 5
+TEXT_COLUMNS = ["id", "keywords", "source", "target", "description"]
 TAKEN_OFF = 0.5
 """How much of the first fact's vector is taken off the question's."""
 
@@ -75,21 +75,18 @@ Pair = tuple[str, str]
 def _pairs(question: np.ndarray, facts: Facts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
     """The best pairs of a near fact and one that shares an entity with it, the best first."""
     at_entity = defaultdict(list)
-    for link in facts.links.itertuples(index=False):
-        for end in dict.fromkeys((link.source_entity_id, link.target_entity_id)):
-            at_entity[end].append(link.id)
+    for id, source, target in facts.links.itertuples(index=False):
+        for end in dict.fromkeys((source, target)):
+            at_entity[end].append(id)
     scored: dict[Pair, float] = {}
-    for fact in facts.nearest.itertuples(index=False):
-        if fact.id not in stored:
+    for id, source, target in facts.nearest[LINK_COLUMNS].itertuples(index=False):
+        if id not in stored:
             continue
-        ends = (fact.source_entity_id, fact.target_entity_id)
-        beside = dict.fromkeys(chain(*(at_entity[end] for end in ends)))
-        left = _unit(question - TAKEN_OFF * stored[fact.id])
-        first = float(question @ stored[fact.id])
+        beside = dict.fromkeys(chain(at_entity[source], at_entity[target]))
+        left = _unit(question - TAKEN_OFF * stored[id])
+        first = float(question @ stored[id])
         scored |= {
-            (fact.id, other): first + float(left @ stored[other])
-            for other in beside
-            if other in stored and other != fact.id
+            (id, other): first + float(left @ stored[other]) for other in beside if other in stored and other != id
         }
     return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))[:PAIRS]
 
@@ -100,15 +97,14 @@ def _judged(
     """The pairs by their similarity to the question as one text, the best first."""
     if embedding is None or not pairs:
         return list(pairs)
-    texts = {fact.id: _text(fact) for fact in found.itertuples(index=False)}
+    texts = {
+        id: f"{', '.join(keywords)} {source} {target} {description}"
+        for id, keywords, source, target, description in found[TEXT_COLUMNS].itertuples(index=False)
+    }
     known = [pair for _, pair in pairs if all(id in texts for id in pair)]
     embedded = embedding.embed([f"{texts[first]}. {texts[second]}" for first, second in known])
     scores = [float(_unit(vector) @ question) for vector in embedded]
     return sorted(zip(scores, known, strict=True), key=lambda entry: (-entry[0], entry[1]))
-
-
-def _text(fact: Any) -> str:
-    return f"{', '.join(fact.keywords)} {fact.source} {fact.target} {fact.description}"
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:
