@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo demo-neo4j neo4j test test-full bench bench-load lint format types layers check lock wheel clean
+.PHONY: help install dev demo demo-neo4j neo4j test test-full bench bench-load baseline lint format types layers check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ bench: dev  ## what a build costs, how it waits for a slow endpoint, and the nig
 
 bench-load: dev  ## loads into Neo4j and PostgreSQL, beside the plainest code and beside LightRAG
 	$(BIN)/python benchmarks/load.py
+
+baseline: dev  ## the figures of retrieval that tests compare with, anew
+	$(BIN)/python -m tests.evaluation.sample
 
 lint: dev  ## ruff
 	$(BIN)/ruff check .

@@ -6,28 +6,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
-from pipeline.models.base import EmbeddingModel
+from pipeline.models.base import EmbeddingModel, Reranker
 from pipeline.models.batch import BatchChat, BatchOptions
 from pipeline.models.buckets import Rate
 from pipeline.models.builtin import BuiltinEmbedding
 from pipeline.models.cache import ReplyCache
+from pipeline.models.cross_encoder import CrossEncoderReranker
 from pipeline.models.local import SentenceTransformerEmbedding
 from pipeline.models.openai import OpenAIChat
 from pipeline.models.openai_embedding import OpenAIEmbedding
+from pipeline.models.rerank import EndpointReranker
 from pipeline.owner import owner_of
 from pipeline.settings import EMBEDDED, Price, Settings
-from pipeline.stores.base import GraphStore, Store, VectorStore
+from pipeline.stores.base import GraphStore, Live, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
 from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.moment import Result, Work, read_together
+from pipeline.stores.moment import PATIENCE, Result, Work, read_together
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.stores.reconnect import reconnecting
 
 if TYPE_CHECKING:
     from pipeline.stores.neo4j import Neo4jStore
 
 Model = TypeVar("Model")
 EMBEDDED_FOLDER = "data/postgres"
+DEFAULT_RERANKER = "default"
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class Stores:
     def read(self, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
         """See ``read_together``."""
         return read_together(self.vectors, self.graph, work)
+
+    def live(self) -> Live | None:
+        """What the vectors' workspace shows; a restart of the database is waited for."""
+        return reconnecting(self.vectors.live, PATIENCE)
 
     def close(self) -> None:
         for store in self.all:
@@ -57,7 +65,8 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     return ReplyCache(f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve()))
 
 
-def chat_model(settings: Settings, name: str, cache: ReplyCache) -> OpenAIChat:
+def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> OpenAIChat:
+    """``urgent``: its calls go before those of models that are not, as a query's before those of a run."""
     chat = _named(settings.models.chat, name, "models.chat")
     price = chat.price or Price()
     return OpenAIChat(
@@ -73,6 +82,7 @@ def chat_model(settings: Settings, name: str, cache: ReplyCache) -> OpenAIChat:
         input_price=price.input if chat.price else None,
         output_price=price.output if chat.price else None,
         where=f"models.chat.{name}",
+        urgent=urgent,
     )
 
 
@@ -93,7 +103,8 @@ def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
     )
 
 
-def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> EmbeddingModel:
+def embedding_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> EmbeddingModel:
+    """``urgent``: see ``chat_model``; a model on this machine has no turns."""
     embedding = _named(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
         return BuiltinEmbedding()
@@ -112,6 +123,28 @@ def embedding_model(settings: Settings, name: str, cache: ReplyCache) -> Embeddi
         rate=Rate(embedding.requests_per_minute, embedding.tokens_per_minute),
         input_price=embedding.price.input if embedding.price else None,
         where=f"models.embedding.{name}",
+        urgent=urgent,
+    )
+
+
+def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | None:
+    """None where settings name no reranker at all."""
+    if not settings.models.rerank:
+        return None
+    rerank = _named(settings.models.rerank, name, "models.rerank")
+    where = f"models.rerank.{name}"
+    if rerank.provider == "local":
+        return CrossEncoderReranker(rerank.model, rerank.batch_size, rerank.max_characters, where)
+    return EndpointReranker(
+        model=rerank.model,
+        base_url=rerank.base_url,
+        api_key=rerank.api_key.get_secret_value(),
+        batch_size=rerank.batch_size,
+        max_characters=rerank.max_characters,
+        concurrency=rerank.concurrency,
+        timeout=rerank.timeout,
+        max_retries=rerank.max_retries,
+        where=where,
     )
 
 

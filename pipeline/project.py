@@ -20,16 +20,22 @@ from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import read_usage
-from pipeline.errors import UsageError
+from pipeline.errors import NothingLoadedError, UsageError
+from pipeline.evaluation.evaluate import Advanced, Searched, evaluate, untold
+from pipeline.evaluation.evaluation import Evaluation
+from pipeline.evaluation.questions import Questions, read_questions
+from pipeline.evaluation.setup import KS, MODES, Setup
 from pipeline.events import Events, OnEvent
 from pipeline.export.exported import Exported
 from pipeline.export.kinds import export
 from pipeline.export.source import Source
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.verify import Verification, verify
+from pipeline.models.base import ChatModel
 from pipeline.purge import PurgeReport, purge
-from pipeline.query.answer import Answer, QueryStage, answer
+from pipeline.query.answer import Answer, answer
 from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
 from pipeline.query.stream import Event, stream_answer
 from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings
@@ -215,7 +221,10 @@ class Project(Services):
         return answer(self.request(question, **options), self.query_stage)
 
     def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
-        """Sources first, then the answer's text in pieces, then the whole."""
+        """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
+
+        Raises UsageError for options that make no sense, StoreError when the stores do not answer.
+        """
         return stream_answer(self.request(question, **options), self.query_stage)
 
     def query_data(self, question: str, **options: Any) -> dict[str, Any]:
@@ -234,8 +243,23 @@ class Project(Services):
         while (event := await asyncio.to_thread(next, events, None)) is not None:
             yield event
 
+    def evaluate(
+        self, questions: Questions, modes: Sequence[str] = MODES, ks: Sequence[int] = KS, budget: int | None = None,
+        by: str = "type", keywords: bool = False, rerank: bool = False, advanced: Advanced = untold,
+    ) -> Evaluation:  # fmt: skip
+        """What each mode finds of the questions' gold (docs/evaluation.md). No chat model and no reranker is asked,
+        unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that cannot be read, and as
+        ``query``.
+        """
+        setup = Setup.of(modes, ks, budget, by, keywords, rerank)
+        searched = Searched(self.query_data, self.query_stage, self.stores.vectors, self.settings.query)
+        return evaluate(read_questions(questions, by), setup, searched, advanced)
+
     def request(self, question: str, **options: Any) -> QueryRequest:
-        """The request with the project's defaults for what is not given (None counts as not given)."""
+        """The request with the project's defaults for what is not given (None counts as not given).
+
+        Raises UsageError for options that make no sense.
+        """
         given = {name: value for name, value in options.items() if value is not None}
         try:
             return QueryRequest(**{**self.settings.query.model_dump(), "query": clean(question).strip(), **given})
@@ -244,18 +268,27 @@ class Project(Services):
 
     @property
     def query_stage(self) -> QueryStage:
-        """Raises UsageError when nothing has been loaded, or with vectors that no model of the settings makes."""
-        live = self.stores.vectors.live()
+        """Raises NothingLoadedError, and UsageError for vectors that no model of the settings makes."""
+        live = self.stores.live()
         if live is None:
-            raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
-        chat = self.settings.models.chat.get(DEFAULT)
+            raise NothingLoadedError(
+                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
+            )
         return QueryStage(
             self.stores.read,
             self.embedding_like(live.embedding),
-            self.chat(DEFAULT) if chat and chat.configured else None,
+            self._answering,
             self.tokenizer,
             self.prompt,
+            self.reranker,
         )
+
+    def _answering(self, name: str) -> ChatModel | None:
+        chat = self.settings.models.chat.get(name)
+        if chat is None and name != DEFAULT:
+            have = ", ".join(sorted(self.settings.models.chat)) or "none"
+            raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
+        return self.query_chat(name) if chat and chat.configured else None
 
     def _manifest(self, workflow: str | None) -> Manifest:
         last = self.runs.last()

@@ -16,13 +16,14 @@ from pipeline.adapters import (
     embedding_model,
     open_cache,
     open_stores,
+    reranker,
 )
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, UsageError
 from pipeline.folder import SETTINGS
 from pipeline.load.identity import refuse_other_workflow
-from pipeline.models.base import EmbeddingModel, Listener
+from pipeline.models.base import EmbeddingModel, Listener, Reranker
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
@@ -180,6 +181,11 @@ class Services:
         return memoized(lambda name: chat_model(self.settings, name, self.cache))
 
     @cached_property
+    def query_chat(self) -> Callable[[str], OpenAIChat]:
+        """By name, as ``chat``, for questions: they do not wait behind a run's calls."""
+        return memoized(lambda name: chat_model(self.settings, name, self.cache, urgent=True))
+
+    @cached_property
     def batched_chat(self) -> Callable[[str], BatchChat]:
         return memoized(lambda name: batched_chat(self.settings, name, self.chat(name)))
 
@@ -187,11 +193,27 @@ class Services:
     def embedding(self) -> Callable[[str], EmbeddingModel]:
         return memoized(lambda name: embedding_model(self.settings, name, self.cache))
 
+    @cached_property
+    def query_embedding(self) -> Callable[[str], EmbeddingModel]:
+        """As ``query_chat``; a model on this machine is loaded once for all."""
+        return memoized(
+            lambda name: (
+                embedding_model(self.settings, name, self.cache, urgent=True)
+                if self.settings.models.embedding[name].kind == "openai"
+                else self.embedding(name)
+            )
+        )
+
+    @cached_property
+    def reranker(self) -> Reranker | None:
+        """The one called default; None where settings name none."""
+        return reranker(self.settings)
+
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
         for name in self.settings.models.embedding:
-            if dict(self.embedding(name).identity) == dict(identity):
-                return self.embedding(name)
+            if dict(self.query_embedding(name).identity) == dict(identity):
+                return self.query_embedding(name)
         raise UsageError(
             f"workspace '{self.settings.workspace}': its vectors were made by {dict(identity)}, which is none of "
             "models.embedding; set that model again, or run 'graphmill run' to embed with the present one"

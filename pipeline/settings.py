@@ -13,7 +13,8 @@ from pydantic import (
     field_validator,
 )
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "bypass"]
+from pipeline.query_options import QueryOptions
+
 EMBEDDED = "embedded"
 NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 
@@ -109,9 +110,24 @@ class EmbeddingSettings(EndpointSettings):
         return self.provider or ("openai" if self.base_url or self.model else "builtin")
 
 
+class RerankSettings(Section):
+    """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
+
+    provider: Literal["endpoint", "local"] = "endpoint"
+    base_url: str = ""
+    api_key: SecretStr = SecretStr("")
+    model: str = ""
+    batch_size: PositiveInt = 100
+    max_characters: PositiveInt = 8000
+    concurrency: PositiveInt = 4
+    timeout: float = Field(default=30, gt=0)
+    max_retries: int = Field(default=2, ge=0)
+
+
 class ModelsSettings(Section):
     chat: dict[str, ChatSettings] = {"default": ChatSettings()}
     embedding: dict[str, EmbeddingSettings] = {"default": EmbeddingSettings()}
+    rerank: dict[str, RerankSettings] = {}
 
 
 class HnswSettings(Section):
@@ -162,14 +178,20 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
-class QuerySettings(Section):
-    mode: Mode = "hybrid"
-    top_k: PositiveInt = 60
-    chunk_top_k: PositiveInt = 20
-    max_entity_tokens: PositiveInt = 6000
-    max_relation_tokens: PositiveInt = 8000
-    max_total_tokens: PositiveInt = 30000
-    response_type: str = "Multiple Paragraphs"
+class ServeSettings(Section):
+    """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
+    wait; ``timeout``: seconds a query may take in all; ``grace``: seconds that queries get to end when the server is
+    stopped."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8020, ge=0, le=65535)
+    api_key: SecretStr = SecretStr("")
+    cors_origins: tuple[str, ...] = ()
+    concurrency: int = Field(default=64, ge=1, le=1000)
+    waiting: int = Field(default=256, ge=0)
+    timeout: float = Field(default=300, gt=0)
+    max_body_kb: PositiveInt = 1024
+    grace: float = Field(default=5, ge=0)
 
 
 class Settings(Section):
@@ -182,7 +204,8 @@ class Settings(Section):
     graphrag: GraphragSettings = GraphragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
-    query: QuerySettings = QuerySettings()
+    query: QueryOptions = QueryOptions()
+    serve: ServeSettings = ServeSettings()
     snapshots: str = "data/snapshots"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)
 

@@ -12,11 +12,11 @@ from typing import Any, get_args, get_origin
 
 import yaml
 from dotenv import dotenv_values
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import SettingsError
 from pipeline.folder import SETTINGS, settings_file
-from pipeline.settings import Section, Settings
+from pipeline.settings import Settings
 from pipeline.validation import explain, not_yaml
 from pipeline.yaml_text import parse_yaml
 
@@ -113,4 +113,4 @@ def _entered(kind: Any, key: str) -> Any:
 
 
 def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Section)
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -18,6 +18,7 @@ from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
 from tests.servers.openai_server import OpenAIServer
+from tests.servers.rerank_server import Told, rerank_server
 
 KEY = "test-key"
 CLOSED = "127.0.0.1:9"
@@ -315,3 +316,22 @@ def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split() for line in lines] == [
         ["ok", "cache", "c", "whole"], ["failed", "stores", "s", "down"], ["->", "start", "it"],
     ]  # fmt: skip
+
+
+def test_a_reranker_is_tried(project: ProjectFolder) -> None:
+    with rerank_server("rerank-canary") as server:
+        where = "models.rerank.default"
+        there = [f"{where}.base_url={server.base_url}", f"{where}.api_key={server.key}", f"{where}.model=best"]
+        found = examined(project, *there)["rerank default"]
+        assert found.verdict == "ok"
+        assert "3 texts" in found.fact
+        server.script.append(Told(raw='{"results": [{"index": 0, "relevance_score": 1}]}'))
+        wrong = examined(project, *there)["rerank default"]
+        assert wrong.verdict == "failed"
+        assert "not first" in wrong.fact
+        server.script.append(Told(400, f'{{"detail": "{server.key} asks for nonsense"}}'))
+        broken = examined(project, *there)["rerank default"]
+        assert broken.verdict == "failed"
+        assert "nonsense" in broken.fact
+        assert server.key not in broken.fact
+    assert "rerank default" not in examined(project)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from pipeline.errors import SettingsError
+from pipeline.query_options import QueryOptions
 from pipeline.settings import (
     BatchSettings,
     ChatSettings,
@@ -16,15 +18,14 @@ from pipeline.settings import (
     Neo4jSettings,
     PostgresSettings,
     Price,
-    QuerySettings,
-    Section,
+    RerankSettings,
     Settings,
     StoresSettings,
 )
 from pipeline.settings_file import read_settings
 
 CANARY = "sk-canary-1f0e"
-SECTIONS: dict[str, type[Section]] = {
+SECTIONS: dict[str, type[BaseModel]] = {
     "": Settings,
     "input": InputSettings,
     "models": ModelsSettings,
@@ -33,11 +34,12 @@ SECTIONS: dict[str, type[Section]] = {
     "models.chat.default.batch": BatchSettings,
     "models.embedding.default": EmbeddingSettings,
     "models.embedding.default.price": Price,
+    "models.rerank.default": RerankSettings,
     "stores": StoresSettings,
     "stores.postgres": PostgresSettings,
     "stores.postgres.hnsw": HnswSettings,
     "stores.neo4j": Neo4jSettings,
-    "query": QuerySettings,
+    "query": QueryOptions,
 }
 UNSAID = {"models.embedding.default.price": {"output"}}
 """An embedding has no output to pay for."""
@@ -79,7 +81,7 @@ def test_the_settings_that_are_delivered_are_valid(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
-def test_every_key_is_in_the_settings_that_are_delivered_or_in_a_comment_there(section: str, model: type[Section]):
+def test_every_key_is_in_the_settings_that_are_delivered_or_in_a_comment_there(section: str, model: type[BaseModel]):
     text = section_text((Path(__file__).parent.parent / "settings.yaml").read_text(encoding="utf-8"), section)
     words = set(re.findall(r"\w+", text))
     assert set(model.model_fields) - UNSAID.get(section, set()) <= words
@@ -97,7 +99,7 @@ def section_text(text: str, section: str) -> str:
 
 
 @pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
-def test_a_misspelt_key_is_answered_with_the_right_one(tmp_path: Path, section: str, model: type[Section]):
+def test_a_misspelt_key_is_answered_with_the_right_one(tmp_path: Path, section: str, model: type[BaseModel]):
     outcomes = []
     for key in model.model_fields:
         for wrong in sorted(set(misspelt(key)) - set(model.model_fields) - {""}):
@@ -188,7 +190,11 @@ def test_an_override_that_makes_no_sense_is_refused(project: Path, override: str
 
 def secrets() -> dict[str, object]:
     return {
-        "models": {"chat": {"default": {"api_key": CANARY}}, "embedding": {"default": {"api_key": CANARY}}},
+        "models": {
+            "chat": {"default": {"api_key": CANARY}},
+            "embedding": {"default": {"api_key": CANARY}},
+            "rerank": {"default": {"api_key": CANARY}},
+        },
         "stores": {
             "neo4j": {"password": CANARY},
             "postgres": {"url": f"postgresql://me:{CANARY}@db/graph"},

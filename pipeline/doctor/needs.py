@@ -7,7 +7,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.models.base import ChatModel
 from pipeline.prompts import Prompt
-from pipeline.settings import QuerySettings
+from pipeline.query_options import QueryOptions
 
 LEAST_CONTEXT = 4000
 GLEANING_TOKENS = 1000
@@ -25,7 +25,7 @@ class Needs:
     json: bool
 
 
-def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, query: QuerySettings) -> Needs:
+def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, query: QueryOptions) -> Needs:
     """Raises SettingsError when the project has no prompt for extraction."""
     own = _uses(model, workflows)
     extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]

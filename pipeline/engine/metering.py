@@ -1,7 +1,7 @@
 """Models that report what a step asks of them: how many rows are to come, and each call as it is done."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,7 @@ class MeteredChat:
         self.meter.finished(1)
         return result
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         return self.model.stream(request)
 
     def preflight(self) -> None:

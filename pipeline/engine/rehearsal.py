@@ -1,6 +1,6 @@
 """Models that answer from what is known and count what they would have to ask."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -101,7 +101,7 @@ class RehearsedChat:
     def complete(self, requests: Sequence[ChatRequest], listener: object = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests))
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         raise NotImplementedError("a rehearsal streams nothing")
 
     def preflight(self) -> None:

@@ -33,10 +33,12 @@ class Call:
 @dataclass
 class Patience:
     """How long to go on when calls bring no answer: not at all if none ever did and nobody listens, else for ``limit``
-    calls in a row (each has had its retries); and for an hour when the endpoint refuses them all as too many."""
+    calls in a row (each has had its retries); and for ``throttling`` seconds (by default an hour) when the endpoint
+    refuses them all as too many."""
 
     endpoint: Endpoint
     limit: int
+    throttling: float | None = None
     answered: bool = False
     silent: int = 0
     heard_at: float = field(default_factory=time.monotonic)
@@ -47,9 +49,10 @@ class Patience:
             self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
 
     def throttled(self, failure: Failure) -> None:
-        """Raises ModelError when nothing else has come for long."""
+        """Raises ModelError when nothing else has come for long, or will not have by the time to come again."""
         with self.lock:
-            if time.monotonic() - self.heard_at > LONGEST_THROTTLING:
+            silence = time.monotonic() - self.heard_at + (failure.retry_after or 0.0)
+            if silence > (LONGEST_THROTTLING if self.throttling is None else self.throttling):
                 raise self.endpoint.silent(failure)
 
     def missed(self, failure: Failure) -> None:

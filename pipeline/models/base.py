@@ -1,6 +1,6 @@
 """What a verb or a query may ask of a model. Adapters live beside this file."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -125,8 +125,11 @@ class ChatModel(Protocol):
         """Replies in the order of the requests."""
         ...
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
-        """The reply's text in pieces, as it comes."""
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+        """The reply's text in pieces, as it comes; returns the whole reply.
+
+        Raises AuthError or ModelError when the call fails, also in the middle.
+        """
         ...
 
     def preflight(self) -> None:
@@ -155,3 +158,20 @@ class EmbeddingModel(Protocol):
         ...
 
     def preflight(self) -> None: ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What of the model can change a relevance."""
+        ...
+
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """A relevance for each document, in their order: finite, the higher the better, to be compared within one query
+        only. Raises AuthError (the key was refused) or ModelError (no answer, or none that can be read)."""
+        ...
+
+    def preflight(self) -> None:
+        """See ChatModel."""
+        ...

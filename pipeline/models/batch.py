@@ -5,7 +5,7 @@ Conversations are held in rounds: what all of them ask is one batch, what they a
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -86,7 +86,7 @@ class BatchChat:
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         return self.chat.stream(request)
 
     def preflight(self) -> None:

@@ -12,6 +12,9 @@ from pipeline.models.database import BUCKETS, INSERTS, Database
 
 SHARE_OF_THE_LIMIT = 0.93
 """Clocks differ and networks bunch calls together: at the very limit some would be refused."""
+SECONDS_AHEAD = 30.0
+"""Of urgent calls: enough for one to pass the large calls of several processes; a burst of them exceeds what a minute
+lets through by at most half of it, and what comes later makes up for it."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,14 @@ class Bucket:
     rate: Rate
     database: Database
 
-    def take(self, tokens: int) -> float:
-        """Take the next turn for one call of so many tokens; seconds until it comes."""
-        return self._move(*self.rate.seconds(1, tokens))
+    def take(self, tokens: int, urgent: bool = False) -> float:
+        """Take the next turn for one call of so many tokens; seconds until it comes.
+
+        An urgent call may go SECONDS_AHEAD of its turn, and all turns after it are as much later as if it had waited:
+        the tolerance of the algorithm, given to some callers alone.
+        """
+        seconds = self._move(*self.rate.seconds(1, tokens))
+        return max(0.0, seconds - SECONDS_AHEAD) if urgent else seconds
 
     def correct(self, tokens: int) -> None:
         """So many tokens more (or less) than what was taken."""

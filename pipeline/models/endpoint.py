@@ -242,7 +242,8 @@ class Endpoint:
 
     def _key_refused(self, status: int) -> AuthError:
         what = "the endpoint refused the key" if self.api_key else "the endpoint wants a key"
-        return AuthError(f"{self.where}: {what} ({status}); set OPENAI_API_KEY, or api_key in settings.yaml")
+        variable = "" if self.where.startswith("models.rerank.") else "OPENAI_API_KEY, or "
+        return AuthError(f"{self.where}: {what} ({status}); set {variable}api_key in settings.yaml")
 
     def _safe(self, text: str) -> str:
         """On one line, not long, and without the secrets."""

@@ -18,10 +18,11 @@ SECONDS_BETWEEN_CUTS = 1.0
 @dataclass
 class Limiter:
     """Additive increase, multiplicative decrease (Chiu and Jain 1989) of the calls under way, up to ``most``;
-    ``bucket`` spaces their starts. Waiting is not a failed attempt."""
+    ``bucket`` spaces their starts, less so where they are ``urgent``. Waiting is not a failed attempt."""
 
     most: int
     bucket: Bucket
+    urgent: bool = False
     allowed: float = 0.0
     under_way: int = 0
     held_until: float = 0.0
@@ -44,7 +45,7 @@ class Limiter:
             if self.bucket.rate.limited:
                 with self.next_in_line:  # the others take their turns when it is known what replies have cost
                     _unless_stopped(stop)
-                    sleep(self.bucket.take(tokens), stop)
+                    sleep(self.bucket.take(tokens, self.urgent), stop)
             while (seconds := self.held_until - time.monotonic()) > 0:
                 sleep(seconds, stop)
             yield

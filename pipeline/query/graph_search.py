@@ -26,7 +26,7 @@ from pipeline.query.graph_seeds import (
 )
 from pipeline.query.mention_links import Mentioned, Steps, mention_steps
 from pipeline.query.pagerank import Edge, personalised_pagerank
-from pipeline.stores.base import LINK_COLUMNS, GraphStore, Lexical, VectorStore
+from pipeline.stores.base import LINK_COLUMNS, GraphReads, Lexical, VectorReads
 
 SEEDS, TARGETS = 20, 1000
 """Passages that names are looked for in, and passages they are followed to."""
@@ -44,8 +44,8 @@ def graph_search(
     vector: np.ndarray,
     top_k: int,
     chunk_top_k: int,
-    vectors: VectorStore,
-    graph: GraphStore,
+    vectors: VectorReads,
+    graph: GraphReads,
     embedding: EmbeddingModel | None = None,
 ) -> Evidence:
     """Passages, entities and relationships by the mass they end with, in as many reads whatever the limits are and
@@ -72,7 +72,7 @@ def _first_passages(facts: pd.DataFrame) -> list[str]:
     return [passage for held in facts["text_unit_ids"] for passage in held[:1]]
 
 
-def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorStore) -> dict[str, str]:
+def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorReads) -> dict[str, str]:
     texts = vectors.chunks(list(dict.fromkeys(ids)), vector)
     return dict(zip(texts["id"], texts["content"], strict=True))
 
@@ -83,7 +83,7 @@ def _steps(
     named: Sequence[Mentioned],
     facts: Facts,
     lexical: Lexical,
-    vectors: VectorStore,
+    vectors: VectorReads,
 ) -> Steps:
     """From the passages of ``texts`` over the names in them, and over the ends of facts."""
     ends = sorted({*facts.nearest["source_entity_id"], *facts.nearest["target_entity_id"]})
@@ -132,7 +132,7 @@ def _links(facts: Facts) -> Iterable[Edge]:
 
 
 def _evidence(
-    mass: Mapping[str, float], facts: Facts, steps: Steps, top_k: int, chunk_top_k: int, graph: GraphStore
+    mass: Mapping[str, float], facts: Facts, steps: Steps, top_k: int, chunk_top_k: int, graph: GraphReads
 ) -> Evidence:
     links = pd.concat([facts.nearest[LINK_COLUMNS], facts.links]).drop_duplicates("id")
     entities = {entity.id for entity in steps.mentioned} | {*links["source_entity_id"], *links["target_entity_id"]}
@@ -143,7 +143,7 @@ def _evidence(
     return Evidence(
         entities=graph.entities(_ranked(mass, entities)[:top_k]),
         relationships=graph.relationships(_ranked(weights, weights)[:top_k]),
-        chunk_lanes={"graph": _ranked(mass, mass.keys() - entities)[:chunk_top_k]},
+        chunk_lanes={"graph": dict.fromkeys(_ranked(mass, mass.keys() - entities)[:chunk_top_k], 1)},
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from pipeline.query.mention_links import OPENING, Mentioned, aboutness
 from pipeline.query.names import longest_names, possible_names
-from pipeline.stores.base import Lexical, VectorStore
+from pipeline.stores.base import Lexical, VectorReads
 from pipeline.text import entity_id, match_key
 
 POOL = 50
@@ -19,7 +19,7 @@ NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
 """What a passage about a name in the question gets; 1 is what the best of a lane gets."""
 
 
-def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorStore) -> dict[str, float]:
+def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -> dict[str, float]:
     """Of the best passages by words and by vector the sum of both scores, each as a share of the best one. One that
     only the other lane has found gets what the last of this one has, which is the most it can have."""
     nearest = vectors.nearest("chunks", vector, POOL)
@@ -30,7 +30,7 @@ def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorStore) -
     return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
 
 
-def named_entities(question: str, vectors: VectorStore) -> list[Mentioned]:
+def named_entities(question: str, vectors: VectorReads) -> list[Mentioned]:
     """The entities whose names the question holds, without those whose names are a part of another's."""
     ids = {entity_id(name): name for name in possible_names(question)}
     found = read_mentions([], list(ids), vectors)
@@ -38,7 +38,7 @@ def named_entities(question: str, vectors: VectorStore) -> list[Mentioned]:
     return [entity for entity in found if ids[entity.id] in kept]
 
 
-def named_passages(named: Sequence[Mentioned], vectors: VectorStore) -> dict[str, float]:
+def named_passages(named: Sequence[Mentioned], vectors: VectorReads) -> dict[str, float]:
     """What each passage that mentions one of the entities gets for being about it."""
     ids = sorted({passage for entity in named for passage in entity.passages})
     openings = read_openings(ids, vectors)
@@ -52,13 +52,13 @@ def named_passages(named: Sequence[Mentioned], vectors: VectorStore) -> dict[str
     return scores
 
 
-def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorStore) -> list[Mentioned]:
+def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorReads) -> list[Mentioned]:
     """The entities that the passages mention and those asked for, with the passages of those that have few."""
     rows = vectors.mentions(passages, entities, FEW).itertuples(index=False)
     return [Mentioned(id, name, units) for id, name, units in rows]
 
 
-def read_openings(ids: Sequence[str], vectors: VectorStore) -> Mapping[str, tuple[str, str]]:
+def read_openings(ids: Sequence[str], vectors: VectorReads) -> Mapping[str, tuple[str, str]]:
     """id -> title and opening."""
     rows = vectors.openings(ids, OPENING).itertuples(index=False)
     return {id: (title or "", opening or "") for id, title, opening in rows}

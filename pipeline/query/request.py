@@ -1,31 +1,38 @@
 """What a question may ask for."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "bypass"]
+from pipeline.documents.conditions import operators
+from pipeline.query_options import QueryOptions
 
 
-class QueryRequest(BaseModel):
-    """A question and how to answer it.
-
-    ``top_k``: entities and relationships to retrieve; ``chunk_top_k``: text units; the budgets are in tokens.
-    ``hl_keywords`` and ``ll_keywords``, where given, replace the extraction of keywords.
-    """
+class Turn(BaseModel):
+    """What was said before, and by whom."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    query: str = Field(min_length=1)
-    mode: Mode = "hybrid"
-    only_need_context: bool = False
-    only_need_prompt: bool = False
-    response_type: str = Field(default="Multiple Paragraphs", min_length=1)
-    top_k: PositiveInt = 60
-    chunk_top_k: PositiveInt = 20
-    max_entity_tokens: PositiveInt = 6000
-    max_relation_tokens: PositiveInt = 8000
-    max_total_tokens: PositiveInt = 30000
+    role: Literal["user", "assistant", "system"]
+    content: str
+
+
+def _as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: operators(field, wanted) for field, wanted in where.items()}
+
+
+class QueryRequest(QueryOptions):
+    """A question and how to answer it.
+
+    ``hl_keywords`` (themes) and ``ll_keywords`` (names), where given, replace the extraction of keywords.
+    ``conversation_history``: the turns before; the model sees them, the search does not.
+    ``where``: only documents whose metadata satisfy all of these conditions may be shown: field -> a value, a list of
+    which any will do, or a mapping of operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
+    """
+
+    query: str = Field(min_length=3)
     hl_keywords: tuple[str, ...] = ()
     ll_keywords: tuple[str, ...] = ()
-    user_prompt: str = ""
+    conversation_history: tuple[Turn, ...] = ()
+    where: Annotated[dict[str, Any], AfterValidator(_as_operators)] = Field(default={})

@@ -1,13 +1,17 @@
 """The answer as it comes: sources first, then the text in pieces, then the whole."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from pipeline.models.base import ChatRequest
-from pipeline.query.answer import Answer, Clock, QueryStage, check_citations, finished, fixed_answer, prepare
+from pipeline.errors import GraphmillError
+from pipeline.models.base import ChatReply, ChatRequest
+from pipeline.query.answer import Answer, Said, finished, fixed_answer, read_answer
+from pipeline.query.clock import Clock
 from pipeline.query.context import Context, Reference
+from pipeline.query.prepare import Prepared, prepare
 from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
 
 
 @dataclass(frozen=True)
@@ -26,26 +30,57 @@ class Done:
     answer: Answer
 
 
-Event = Sources | Token | Done
+@dataclass(frozen=True)
+class Failed:
+    """The last event of a stream that broke off."""
+
+    error: GraphmillError
+
+
+Event = Sources | Token | Done | Failed
 
 
 def stream_answer(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
-    """Sources, Token ..., Done. The answer in Done has its citations checked; the tokens are as they came."""
+    """Sources, Token ..., Done; where something fails, Failed instead of what is missing. Tokens are as Answer.text has
+    them: citations of what was not shown are taken out. Without ``stream`` the text is one Token."""
+    try:
+        yield from _events(request, stage)
+    except GraphmillError as error:
+        yield Failed(error)
+
+
+def _events(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
     started = time.perf_counter()
     prepared = prepare(request, stage)
-    yield Sources(prepared.context.references, prepared.context)
-    fixed = fixed_answer(prepared, stage)
-    pieces = []
+    shown = prepared.context.references if request.include_references else ()
+    yield Sources(shown, prepared.context)
     with Clock(prepared.timings).measure("model"):
-        for piece in [fixed] if fixed is not None else _pieces(prepared.messages, stage):
-            pieces.append(piece)
-            yield Token(piece)
-    text, removed = "".join(pieces), 0
-    if fixed is None:
-        text, removed = check_citations(text, prepared.context)
-    yield Done(finished(prepared, stage, text, started, removed))
+        said = yield from _spoken(prepared, stage)
+    yield Done(finished(prepared, stage, said, started))
 
 
-def _pieces(messages: tuple[dict[str, str], ...], stage: QueryStage) -> Iterator[str]:
-    assert stage.chat is not None
-    return stage.chat.stream(ChatRequest("answer", messages))
+def _spoken(prepared: Prepared, stage: QueryStage) -> Generator[Event, None, Said]:
+    if fixed := fixed_answer(prepared, stage):
+        yield Token(fixed.text)
+        return fixed
+    replies: list[ChatReply] = []
+    shown: list[str] = []
+    answer = read_answer(_pieces(prepared, stage, replies), prepared)
+    while True:
+        try:
+            shown.append(next(answer))
+        except StopIteration as end:
+            abstention, removed = end.value
+            break
+        if prepared.request.stream:
+            yield Token(shown[-1])
+    if not prepared.request.stream:
+        yield Token("".join(shown))
+    return Said("".join(shown), abstention, removed, replies[0])
+
+
+def _pieces(prepared: Prepared, stage: QueryStage, replies: list[ChatReply]) -> Iterator[str]:
+    """Adds the whole reply to ``replies`` when it has come."""
+    chat = stage.chat(prepared.request.model)
+    assert chat is not None
+    replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages))))

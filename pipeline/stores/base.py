@@ -181,21 +181,35 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class VectorStore(Store, Protocol):
-    def reading(self) -> AbstractContextManager["VectorStore"]:
-        """The store as it is at this moment, whatever is loaded meanwhile."""
-        ...
+class VectorReads(Protocol):
+    """What a query asks of documents, text units and vectors; a constant number of round trips each."""
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
         """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
 
-        ``table``: "chunks", "entities" or "relationships".
+        ``table``: "chunks", "entities" or "relationships". ``within``: only rows that at least one text unit of these
+        documents is a source of.
         """
+        ...
+
+    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        """(id, cosine similarity) of those of the chunks that are nearest to the vector, best first, ties by id."""
         ...
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
         """CHUNK_COLUMNS of the ids that exist, in the order asked; ``score`` is the cosine similarity to the
         question's vector."""
+        ...
+
+    def documents(self) -> pd.DataFrame:
+        """(id, title, source, metadata) of every document; metadata is a dict."""
+        ...
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        """(id, some, all) of the ids that exist: whether some, or all, of the text units that are a row's sources
+        belong to these documents. ``table``: "chunks", "entities" or "relationships"."""
         ...
 
     def lexical(self, question: str, limit: int) -> Lexical:
@@ -218,6 +232,12 @@ class VectorStore(Store, Protocol):
         ...
 
 
+class VectorStore(Store, VectorReads, Protocol):
+    def reading(self) -> AbstractContextManager["VectorStore"]:
+        """The store as it is at this moment, whatever is loaded meanwhile."""
+        ...
+
+
 @dataclass(frozen=True)
 class Shown:
     """What a graph shows: the version, and whether a load that readers can see is under way."""
@@ -226,14 +246,8 @@ class Shown:
     loading: bool = False
 
 
-class GraphStore(Protocol):
-    """Reads of the graph; a constant number of round trips each."""
-
-    def beside(self, vectors: VectorStore) -> "GraphStore":
-        """The graph at the vectors' moment, where one database holds both."""
-        ...
-
-    def shown(self) -> Shown: ...
+class GraphReads(Protocol):
+    """What a query asks of the graph; a constant number of round trips each."""
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         """ENTITY_COLUMNS of the ids that exist, in the order asked."""
@@ -257,6 +271,14 @@ class GraphStore(Protocol):
         """LINK_COLUMNS of the relationships at either end of those of the entities that have at most ``most``
         neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
         ...
+
+
+class GraphStore(GraphReads, Protocol):
+    def beside(self, vectors: VectorStore) -> "GraphStore":
+        """The graph at the vectors' moment, where one database holds both."""
+        ...
+
+    def shown(self) -> Shown: ...
 
 
 def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import psycopg
 from pgvector.sqlalchemy import VECTOR
-from sqlalchemy import Connection, Engine, cast, create_engine, event, func, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Select, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import refuse_newer
@@ -29,6 +30,7 @@ from pipeline.stores.hnsw import (
 )
 from pipeline.stores.postgres_lexical import lexical_search
 from pipeline.stores.postgres_mentions import embeddings, mentions, openings
+from pipeline.stores.postgres_origins import has_source_in, origins
 from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
 from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
@@ -79,6 +81,11 @@ class PostgresStore:
             raise self._unavailable(error) from error
         except (DBAPIError, psycopg.Error) as error:
             raise StoreError(f"stores.postgres.url: {_shown(self.url)}: {_first_line(error)}") from error
+        except PoolTimeoutError as error:
+            raise StoreError(
+                f"stores.postgres.url: {_shown(self.url)}: every connection is in use; ask again, or lower "
+                "serve.concurrency"
+            ) from error
 
     @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[PostgresWriter]:
@@ -134,23 +141,43 @@ class PostgresStore:
     def drop(self) -> Mapping[str, int]:
         return drop(self.connection, self.workspace)
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
         live = self.live()
         if live is None or live.dimensions != len(vector):
             return []
         rows = VECTOR_TABLES[table]
+        conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
+        if within is not None:
+            conditions.append(has_source_in(rows, within))
         distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
-        query = (
-            select(rows.c.id, (1 - distance).label("score"))
-            .where(rows.c.workspace == self.workspace, of_model(rows, live.embedding_key))
-            .order_by(distance, rows.c.id.collate("C"))
-            .limit(limit)
-        )
         with self.connection() as connection:
             connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
-            found = connection.execute(query).all()
+            found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
             connection.execute(select(usual_settings()))
+            if within is not None and len(found) < limit:  # the index gives up before it has seen all
+                unindexed = rows.c.embedding.cosine_distance(vector)
+                found = connection.execute(_nearest(rows.c.id, unindexed, conditions, limit)).all()
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
+
+    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        distance = cast(CHUNKS.c.embedding, VECTOR(len(vector))).cosine_distance(vector)
+        conditions = [CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(chunk_ids))]
+        with self.connection() as connection:
+            found = connection.execute(_nearest(CHUNKS.c.id, distance, conditions, limit)).all()
+        return [(id, float(score)) for id, score in found if np.isfinite(score)]
+
+    def documents(self) -> pd.DataFrame:
+        columns = [DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata")]
+        with self.connection() as connection:
+            found = connection.execute(select(*columns).where(DOCUMENTS.c.workspace == self.workspace)).all()
+        return pd.DataFrame(found, columns=[column.name for column in columns])
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        with self.connection() as connection:
+            found = connection.execute(origins(VECTOR_TABLES[table], self.workspace, ids, documents)).all()
+        return pd.DataFrame(found, columns=["id", "some", "all"])
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
         distance = cast(CHUNKS.c.embedding, VECTOR(len(question))).cosine_distance(question)
@@ -231,6 +258,12 @@ class PostgresStore:
         return StoreError(
             f"{address} does not answer ({_first_line(error)}); start it, or use the embedded one (url: embedded)"
         )
+
+
+def _nearest(
+    id: ColumnElement[str], distance: ColumnElement[float], conditions: Sequence[ColumnElement[bool]], limit: int
+) -> Select:
+    return select(id, (1 - distance).label("score")).where(*conditions).order_by(distance, id.collate("C")).limit(limit)
 
 
 def _driver_url(url: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.models.buckets import SHARE_OF_THE_LIMIT, Bucket, Rate
+from pipeline.models.buckets import SECONDS_AHEAD, SHARE_OF_THE_LIMIT, Bucket, Rate
 from pipeline.models.database import Database
 
 FAST = Rate(requests_per_minute=6_000)
@@ -111,6 +111,16 @@ def test_a_held_bucket_gives_no_turn(database: Database):
     paced.hold(3)
     assert paced.take(0) == pytest.approx(20, abs=2)
     assert other.take(0) < 2
+
+
+def test_an_urgent_call_goes_ahead_and_the_others_wait_for_it(database: Database):
+    paced = bucket(database, Rate(requests_per_minute=30))
+    step = 2 / SHARE_OF_THE_LIMIT
+    assert [paced.take(0, urgent=True) for _ in range(10)] == [0.0] * 10
+    assert paced.take(0) == pytest.approx(11 * step, abs=1)
+    for _ in range(5):
+        paced.take(0, urgent=True)
+    assert paced.take(0, urgent=True) == pytest.approx(17 * step - SECONDS_AHEAD, abs=1)
 
 
 def test_without_a_rate_nobody_waits(database: Database):

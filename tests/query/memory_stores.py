@@ -1,6 +1,6 @@
 """The two stores' reads in memory, and models that need no network."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,8 @@ import pandas as pd
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk
 from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
-from pipeline.query.answer import QueryStage
 from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
 from pipeline.stores.base import (
     CHUNK_COLUMNS,
     ENTITY_COLUMNS,
@@ -85,9 +85,10 @@ class ScriptedChat:
         reply = self.replies.pop(0)
         return ChatReply(reply) if isinstance(reply, str) else reply
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
-        text = self._next(request).text
-        yield from (text[start : start + 5] for start in range(0, len(text), 5))
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+        reply = self._next(request)
+        yield from (reply.text[start : start + 5] for start in range(0, len(reply.text), 5))
+        return reply
 
     def preflight(self) -> None: ...
 
@@ -111,7 +112,9 @@ class MemoryStores:
 
     def close(self) -> None: ...
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
         self.reads.append(f"nearest {table}")
         frames = {
             "chunks": self.chunk_rows["content"],
@@ -120,7 +123,32 @@ class MemoryStores:
         }
         ids = getattr(self, {"chunks": "chunk_rows", "entities": "entity_rows"}.get(table, "relationship_rows"))["id"]
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
+        if within is not None:
+            origins = self.origins(table, [id for id, _ in scored], within)
+            scored = [(id, score) for id, score in scored if id in set(origins["id"][origins["some"]])]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        self.reads.append("nearest_of")
+        rows = _chosen(self.chunk_rows, chunk_ids)
+        scored = [(id, float(letters(text) @ vector)) for id, text in zip(rows["id"], rows["content"], strict=True)]
+        return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+    def documents(self) -> pd.DataFrame:
+        self.reads.append("documents")
+        rows = self.chunk_rows.drop_duplicates("document_id")
+        return rows[["document_id", "title", "source", "metadata"]].rename(columns={"document_id": "id"})
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        self.reads.append(f"origins {table}")
+        inside = set(self.chunk_rows["id"][self.chunk_rows["document_id"].isin(documents)])
+        frames = {"entities": self.entity_rows, "relationships": self.relationship_rows}
+        sources = [[id] for id in ids] if table == "chunks" else _chosen(frames[table], ids)["text_unit_ids"]
+        rows = [
+            (id, any(unit in inside for unit in units), all(unit in inside for unit in units))
+            for id, units in zip(ids, sources, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["id", "some", "all"])
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
         self.reads.append("chunks")
@@ -269,7 +297,7 @@ def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryStage:
     return QueryStage(
         read=lambda work: (work(stores, stores), ()),
         embedding=LetterEmbedding(),
-        chat=chat,
+        chat=lambda name: chat,
         tokenizer=CharacterTokens(),
         prompt=lambda name: Prompt(name, PROMPTS[name]),
     )

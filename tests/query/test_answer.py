@@ -119,16 +119,20 @@ def test_an_answer_is_json(mode: str):
     given, _ = asked(*(["Ada [1]."] if mode in ("naive", "bypass") else [KEYWORDS, "Ada [1]."]), mode=mode)
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
-        "mode", "question", "keywords", "answer", "abstained", "entities", "relationships", "chunks",
-        "references", "tokens", "timings_ms", "dropped",
+        "mode", "question", "keywords", "answer", "abstained", "reason", "entities", "relationships", "chunks",
+        "references", "tokens", "usage", "timings_ms", "dropped",
         "removed_citations", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode
     assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}
     assert {"total", "model", "retrieval"} <= set(content["timings_ms"])
-    assert all(set(entry) == {"id", "document_id", "source"} for entry in content["references"])
+    assert all(
+        set(entry) == {"id", "document_id", "source", "title", "metadata", "chunks"} for entry in content["references"]
+    )
     for chunk in content["chunks"]:
-        assert set(chunk) == {"id", "document_id", "source", "start", "end", "content", "score"}
+        assert set(chunk) == {
+            "id", "document_id", "source", "start", "end", "content", "metadata", "score", "lane", "frequency", "place",
+        }  # fmt: skip
 
 
 def test_tokens_are_those_of_what_was_sent():
@@ -145,7 +149,7 @@ def test_a_stream_is_sources_then_tokens_then_the_whole():
     assert [reference.id for reference in sources.references] == [1, 2]
     assert len(tokens) > 1
     assert all(isinstance(token, Token) for token in tokens)
-    assert "".join(token.text for token in tokens if isinstance(token, Token)) == "Ada taught Bea [1][9]."
+    assert "".join(token.text for token in tokens if isinstance(token, Token)) == "Ada taught Bea [1]."
     assert isinstance(done, Done)
     assert (done.answer.text, done.answer.removed_citations) == ("Ada taught Bea [1].", 1)
     assert {"total", "model", "retrieval"} <= set(done.answer.timings_ms)

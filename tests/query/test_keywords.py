@@ -11,13 +11,15 @@ PROMPT = Prompt("extract_keywords", "Keywords of: $query")
 LONG = "What, when all is said and done, is to be thought of it?"
 
 
-def find(reply: ChatReply | str, text: str = "Who taught Bea?", **given: tuple[str, ...]) -> Keywords:
+def find(reply: ChatReply | str, text: str = "Who taught Bea?", **given: object) -> Keywords:
     return find_keywords(question(text, **given), ScriptedChat([reply]), PROMPT)
 
 
 def test_the_models_two_lists_are_taken():
     reply = '```json\n{"high_level_keywords": ["teaching"], "low_level_keywords": ["Bea", "school"]}\n```'
-    assert find(reply) == Keywords(("teaching",), ("Bea", "school"))
+    keywords = find(reply)
+    assert (keywords.high, keywords.low, keywords.notes) == (("teaching",), ("Bea", "school"), ())
+    assert keywords.reply == ChatReply(reply)
 
 
 def test_the_question_is_put_into_the_prompt_as_it_is():
@@ -41,20 +43,35 @@ def test_without_a_model_the_question_is_both():
 
 
 @pytest.mark.parametrize("reply", [ChatReply("", reason="timeout", message="no answer"), "I cannot say.", ""])
-def test_where_the_model_fails_the_question_is_both(reply: ChatReply | str):
-    assert find(reply) == Keywords(("Who taught Bea?",), ("Who taught Bea?",))
+def test_where_the_model_fails_there_are_none_and_it_is_told(reply: ChatReply | str):
+    keywords = find(reply)
+    assert (keywords.high, keywords.low) == ((), ())
+    assert keywords.notes[0].startswith("no keywords from the chat model (")
 
 
 def test_empty_lists_make_a_short_question_its_own_keyword():
     reply = '{"high_level_keywords": [], "low_level_keywords": []}'
-    assert find(reply, "Bea?") == Keywords((), ("Bea?",))
+    assert find(reply, "Bea?").low == ("Bea?",)
+    assert find(reply, "Bea?").notes
+    assert find(reply, "Bea?", mode="global").low == ()
     assert len(LONG) >= SHORT_QUESTION
-    assert find(reply, LONG) == Keywords((), ())
+    assert find(reply, LONG).low == ()
 
 
 @pytest.mark.parametrize(
     "request_",
-    [{"query": ""}, {"query": "q", "mode": "best"}, {"query": "q", "top_k": 0}, {"query": "q", "topk": 1}],
+    [
+        {"query": ""},
+        {"query": "qq"},
+        {"query": "qqq", "mode": "best"},
+        {"query": "qqq", "top_k": 0},
+        {"query": "qqq", "topk": 1},
+        {"query": "qqq", "min_score": 1.1},
+        {"query": "qqq", "kg_chunk_pick_method": "BEST"},
+        {"query": "qqq", "conversation_history": [{"content": "no role"}]},
+        {"query": "qqq", "conversation_history": [{"role": "tool", "content": ""}]},
+        {"query": "qqq", "where": {"year": {"~": 1}}},
+    ],
 )
 def test_a_request_that_makes_no_sense_is_refused(request_: dict[str, object]):
     with pytest.raises(ValidationError):

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+from pipeline.query.chunk_choice import ChunkChoice
 from pipeline.query.evidence import Evidence
 from pipeline.query.global_search import global_search
 from pipeline.query.keywords import Keywords
 from pipeline.query.local_search import local_search
 from pipeline.query.retrieve import QuestionVectors, embed_question, retrieve
+from pipeline.query_options import ChunkPick
 from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
 
 LOCAL = ["nearest entities", "entities", "relationships_of", "shared_units"]
@@ -14,7 +16,12 @@ GLOBAL = ["nearest relationships", "relationships", "entities"]
 
 def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidence:
     request = question("zzz", **wishes)
-    return retrieve(request, embed_question(request, keywords, LetterEmbedding()), stores, stores)
+    question_vectors = embed_question(request, keywords, LetterEmbedding())
+    return retrieve(request, question_vectors, stores, stores, request.chunk_top_k)
+
+
+def choice(stores: MemoryStores, text: str = "", method: ChunkPick = "RELATION", number: int = 5) -> ChunkChoice:
+    return ChunkChoice(method, number, letters(text), stores)
 
 
 BOTH = Keywords(("lawsuit",), ("Ada",))
@@ -59,7 +66,8 @@ def test_a_mode_without_its_keywords_reads_as_naive(mode: str, keywords: Keyword
     stores = village()
     evidence = found(stores, keywords, mode=mode, chunk_top_k=1)
     assert stores.reads == ["nearest chunks"]
-    assert evidence.chunk_lanes == {"vector": ["c4"]}
+    assert any("keywords" in note for note in evidence.notes)
+    assert evidence.chunk_lanes == {"vector": {"c4": 1}}
 
 
 def test_hybrid_with_one_kind_of_keywords_follows_that_kind():
@@ -68,27 +76,45 @@ def test_hybrid_with_one_kind_of_keywords_follows_that_kind():
     assert stores.reads == LOCAL
 
 
+@pytest.mark.parametrize(
+    ("mode", "keywords", "notes"),
+    [
+        ("naive", Keywords(), ()),
+        ("hybrid", BOTH, ()),
+        ("hybrid", Keywords(("a",), ()), ("no low-level keywords: entities were not searched",)),
+        ("mix", Keywords((), ("a",)), ("no high-level keywords: relationships were not searched",)),
+        (
+            "local",
+            Keywords(("a",), ()),
+            ("no low-level keywords: entities were not searched", "searched as naive"),
+        ),
+    ],
+)
+def test_a_half_that_was_left_out_is_told(mode: str, keywords: Keywords, notes: tuple[str, ...]):
+    assert found(village(), keywords, mode=mode).notes == notes
+
+
 def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     stores = village()
-    evidence = local_search(letters("Bea"), 1, stores, stores)
+    evidence = local_search(letters("Bea"), 1, choice(stores), stores, stores)
     assert evidence.entities["name"].tolist() == ["Bea"]
     assert evidence.relationships["id"].tolist() == ["rel-Bea-Cid", "rel-Ada-Bea"]
-    assert evidence.chunk_lanes == {"entity": ["c2", "c1"]}
+    assert evidence.chunk_lanes == {"entity": {"c2": 1, "c1": 1}}
 
 
 def test_local_search_keeps_the_order_of_similarity():
     stores = village()
-    evidence = local_search(letters("Dov"), 2, stores, stores)
+    evidence = local_search(letters("Dov"), 2, choice(stores), stores, stores)
     assert evidence.entities["name"].tolist() == ["Dov", "Cid"]
-    assert evidence.chunk_lanes == {"entity": ["c3", "c2"]}
+    assert evidence.chunk_lanes == {"entity": {"c3": 2, "c2": 1}}
 
 
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
-    evidence = global_search(letters("lawsuit teaching"), 2, stores, stores)
+    evidence = global_search(letters("lawsuit teaching"), 2, choice(stores), stores, stores)
     assert evidence.relationships["id"].tolist() == ["rel-Cid-Dov", "rel-Ada-Bea"]
     assert evidence.entities["name"].tolist() == ["Ada", "Bea", "Cid", "Dov"]
-    assert evidence.chunk_lanes == {"relationship": ["c1", "c3"]}
+    assert evidence.chunk_lanes == {"relationship": {"c1": 1, "c3": 1}}
 
 
 def test_hybrid_takes_turns_and_names_each_entity_once():
@@ -116,10 +142,10 @@ def test_all_that_is_searched_for_is_embedded_at_once():
             self.asked.append(list(texts))
             return super().embed(texts)
 
-    vectors = embed_question(question("q"), Keywords(("a", "b"), ()), Counted())
+    vectors = embed_question(question("qqq"), Keywords(("a", "b"), ()), Counted())
     assert isinstance(vectors, QuestionVectors)
     assert len(Counted.asked) == 1
     assert vectors.low is None
     assert vectors.high is not None
     np.testing.assert_allclose(vectors.high, letters("ab"))
-    np.testing.assert_allclose(vectors.question, letters("q"))
+    np.testing.assert_allclose(vectors.question, letters("qqq"))

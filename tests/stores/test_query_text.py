@@ -12,7 +12,7 @@ import pytest
 from pipeline.stores import cypher
 
 PIPELINE = Path(cypher.__file__).parents[1]
-FOLDERS = ("stores", "load", "models", "doctor", "query", "export")
+FOLDERS = ("stores", "load", "models", "doctor", "query", "evaluation", "export")
 MODULES = sorted(path for folder in FOLDERS for path in (PIPELINE / folder).glob("*.py"))
 
 TAKES_TEXT = frozenset({"text", "literal_column", "SQL", "DDL", "exec_driver_sql", "execute_query", "executescript"})

@@ -114,6 +114,69 @@ def test_a_vector_of_zeros_has_no_neighbours(postgres: OpenStore):
     assert store.nearest("entities", stored[0], 10) == []
 
 
+def within_store(postgres: OpenStore, rows: int = 40, exact_below: int = 5000) -> PostgresStore:
+    """Text units of doc-1 and doc-2 in turn; entity n has text unit n and, for every fourth, n + 1 as sources."""
+    store = postgres(exact_below=exact_below)
+    units = chunks(vectors(1, rows, 8))
+    ids = units["id"].tolist()
+    sources = [[id, ids[place + 1]] if place % 4 == 0 else [id] for place, id in enumerate(ids)]
+    found = entities(vectors(2, rows, 8)).assign(chunk_ids=sources)
+    load(store, {"documents": DOCUMENTS, "chunks": units, "entities": found}, 8)
+    return store
+
+
+@pytest.mark.parametrize("exact_below", [10, 5000])
+def test_nearest_within_documents_is_what_brute_force_finds_of_them(postgres: OpenStore, exact_below: int):
+    store = within_store(postgres, exact_below=exact_below)
+    stored = vectors(2, 40, 8)
+    inside = [f"ent-{row:05}" for row in range(40) if row % 2 == 1 or row % 4 == 0]
+    for query in vectors(3, 3, 8):
+        expected = [id for id, _ in nearest_by_hand(stored, query, 40) if id in inside]
+        assert [id for id, _ in store.nearest("entities", query, 40, ["doc-2"])] == expected
+        ranked = [id for id, _ in store.nearest("chunks", query, 40, ["doc-2"])]
+        assert sorted(ranked) == [f"chunk-{row:05}" for row in range(1, 40, 2)]
+        assert store.nearest("chunks", query, 40, []) == []
+
+
+def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore):
+    store = postgres(exact_below=100)
+    units = chunks(vectors(1, 3000, 8))
+    units["full_doc_id"] = ["doc-1" if place % 500 == 0 else "doc-2" for place in range(3000)]
+    load(store, {"documents": DOCUMENTS, "chunks": units}, 8)
+    found = store.nearest("chunks", vectors(3, 1, 8)[0], 6, ["doc-1"])
+    assert sorted(id for id, _ in found) == [f"chunk-{place:05}" for place in range(0, 3000, 500)]
+
+
+def test_the_nearest_of_some_chunks(postgres: OpenStore):
+    store = within_store(postgres)
+    query = vectors(3, 1, 8)[0]
+    everywhere = dict(store.nearest("chunks", query, 40))
+    some = ["chunk-00007", "chunk-00002", "gone", "chunk-00031"]
+    found = store.nearest_of(some, query, 2)
+    expected = sorted((id for id in some if id in everywhere), key=everywhere.__getitem__, reverse=True)[:2]
+    assert [id for id, _ in found] == expected
+    assert store.nearest_of([], query, 2) == []
+
+
+def test_documents_and_the_origins_of_rows(postgres: OpenStore):
+    store = within_store(postgres)
+    documents = store.documents().sort_values("id").reset_index(drop=True)
+    pd.testing.assert_frame_equal(documents, DOCUMENTS, check_dtype=False)
+    told = store.origins("entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], ["doc-2"]).sort_values("id")
+    assert told.to_numpy().tolist() == [
+        ["ent-00000", True, False], ["ent-00001", True, True], ["ent-00002", False, False],
+    ]  # fmt: skip
+    told = store.origins("chunks", ["chunk-00001", "chunk-00002"], ["doc-2"]).sort_values("id")
+    assert told.to_numpy().tolist() == [["chunk-00001", True, True], ["chunk-00002", False, False]]
+
+
+def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: OpenStore):
+    store = postgres()
+    found = entities(vectors(2, 1, 8)).assign(chunk_ids=[["chunk-00000", "gone"]])
+    load(store, {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": found}, 8)
+    assert store.origins("entities", ["ent-00000"], ["doc-1"]).to_numpy().tolist() == [["ent-00000", True, False]]
+
+
 def test_workspaces_do_not_meet(postgres: OpenStore):
     """Even with models of different dimensions in one table."""
     one, other = postgres("-one"), postgres("-other")

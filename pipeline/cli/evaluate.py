@@ -1,0 +1,140 @@
+"""eval: how good retrieval is, mode by mode, and whether it has changed."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.options import FAILED, Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+
+if TYPE_CHECKING:
+    from pipeline.evaluation.evaluation import Evaluation
+
+Questions = Annotated[Path | None, typer.Argument(metavar="QUESTIONS.jsonl", help="Questions with their gold.")]
+Modes = Annotated[str | None, typer.Option(metavar="A,B", help="By default all that retrieve.")]
+Ks = Annotated[str, typer.Option("--k", metavar="N,N", help="How many passages to look at.")]
+Budget = Annotated[int | None, typer.Option(metavar="TOKENS", help="Also look at so much retrieved text.")]
+By = Annotated[str, typer.Option(metavar="KEY", help="Count apart by this key of the questions.")]
+Keywords = Annotated[bool, typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question.")]
+Rerank = Annotated[bool, typer.Option("--rerank", help="Have models.rerank rank anew, which may cost too.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write all of it there.")]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")]
+Compare = Annotated[
+    tuple[Path, Path] | None, typer.Option(metavar="A.json B.json", help="Of two evaluations, instead of a new one.")
+]
+Against = Annotated[str | None, typer.Option(metavar="MODE", help="With --compare: B's modes with this one of A.")]
+Baseline = Annotated[
+    Path | None, typer.Option(metavar="FILE.json", help="End with 1 where a mode is worse than there.")
+]
+Metric = Annotated[str, typer.Option(help="With --baseline: what is looked at.")]
+Drop = Annotated[float, typer.Option(metavar="POINTS", help="With --baseline: how much lower it may be, of 100.")]
+
+
+def evaluate(
+    context: typer.Context, questions: Questions = None, modes: Modes = None, ks: Ks = "2,5,10,20",
+    budget: Budget = None, by: By = "type", keywords: Keywords = False, rerank: Rerank = False, output: Output = None,
+    html: Page = None, baseline: Baseline = None, metric: Metric = "recall@10", max_drop: Drop = 2.0,
+    compare: Compare = None, against: Against = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Measure retrieval against questions whose gold is known, or compare two such measurements."""
+    if (questions is None) == (compare is None):
+        raise typer.BadParameter("a file of questions, or --compare A.json B.json", param_hint="QUESTIONS.jsonl")
+    if against is not None and compare is None:
+        raise typer.BadParameter("goes with --compare", param_hint="--against")
+    if compare is not None:
+        _compare(root_of(context, folder), compare, against, output, as_json)
+        return
+    assert questions is not None
+    with open_project(context, folder, overrides, as_json) as project:
+        from pipeline.evaluation.setup import MODES
+        from pipeline.evaluation.stored import read_evaluation
+
+        names = MODES if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
+        before = None if baseline is None else read_evaluation(baseline).modes
+        found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, _advanced())
+        _write(found, output, html)
+        said = [] if before is None else _fallen(before, found, metric, max_drop)
+    _show(found, as_json)
+    for line in said:
+        print(f"graphmill: eval: {line}", file=sys.stderr)
+    if said:
+        raise typer.Exit(FAILED)
+
+
+def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool) -> None:
+    with errors_told(root, as_json):
+        from pipeline.evaluation.compare import compare
+        from pipeline.evaluation.stored import read_evaluation
+        from pipeline.evaluation.table import comparison_table
+
+        a, b = map(read_evaluation, files)
+        compared = compare(a, b, against)
+        if output is not None:
+            _write_file(output, _text(compared.to_json()))
+    if as_json:
+        print_json(compared.to_json())
+    else:
+        print(comparison_table(compared))
+
+
+def _show(found: "Evaluation", as_json: bool) -> None:
+    from pipeline.evaluation.table import evaluation_table, left_out_lines
+
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(evaluation_table(found))
+    for line in (*left_out_lines(found), *found.notes):
+        print(f"graphmill: {line}", file=sys.stderr)
+
+
+def _write(found: "Evaluation", output: Path | None, html: Path | None) -> None:
+    if output is not None:
+        _write_file(output, _text(found.to_json()))
+    if html is not None:
+        from pipeline.evaluation.page import page
+
+        _write_file(html, page(found))
+
+
+def _write_file(path: Path, text: str) -> None:
+    from pipeline.snapshots import publish_file, temporary_file
+
+    with temporary_file(path.resolve().parent) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        publish_file(temporary, path.resolve())
+
+
+def _text(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def _fallen(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:
+    from pipeline.evaluation.compare import fallen
+    from pipeline.evaluation.stored import stored
+
+    return fallen(before, stored("", found.to_json()).modes, metric, points)
+
+
+def _numbers(ks: str) -> list[int]:
+    try:
+        return [int(k) for k in ks.split(",") if k.strip()]
+    except ValueError:
+        raise typer.BadParameter("whole numbers, as in 2,5,10,20", param_hint="--k") from None
+
+
+def _advanced() -> Callable[[int, int], None]:
+    """A line on a terminal that counts; nothing elsewhere."""
+    terminal = sys.stderr.isatty()
+
+    def advanced(done: int, expected: int) -> None:
+        if terminal and (done % 10 == 0 or done == expected):
+            end = "\r\033[K" if done == expected else ""
+            sys.stderr.write(f"\r{done:,} of {expected:,} queries{end}")
+            sys.stderr.flush()
+
+    return advanced

@@ -1,0 +1,116 @@
+"""The stores as those see them who may see some documents only.
+
+A text unit of another document is not there. An entity or relationship is there if a text unit of these documents is
+one of its sources; what was written of it from other documents too (description, type, keywords) is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipeline.documents.conditions import holds
+from pipeline.stores.base import GraphReads, Lexical, VectorReads
+
+
+def matching_documents(documents: pd.DataFrame, where: Mapping[str, Any]) -> list[str]:
+    """Ids of the documents, (id, title, source, metadata), that satisfy all conditions; their own columns count
+    before metadata of the same name."""
+    own = documents[["id", "title", "source"]].to_dict("records")
+    rows = zip(documents["id"], documents["metadata"], own, strict=True)
+    return [id for id, metadata, columns in rows if holds(where, (metadata or {}) | columns)]
+
+
+@dataclass(frozen=True)
+class FilteredVectors:
+    vectors: VectorReads
+    allowed: Sequence[str]
+
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
+        return self.vectors.nearest(table, vector, limit, self.allowed)
+
+    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        return self.vectors.nearest_of(sorted(self.visible("chunks", chunk_ids)), vector, limit)
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+        found = self.vectors.chunks(ids, question)
+        return found[found["document_id"].isin(set(self.allowed))].reset_index(drop=True)
+
+    def documents(self) -> pd.DataFrame:
+        found = self.vectors.documents()
+        return found[found["id"].isin(set(self.allowed))].reset_index(drop=True)
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        return self.vectors.origins(table, ids, sorted(set(documents) & set(self.allowed)))
+
+    def lexical(self, question: str, limit: int) -> Lexical:
+        """Of the text units that rank best in all documents, those that are there."""
+        found = self.vectors.lexical(question, limit)
+        visible = self.visible("chunks", [id for id, _ in found.hits])
+        return replace(found, hits=[hit for hit in found.hits if hit[0] in visible])
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        found = self.vectors.mentions(text_unit_ids, entity_ids, most)
+        seen = found[found["entity_id"].isin(self.visible("entities", found["entity_id"].tolist()))]
+        return self.with_visible_units(seen.reset_index(drop=True))
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        return self.vectors.openings(sorted(self.visible("chunks", ids)), length)
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
+        return self.vectors.embeddings(table, ids)
+
+    def with_visible_units(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows without the text units of other documents."""
+        units = self.visible("chunks", rows["text_unit_ids"].explode().dropna().unique().tolist())
+        cells = [[unit for unit in cell if unit in units] for cell in rows["text_unit_ids"]]
+        return rows.assign(text_unit_ids=pd.Series(cells, dtype=object))
+
+    def visible(self, table: str, ids: Sequence[str], whole: bool = False) -> set[str]:
+        """The ids that have some, or with ``whole`` only, sources in the documents."""
+        origins = self.vectors.origins(table, ids, self.allowed)
+        return set(origins["id"][origins["all" if whole else "some"].astype(bool)])
+
+
+@dataclass(frozen=True)
+class FilteredGraph:
+    graph: GraphReads
+    vectors: FilteredVectors
+
+    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+        return self._seen("entities", self.graph.entities(ids), {"description": "", "type": ""})
+
+    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+        return self._seen("relationships", self.graph.relationships(ids), UNTOLD)
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+        return self._seen("relationships", self.graph.relationships_of(entity_ids, limit), UNTOLD)
+
+    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+        shared = self.graph.shared_units(entity_ids)
+        visible = self.vectors.visible("chunks", shared["text_unit_id"].unique().tolist())
+        return shared[shared["text_unit_id"].isin(visible)].reset_index(drop=True)
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        links = self.graph.links(entity_ids, most, limit)
+        visible = self.vectors.visible("relationships", links["id"].tolist())
+        return links[links["id"].isin(visible)].reset_index(drop=True)
+
+    def _seen(self, table: str, rows: pd.DataFrame, untold: Mapping[str, Any]) -> pd.DataFrame:
+        """The rows that have a source in the documents, with those sources; ``untold`` in place of what was written
+        from others too."""
+        origins = self.vectors.vectors.origins(table, rows["id"].tolist(), self.vectors.allowed)
+        some, whole = (set(origins["id"][origins[column].astype(bool)]) for column in ("some", "all"))
+        seen = rows[rows["id"].isin(some)].reset_index(drop=True)
+        told = seen["id"].isin(whole)
+        hidden = {name: [cell if tell else value for cell, tell in zip(seen[name], told, strict=True)]
+                  for name, value in untold.items()}  # fmt: skip
+        told_rows = seen.assign(**{name: pd.Series(cells, dtype=object) for name, cells in hidden.items()})
+        return self.vectors.with_visible_units(told_rows)
+
+
+UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}

@@ -1,0 +1,40 @@
+"""What the chat model is sent."""
+
+from pipeline.errors import SettingsError, UsageError
+from pipeline.prompts import Placeholders, Prompt
+from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
+
+CONTEXT = ("context",)
+WISHES = ("response_type", "user_prompt")
+
+Messages = tuple[dict[str, str], ...]
+
+
+def messages(request: QueryRequest, stage: QueryStage, context: str) -> Messages:
+    """The answer's prompt with the context in it, the conversation so far, the question. In mode ``bypass`` there is
+    no prompt but one that the request brings.
+
+    Raises SettingsError for a prompt of the project with wrong placeholders, UsageError for one of the request.
+    """
+    prompt = _system_prompt(request, stage, context)
+    system = [{"role": "system", "content": prompt}] if prompt else []
+    history = [turn.model_dump() for turn in request.conversation_history]
+    return (*system, *history, {"role": "user", "content": request.query})
+
+
+def _system_prompt(request: QueryRequest, stage: QueryStage, context: str) -> str:
+    if request.mode == "bypass" and not request.system_prompt:
+        return ""
+    template = stage.prompt("answer_chunks" if request.mode == "naive" else "answer_graph")
+    values = {"context": context, "response_type": request.response_type, "user_prompt": request.user_prompt}
+    if not request.system_prompt:
+        template.check(Placeholders(CONTEXT, WISHES))
+        return template.render(**values)
+    own = Prompt("system_prompt", request.system_prompt, template.values)
+    try:
+        own.check(Placeholders(optional=CONTEXT + WISHES))
+        text = own.render(**values)
+    except SettingsError as error:
+        raise UsageError(f"query: {error}") from None
+    return text if "context" in own.fields or not context else f"{text}\n\n{context}"

@@ -1,0 +1,30 @@
+"""What it takes to answer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
+from pipeline.prompts import Prompt
+from pipeline.query.evidence import Evidence
+from pipeline.stores.base import GraphReads, VectorReads
+
+Found = tuple[Evidence, pd.DataFrame]
+"""Evidence, and the text units to show."""
+
+Read = Callable[[Callable[[VectorReads, GraphReads], Found]], tuple[Found, tuple[str, ...]]]
+"""Does all reads of a query at one moment of the stores; and what is to be said of the moment."""
+
+
+@dataclass(frozen=True)
+class QueryStage:
+    """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
+    that name."""
+
+    read: Read
+    embedding: EmbeddingModel
+    chat: Callable[[str], ChatModel | None]
+    tokenizer: Tokenizer
+    prompt: Callable[[str], Prompt]
+    reranker: Reranker | None = None

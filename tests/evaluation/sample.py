@@ -1,0 +1,61 @@
+"""The bundled corpus with its questions, and the figures of retrieval that may not fall.
+
+``python -m tests.evaluation.sample`` (make baseline) writes the figures anew.
+"""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.evaluation.evaluation import Evaluation
+from pipeline.evaluation.setup import MODES
+from pipeline.evaluation.stored import stored
+from pipeline.stores.embedded import start_embedded
+from tests.projects import ProjectFolder, new_project
+from tests.servers.postgres_server import server_folder
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = ROOT / "data" / "questions.jsonl"
+BASELINE = Path(__file__).parent / "baseline.json"
+METRIC, POINTS = "recall@10", 2.0
+QUICK = ("query.max_entity_tokens=500", "query.max_relation_tokens=500")
+"""Passages are what is measured: what else a prompt holds is left small, which takes half of the time."""
+
+
+def sample_project(root: Path, postgres_url: str) -> ProjectFolder:
+    """The bundled corpus, loaded by the workflow ``fast``."""
+    corpus = ROOT / "data" / "input"
+    documents = {
+        path.relative_to(corpus).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(corpus.rglob("*"))
+        if path.is_file()
+    }
+    project = new_project(root, postgres_url, documents)
+    with project.open() as opened:
+        assert opened.run("fast").outcome == "completed"
+    return project
+
+
+def measured(project: ProjectFolder, *overrides: str, modes: Sequence[str] = MODES) -> Evaluation:
+    with project.open(*QUICK, *overrides) as opened:
+        return opened.evaluate(QUESTIONS, modes, by="hops")
+
+
+def figures(evaluation: Evaluation) -> dict[str, dict[str, float]]:
+    """Means by mode, as the JSON of an evaluation has them."""
+    return {mode: dict(values) for mode, values in stored("", evaluation.to_json()).modes.items()}
+
+
+def write_baseline() -> None:
+    with server_folder() as folder, tempfile.TemporaryDirectory() as root:
+        evaluation = measured(sample_project(Path(root) / "sample", start_embedded(folder)))
+    recall = {
+        mode: {name: value for name, value in values.items() if "@" in name}
+        for mode, values in figures(evaluation).items()
+    }
+    BASELINE.write_text(json.dumps({"format": 1, "modes": recall, "questions": []}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_baseline()

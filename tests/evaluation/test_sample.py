@@ -1,0 +1,49 @@
+"""Retrieval over the bundled corpus is not worse than it was; ``make baseline`` writes what it was."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.evaluation.compare import fallen
+from pipeline.evaluation.setup import MODES
+from pipeline.evaluation.stored import read_evaluation
+from tests.evaluation.sample import BASELINE, METRIC, POINTS, QUESTIONS, figures, measured, sample_project
+from tests.projects import ProjectFolder
+
+FEW_TOKENS = "query.max_total_tokens=4000"
+"""Room for a few passages of a prompt: the rest of what was retrieved is cut off."""
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    return sample_project(tmp_path_factory.mktemp("evaluation") / "sample", postgres_url)
+
+
+def test_no_mode_is_worse_than_the_baseline(sample: ProjectFolder):
+    evaluation = measured(sample)
+    baseline = read_evaluation(BASELINE).modes
+    assert not evaluation.left_out
+    assert len(evaluation.questions) == 50
+    assert set(baseline) == set(MODES), "a mode is new or gone: make baseline"
+    assert fallen(baseline, figures(evaluation), METRIC, POINTS) == []
+
+
+def test_a_mode_that_is_made_worse_is_seen(sample: ProjectFolder):
+    worse = measured(sample, FEW_TOKENS, modes=["naive"])
+    assert worse.results["cut"].mean() > 1
+    baseline = {"naive": read_evaluation(BASELINE).modes["naive"]}
+    said = fallen(baseline, figures(worse), METRIC, POINTS)
+    assert len(said) == 1
+    assert "naive: recall@10 fell from 0." in said[0]
+
+
+def test_the_command_fails_where_a_mode_is_worse(sample: ProjectFolder, tmp_path: Path):
+    before, questions = tmp_path / "before.json", tmp_path / "questions.jsonl"
+    questions.write_bytes(b"\n".join(QUESTIONS.read_bytes().splitlines()[25:33]))
+    asked = ["eval", str(questions), "--modes", "naive", "--k", "10"]
+    assert sample.invoke(*asked, "--output", str(before)).exit_code == 0
+    assert sample.invoke(*asked, "--baseline", str(before)).exit_code == 0
+    now = sample.invoke(*asked, "--baseline", str(before), "--set", FEW_TOKENS, "--json")
+    assert now.exit_code == 1
+    assert "graphmill: eval: naive: recall@10 fell from" in now.stderr
+    assert now.json["modes"]["naive"]["cut"] > 1

@@ -1,0 +1,61 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.query.answer import whole
+from pipeline.query.citations import Citations
+from pipeline.query.context import Reference
+
+SHOWN = Citations(
+    (Reference(1, "doc-a", "letters/ada.txt", "Ada's letters", {}), Reference(2, "doc-b", "log.md", "The log", {}))
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "removed"),
+    [
+        ("Ada did [1].", "Ada did [1].", 0),
+        ("Ada did [99].", "Ada did.", 1),
+        ("Ada [1, 9] and [7,8] Bea.", "Ada [1] and Bea.", 3),
+        ("A list[3] of [x], [].", "A list[3] of [x], [].", 0),
+        ("She wrote (source: made-up.pdf).", "She wrote.", 1),
+        ("She wrote [letters/ada.txt], [made-up.pdf].", "She wrote [letters/ada.txt],.", 1),
+        ("It says [Source: The log].", "It says [Source: The log].", 0),
+        ("Text.\n\n### References\n- [1] ada.txt\n- [99] made_up.pdf\n", "Text.\n\n### References\n- [1] ada.txt\n", 1),
+        ("[2] made_up.docx\nEnd", "End", 1),
+        ("[1] is where it began.", "[1] is where it began.", 0),
+        ("Version 2.0 (see 3.14) is out [1]", "Version 2.0 (see 3.14) is out [1]", 0),
+        ("An open [1", "An open [1", 0),
+    ],
+)
+def test_citations_of_what_was_not_shown_are_removed_and_counted(said: str, shown: str, removed: int):
+    assert SHOWN.checked(said) == (shown, removed)
+
+
+pieces = st.lists(
+    st.sampled_from(
+        ["[1]", "[99]", "[", "]", "(", ")", " ", "\n", "- ", "9", "a", "made.pdf", "log.md", "source: ", "x."]
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(pieces, st.lists(st.integers(1, 5), min_size=1))
+def test_a_stream_is_checked_as_the_whole_is(words: list[str], lengths: list[int]):
+    said = "".join(words)
+    cuts = [sum(lengths[:place]) for place in range(len(lengths) + 1)]
+    parts = [said[start:end] for start, end in zip(cuts, [*cuts[1:], len(said)], strict=True)]
+    assert whole(SHOWN.stream(parts)) == SHOWN.checked(said)
+
+
+def test_a_stream_does_not_wait_for_the_end_of_a_line():
+    stream = SHOWN.stream(["Ada wrote", " of it [1]", " and then"])
+    assert next(stream) == "Ada wrote"
+
+
+def test_a_bracket_that_never_closes_holds_nothing_back_for_long():
+    said = "x [" + "y" * 1000
+    shown = SHOWN.stream(iter(said))
+    assert next(shown) == "x"
+    assert len(next(shown)) >= 300

@@ -1,0 +1,57 @@
+import pytest
+
+from pipeline.query.filtered import FilteredGraph, FilteredVectors, matching_documents
+from pipeline.query.prepare import prepare
+from tests.query.memory_stores import letters, question, stage, village
+
+MODES = ["naive", "local", "global", "hybrid", "mix"]
+
+
+def only(*documents: str) -> tuple[FilteredVectors, FilteredGraph]:
+    vectors = FilteredVectors(village(), documents)
+    return vectors, FilteredGraph(village(), vectors)
+
+
+def test_text_units_of_other_documents_are_not_there():
+    vectors, _ = only("doc-1")
+    assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9)] == ["c1"]
+    assert vectors.chunks(["c2", "c1"], letters("Ada"))["id"].tolist() == ["c1"]
+    assert [id for id, _ in vectors.nearest_of(["c2", "c1"], letters("Ada"), 9)] == ["c1"]
+
+
+def test_what_was_written_from_other_documents_too_is_left_out():
+    _, graph = only("doc-2")
+    entities = graph.entities(["ent-Ada", "ent-Cid", "ent-Dov"])
+    assert entities["name"].tolist() == ["Ada", "Cid", "Dov"]
+    assert entities["description"].tolist() == ["", "Cid, a person", "Dov, a person"]
+    assert entities["type"].tolist() == ["", "PERSON", "PERSON"]
+    assert entities["text_unit_ids"].tolist() == [["c2"], ["c2", "c3"], ["c3"]]
+
+
+def test_a_record_without_a_source_in_the_documents_is_not_there():
+    _, graph = only("doc-1")
+    assert graph.entities(["ent-Dov", "ent-Ada"])["name"].tolist() == ["Ada"]
+    assert graph.relationships_of(["ent-Bea"], 9)["id"].tolist() == ["rel-Ada-Bea"]
+    assert graph.relationships(["rel-Cid-Dov"]).empty
+    assert set(graph.shared_units(["ent-Ada", "ent-Bea"])["text_unit_id"]) == {"c1"}
+
+
+def test_documents_are_matched_by_metadata_and_their_own_columns():
+    documents = village().documents().assign(metadata=[{"year": 2019}, {"year": 2021, "title": "hidden"}, None])
+    assert matching_documents(documents, {"year": {">=": 2020}}) == ["doc-2"]
+    assert matching_documents(documents, {"title": {"=": "Doc-2"}}) == ["doc-2"]
+    assert matching_documents(documents, {"year": {"exists": False}}) == ["doc-3"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_query_shows_nothing_of_a_document_outside_its_filter(mode: str):
+    prepared = prepare(question(mode=mode, where={"source": "doc-1.txt"}), stage(village()))
+    assert set(prepared.context.chunks.records["document_id"]) == {"doc-1"}
+    assert "Cid" not in prepared.context.text
+    assert "Ada, a person" not in prepared.context.text
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_filter_that_no_document_passes_finds_nothing(mode: str):
+    prepared = prepare(question(mode=mode, where={"year": 1900}), stage(village()))
+    assert prepared.abstention == "nothing_found"

@@ -1,0 +1,179 @@
+"""What each mode consults and finds in a small graph worked out by hand, on real stores.
+
+Ada taught Bea (c1, doc-1); Bea met Cid, says Ada (c2, doc-2); Cid sued Dov (c3, doc-2); c4 of doc-3 is noise. Texts are
+compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit with Dov.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+from sqlalchemy import event
+
+from pipeline.load.diff import diff, with_hashes
+from pipeline.query.evidence import Evidence
+from pipeline.query.keywords import Keywords
+from pipeline.query.retrieve import embed_question, retrieve
+from pipeline.stores.base import GraphStore, Live, Store
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.text import entity_id, relationship_id
+from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, question, village
+
+KEYWORDS = Keywords(("lawsuit",), ("Ada",))
+LIVE = Live("index", "1", {"model": "letters"}, len(LETTERS))
+Opened = tuple[PostgresStore, GraphStore]
+
+LOCAL = (["Ada"], ["Ada > Bea"], {"entity": ["c1", "c2"]})
+GLOBAL = (["Cid", "Dov"], ["Cid > Dov"], {"relationship": ["c3"]})
+FOUND = {
+    "naive": ([], [], {"vector": ["c1", "c2"]}),
+    "local": LOCAL,
+    "global": GLOBAL,
+    "hybrid": (
+        ["Ada", "Cid", "Dov"],
+        ["Ada > Bea", "Cid > Dov"],
+        {"entity": ["c1", "c2"], "relationship": ["c3"]},
+    ),
+    "mix": (
+        ["Ada", "Cid", "Dov"],
+        ["Ada > Bea", "Cid > Dov"],
+        {"vector": ["c1", "c2"], "entity": ["c1", "c2"], "relationship": ["c3"]},
+    ),
+}
+
+
+@pytest.fixture(params=["postgres", "neo4j"])
+def stores(request: pytest.FixtureRequest, postgres: Callable[..., PostgresStore]) -> Opened:
+    vectors = postgres()
+    load(vectors, ["documents", "chunks", "entities", "relationships"])
+    if request.param == "postgres":
+        load(vectors, ["nodes", "edges"])
+        return vectors, PostgresGraph(vectors)
+    open_neo4j: Callable[..., Neo4jStore] = request.getfixturevalue("neo4j")
+    graph = open_neo4j()
+    load(graph, ["nodes", "edges"])
+    return vectors, graph
+
+
+@pytest.mark.parametrize("mode", FOUND)
+def test_each_mode_finds_what_was_worked_out(stores: Opened, mode: str):
+    evidence = found(stores, mode=mode, top_k=1, chunk_top_k=2)
+    links = evidence.relationships
+    assert (
+        evidence.entities["name"].tolist(),
+        [f"{source} > {target}" for source, target in zip(links["source"], links["target"], strict=True)],
+        {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()},
+    ) == FOUND[mode]
+
+
+def test_records_are_whole(stores: Opened):
+    evidence = found(stores, mode="hybrid", top_k=1)
+    ada, lawsuit = evidence.entities.iloc[0], evidence.relationships.iloc[1]
+    assert ada.drop("id").to_dict() == {
+        "name": "Ada", "type": "PERSON", "description": "Ada, a person", "degree": 1, "text_unit_ids": ["c1", "c2"],
+    }  # fmt: skip
+    assert lawsuit.drop(["id", "source_entity_id", "target_entity_id"]).to_dict() == {
+        "source": "Cid", "target": "Dov", "description": "lawsuit", "keywords": ["knows", "since long"], "weight": 2.0,
+        "rank": 3, "text_unit_ids": ["c3"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "lanes"),
+    [
+        ("RELATION", {"entity": {"c1": 2, "c2": 2}, "relationship": {"c3": 1, "c1": 1}}),
+        ("WEIGHT", {"entity": {"c1": 2, "c2": 2}, "relationship": {"c3": 1, "c1": 1}}),
+        ("VECTOR", {"entity": {"c1": 2}, "relationship": {"c1": 1}}),
+    ],
+)
+def test_text_units_are_picked_as_the_request_says(stores: Opened, method: str, lanes: dict[str, dict[str, int]]):
+    """Nearest to "Ada": Ada, then Dov or Bea by letters; to "lawsuit": lawsuit, then teaching."""
+    evidence = found(stores, mode="hybrid", top_k=2, kg_chunk_pick_method=method, related_chunk_number=1)
+    assert {lane: dict(picks) for lane, picks in evidence.chunk_lanes.items()} == lanes
+
+
+@pytest.mark.parametrize("mode", FOUND)
+def test_the_number_of_statements_does_not_depend_on_how_much_is_asked_for(stores: Opened, mode: str):
+    with statements(stores[0]) as few:
+        found(stores, mode=mode, top_k=1, chunk_top_k=1)
+    with statements(stores[0]) as many:
+        found(stores, mode=mode, top_k=60, chunk_top_k=60)
+    assert len(few) == len(many) <= 20
+
+
+def found(stores: Opened, **wishes: object) -> Evidence:
+    request = question("Ada taught Bea", **wishes)
+    with stores[0].reading() as vectors:
+        asked = embed_question(request, KEYWORDS, LetterEmbedding())
+        return retrieve(request, asked, vectors, stores[1].beside(vectors), request.chunk_top_k)
+
+
+@contextmanager
+def statements(store: PostgresStore) -> Iterator[list[str]]:
+    """Every statement sent to PostgreSQL meanwhile."""
+    sent: list[str] = []
+
+    def note(connection, cursor, statement, parameters, context, executemany) -> None:
+        sent.append(statement)
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(store.engine, "before_cursor_execute", note)
+
+
+def load(store: Store, tables: list[str]) -> None:
+    rows = village_rows()
+    with store.writing(LIVE) as writer:
+        for table in tables:
+            writer.apply(table, diff(with_hashes(rows[table]), writer.hashes(table)))
+        writer.publish()
+
+
+def village_rows() -> dict[str, pd.DataFrame]:
+    """The village as rows of the stores' tables."""
+    stores = village()
+    units, people, links = stores.chunk_rows, stores.entity_rows, stores.relationship_rows
+    ids = {name: entity_id(name) for name in people["name"]}
+    ends = [(ids[source], ids[target]) for source, target in zip(links["source"], links["target"], strict=True)]
+    link_ids = [relationship_id(*pair) for pair in ends]
+    documents = units.drop_duplicates("document_id")[["document_id", "title", "source", "metadata"]]
+    return {
+        "documents": documents.rename(columns={"document_id": "id"}),
+        "chunks": pd.DataFrame(
+            {
+                "id": units["id"], "full_doc_id": units["document_id"], "chunk_order_index": range(len(units)),
+                "tokens": units["tokens"], "content": units["content"], "char_start": units["start"],
+                "char_end": units["end"], "embedding": [letters(text) for text in units["content"]],
+            }
+        ),
+        "entities": pd.DataFrame(
+            {
+                "id": list(ids.values()), "entity_name": people["name"], "content": people["name"],
+                "chunk_ids": people["text_unit_ids"], "embedding": [letters(name) for name in people["name"]],
+            }
+        ),
+        "relationships": pd.DataFrame(
+            {
+                "id": link_ids, "src_id": links["source"], "tgt_id": links["target"], "content": links["description"],
+                "chunk_ids": links["text_unit_ids"], "embedding": [letters(text) for text in links["description"]],
+            }
+        ),
+        "nodes": pd.DataFrame(
+            {
+                "id": list(ids.values()), "display_name": people["name"], "entity_type": people["type"],
+                "description": people["description"], "source_id": people["text_unit_ids"], "degree": people["degree"],
+            }
+        ),
+        "edges": pd.DataFrame(
+            {
+                "id": link_ids, "source_entity_id": [source for source, _ in ends],
+                "target_entity_id": [target for _, target in ends], "source": links["source"],
+                "target": links["target"], "description": links["description"], "weight": links["weight"],
+                "rank": links["rank"], "type": "KNOWS", "keywords": links["keywords"],
+                "source_id": links["text_unit_ids"],
+            }
+        ),
+    }  # fmt: skip

@@ -1,0 +1,33 @@
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.query.where import read_conditions
+from tests.query.memory_stores import question
+
+
+@pytest.mark.parametrize(
+    ("line", "condition"),
+    [
+        ("year=2020", {"year": {"=": "2020"}}),
+        ("year >= 2020", {"year": {">=": "2020"}}),
+        ("date<2024-01-31", {"date": {"<": "2024-01-31"}}),
+        ("language=[en, de]", {"language": {"in": ["en", "de"]}}),
+        ("language!=[en]", {"language": {"not in": ["en"]}}),
+        ("source matches letters/*", {"source": {"matches": "letters/*"}}),
+        ("title=a=b", {"title": {"=": "a=b"}}),
+        ("note=[open", {"note": {"=": "[open"}}),
+    ],
+)
+def test_a_condition_is_read_from_a_line(line: str, condition: dict[str, object]):
+    assert read_conditions([line]) == condition
+    assert question(where=read_conditions([line])).where == condition
+
+
+def test_several_must_all_hold():
+    assert read_conditions(["year>=2019", "year<2021"]) == {"year": {">=": "2019", "<": "2021"}}
+
+
+@pytest.mark.parametrize("lines", [["year"], [""], ["=x"], ["year=1", "year=2"]])
+def test_what_is_no_condition_is_refused(lines: list[str]):
+    with pytest.raises(UsageError, match="--where"):
+        read_conditions(lines)

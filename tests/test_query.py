@@ -1,0 +1,197 @@
+"""Every wish of a request shows, through a project: real PostgreSQL, an endpoint that speaks the OpenAI protocol."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.project import Project
+from pipeline.query.stream import Done, Failed, Sources, Token
+from tests.projects import ProjectFolder, new_project
+from tests.servers.openai_replies import Reply
+from tests.servers.openai_server import OpenAIServer
+
+QUESTION = "Who built the Harrow Light?"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    folder = new_project(tmp_path_factory.mktemp("query") / "p", postgres_url)
+    with folder.open() as project:
+        project.run("fast")
+    return folder
+
+
+@pytest.fixture
+def project(loaded: ProjectFolder) -> Iterator[Project]:
+    """Without a chat model."""
+    with loaded.open() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("wish", "part", "most"),
+    [
+        ({"top_k": 1, "mode": "local"}, "entities", 1),
+        ({"top_k": 1, "mode": "global"}, "relationships", 1),
+        ({"chunk_top_k": 1}, "chunks", 1),
+        ({"max_entity_tokens": 1}, "entities", 0),
+        ({"max_relation_tokens": 1}, "relationships", 0),
+        ({"max_total_tokens": 1}, "chunks", 0),
+        ({"include_references": False}, "references", 0),
+        ({"min_score": 1.0}, "references", 3),
+    ],
+)
+def test_limits_and_budgets_bound_what_is_shown(project: Project, wish: dict[str, object], part: str, most: int):
+    assert len(project.query_data(QUESTION)[part]) > most or part == "references"
+    assert len(project.query_data(QUESTION, **wish)[part]) <= most
+
+
+def test_sources_carry_document_chunk_place_and_metadata(project: Project):
+    found = project.query_data(QUESTION, mode="naive", include_chunk_content=True)
+    reference = next(entry for entry in found["references"] if entry["source"] == "harbour.txt")
+    chunk = next(chunk for chunk in found["chunks"] if chunk["document_id"] == reference["document_id"])
+    assert reference["chunks"][0]["content"] == chunk["content"]
+    text = project.table("documents").set_index("id").at[reference["document_id"], "text"]
+    assert text[chunk["start"] : chunk["end"]].strip() == chunk["content"].strip()
+    assert (chunk["lane"], chunk["place"], chunk["frequency"]) == ("vector", found["chunks"].index(chunk) + 1, 1)
+    assert isinstance(chunk["metadata"], dict)
+
+
+def test_an_answer_below_the_least_score_is_an_abstention(project: Project):
+    found = project.query("zzz qqq xxx?", min_score=0.9)
+    assert (found.abstained, found.abstention) == (True, "below_min_score")
+    assert project.query(QUESTION, mode="naive", min_score=0.01).abstained is False
+
+
+def test_the_callers_keywords_are_searched_for(project: Project):
+    found = project.query(QUESTION, mode="local", ll_keywords=("Tollen Observatory",), top_k=1)
+    assert found.context.entities.records["name"].tolist() == ["Tollen Observatory"]
+    half = project.query(QUESTION, mode="hybrid", ll_keywords=("Tollen Observatory",))
+    assert half.notes == ("no high-level keywords: relationships were not searched",)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{"model": "nobody"}, {"mode": "best"}, {"where": {"year": {"~": 1}}}, {"system_prompt": "$nonsense"}],
+)
+def test_a_wish_that_makes_no_sense_is_a_usage_error(project: Project, wish: dict[str, object]):
+    with pytest.raises(UsageError):
+        project.query(QUESTION, **wish)
+
+
+@pytest.mark.parametrize("question", ["", "  ", "ab", "\x00"])
+def test_an_empty_question_is_a_usage_error(project: Project, question: str):
+    with pytest.raises(UsageError, match="query"):
+        project.query(question)
+
+
+def test_it_answers_from_several_threads_and_in_a_running_loop(project: Project):
+    expected = project.query_data(QUESTION)["chunks"]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(found["chunks"] == expected for found in pool.map(project.query_data, [QUESTION] * 8))
+
+    async def together() -> None:
+        answers = await asyncio.gather(*(project.aquery_data(QUESTION) for _ in range(4)))
+        assert all(found["chunks"] == expected for found in answers)
+        events = [event async for event in project.aquery_stream(QUESTION)]
+        assert isinstance(events[0], Sources)
+        assert isinstance(events[-1], Done)
+
+    asyncio.run(together())
+
+
+@pytest.fixture
+def asked(loaded: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
+    """With a chat model."""
+    env = openai.env
+    with loaded.open(
+        f"models.chat.default.base_url={env['OPENAI_BASE_URL']}",
+        f"models.chat.default.api_key={env['OPENAI_API_KEY']}",
+        f"models.chat.other.base_url={env['OPENAI_BASE_URL']}",
+        f"models.chat.other.api_key={env['OPENAI_API_KEY']}",
+        "models.chat.other.model=another-model",
+        "cache=",
+    ) as opened:
+        yield opened
+
+
+def prompts(openai: OpenAIServer) -> list[dict]:
+    return [request.body for request in openai.requests if request.kind == "chat"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"response_type": "One Limerick"}, "One Limerick"),
+        ({"user_prompt": "Mention the weather."}, "Mention the weather."),
+        ({"system_prompt": "Own rules: $response_type\n$context"}, "Own rules: Multiple Paragraphs\n-----"),
+        ({"system_prompt": "Only own rules."}, "Only own rules.\n\n-----"),
+    ],
+)
+def test_prompts_say_what_the_request_wishes(asked: Project, openai: OpenAIServer, wish: dict[str, str], said: str):
+    asked.query(QUESTION, mode="naive", **wish)
+    (body,) = prompts(openai)
+    assert said in body["messages"][0]["content"]
+
+
+def test_the_conversation_stands_between_prompt_and_question(asked: Project, openai: OpenAIServer):
+    history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]
+    asked.query(QUESTION, mode="naive", conversation_history=history)
+    (body,) = prompts(openai)
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert body["messages"][1:3] == history
+    assert body["messages"][3]["content"] == QUESTION
+
+
+def test_the_model_of_one_query_can_be_chosen(asked: Project, openai: OpenAIServer):
+    asked.query(QUESTION, mode="naive", model="other")
+    assert [body["model"] for body in prompts(openai)] == ["another-model"]
+
+
+def test_prompts_and_contexts_ask_for_no_answer(asked: Project, openai: OpenAIServer):
+    assert "Harrow" in asked.query(QUESTION, mode="naive", only_need_context=True).text
+    assert asked.query(QUESTION, mode="naive", only_need_prompt=True).text.endswith(QUESTION)
+    asked.query_data(QUESTION, mode="graph")
+    assert prompts(openai) == []
+
+
+def test_garbage_for_keywords_gives_the_text_units_of_naive(asked: Project, openai: OpenAIServer):
+    naive = [chunk["id"] for chunk in asked.query_data(QUESTION, mode="naive")["chunks"]]
+    openai.reply = lambda messages, body: Reply("I am sorry, what?")
+    for mode in ("local", "global", "hybrid", "mix"):
+        found = asked.query_data(QUESTION, mode=mode)
+        assert [chunk["id"] for chunk in found["chunks"]] == naive
+        assert any("no keywords from the chat model" in note for note in found["notes"])
+
+
+def test_citations_of_what_was_not_shown_are_gone_in_answers_and_in_streams(asked: Project, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("Mira Vale [1] did [99], says [made-up.pdf].")
+    answer = asked.query(QUESTION, mode="naive")
+    assert (answer.text, answer.removed_citations) == ("Mira Vale [1] did, says.", 2)
+    events = list(asked.query_stream("Who else built the Harrow Light?", mode="naive"))
+    assert "".join(event.text for event in events if isinstance(event, Token)) == answer.text
+    assert isinstance(events[-1], Done)
+    assert events[-1].answer.usage["output_tokens"] > 0
+    assert events[-1].answer.usage["calls"] == 1
+
+
+def test_a_model_that_finds_no_answer_abstains(asked: Project, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("[NO ANSWER] Nothing is said of the Moon.")
+    answer = asked.query("How far away is the Moon?", mode="naive")
+    assert (answer.text.strip(), answer.abstention) == ("Nothing is said of the Moon.", "not_in_context")
+    *_, done = asked.query_stream("How far away is the Moon?", mode="naive")
+    assert isinstance(done, Done)
+    assert done.answer.to_json()["reason"] == "not_in_context"
+
+
+def test_a_stream_in_one_piece_and_one_that_fails(asked: Project, openai: OpenAIServer):
+    events = list(asked.query_stream(QUESTION, mode="naive", stream=False))
+    assert [type(event) for event in events] == [Sources, Token, Done]
+    openai.reply = lambda messages, body: Reply("refused", status=400)
+    events = list(asked.query_stream("Who else was at the Harrow Light?", mode="naive"))
+    assert [type(event) for event in events] == [Sources, Failed]
+    json.dumps(str(events[-1].error))
