@@ -15,7 +15,7 @@ def words(text: str) -> list[str]:
     each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000, "On the use of words and n-grams for
     Chinese information retrieval", section 5)."""
     runs = _WORD.findall(text.lower())
-    if text.isascii():
+    if text.isascii() or not _SYLLABLE.search(text):
         return list(map(stem, runs))
     return [word for run in runs for word in _parts(run)]
 
@@ -39,6 +39,6 @@ def stem(word: str) -> str:
 
 
 def _parts(run: str) -> list[str]:
-    if run.isascii() or not is_syllabic(run):
+    if not is_syllabic(run):
         return [stem(run)]
     return [run[start : start + 2] for start in range(len(run) - 1)] or [run]

@@ -15,11 +15,11 @@ ID_BYTES = 56
 """More than an id takes in an array."""
 
 
-def build_mention_index(connection: Connection, workspace: str) -> None:
+def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
     partition = partition_of(ENTITIES, workspace)
     name = f"{partition}_chunk_ids"
     statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
-    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)))
+    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb)
 
 
 def mentions(

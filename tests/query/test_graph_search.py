@@ -1,6 +1,5 @@
 """Graph search over the small village, in memory and on real stores."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,12 +102,9 @@ def in_memory() -> Stores:
     """The same rows over plain frames."""
     tables = small_graph()
     chunks = tables["chunks"].rename(columns={"full_doc_id": "document_id"})
-    chunks = chunks.assign(
-        title="Notes", source="notes.txt", start=0, end=9, metadata=json.loads("{}") or None, score=0.0
-    )
-    entities = tables["nodes"].rename(
-        columns={"display_name": "name", "entity_type": "type", "source_id": "text_unit_ids"}
-    )
+    chunks = chunks.assign(title="Notes", source="notes.txt", start=0, end=9, metadata=None, score=0.0)
+    names = {"display_name": "name", "entity_type": "type", "source_id": "text_unit_ids"}
+    entities = tables["nodes"].rename(columns=names)
     links = tables["edges"].rename(columns={"source_id": "text_unit_ids"})
     stores = MemoryStores(chunks, entities, links)
     return Stores(stores, stores)
