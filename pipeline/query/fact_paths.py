@@ -2,7 +2,7 @@
 
 A question of several hops is near no single fact: the second one is near what is left of it when the first is taken
 off. The score of a pair, and one embedding of both texts as the judge of the best pairs, are as in PropRAG's beam
-search (Wang and Han 2025, "PropRAG", section 3.3), of length two.
+search (Wang and Han 2025, "PropRAG"), of length two.
 """
 
 from collections import defaultdict

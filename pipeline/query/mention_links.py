@@ -2,8 +2,8 @@
 
 Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
 are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
-for; and by whether the passage at its end is about the name or just holds it. LinearRAG (Zhuang et al. 2025, section
-3.2) walks sentences, entities and passages in the same way.
+for; and by whether the passage at its end is about the name or just holds it. LinearRAG
+(Zhuang et al. 2025) walks sentences, entities and passages in the same way.
 """
 
 import re
