@@ -3,7 +3,7 @@
     python benchmarks/retrieval.py FOLDER            # 2WikiMultiHopQA or HotpotQA; see benchmarks/passages.py
     python benchmarks/retrieval.py FOLDER --head 101 780    # the first 101 questions over the first 780 passages
 
-Builds a `fast` project of the passages in a temporary folder (or in --project, which is kept and used again), then asks.
+Builds a `fast` project of the passages in a temporary folder (or in --project, kept and used again), then asks.
 recall@k is the share of a question's gold passages in the first k, averaged; all@8 the share of questions with all of
 theirs in the first 8.
 """

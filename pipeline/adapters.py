@@ -18,12 +18,13 @@ from pipeline.models.openai_embedding import OpenAIEmbedding
 from pipeline.models.rerank import EndpointReranker
 from pipeline.owner import owner_of
 from pipeline.settings import EMBEDDED, Price, Settings
-from pipeline.stores.base import GraphStore, Store, VectorStore
+from pipeline.stores.base import GraphStore, Live, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
 from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.moment import Result, Work, read_together
+from pipeline.stores.moment import PATIENCE, Result, Work, read_together
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.stores.reconnect import reconnecting
 
 if TYPE_CHECKING:
     from pipeline.stores.neo4j import Neo4jStore
@@ -44,6 +45,10 @@ class Stores:
     def read(self, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
         """See ``read_together``."""
         return read_together(self.vectors, self.graph, work)
+
+    def live(self) -> Live | None:
+        """What the vectors' workspace shows; a restart of the database is waited for."""
+        return reconnecting(self.vectors.live, PATIENCE)
 
     def close(self) -> None:
         for store in self.all:

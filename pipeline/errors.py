@@ -2,6 +2,7 @@
 
     GraphmillError            1
     ├── UsageError            2   the command, or a query, was asked for something that makes no sense
+    │   ├── NothingLoadedError 2  a query before the first load
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
     │       └── AuthError     2   an endpoint refused the key
     ├── DataError             1   a table does not have the shape its schema declares
@@ -29,6 +30,10 @@ class GraphmillError(Exception):
 
 class UsageError(GraphmillError):
     exit_code = 2
+
+
+class NothingLoadedError(UsageError):
+    pass
 
 
 class SettingsError(UsageError):

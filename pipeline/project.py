@@ -20,7 +20,7 @@ from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import read_usage
-from pipeline.errors import UsageError
+from pipeline.errors import NothingLoadedError, UsageError
 from pipeline.evaluation.evaluate import Advanced, Searched, evaluate, untold
 from pipeline.evaluation.evaluation import Evaluation
 from pipeline.evaluation.questions import Questions, read_questions
@@ -268,10 +268,12 @@ class Project(Services):
 
     @property
     def query_stage(self) -> QueryStage:
-        """Raises UsageError when nothing has been loaded, or with vectors that no model of the settings makes."""
-        live = self.stores.vectors.live()
+        """Raises NothingLoadedError, and UsageError for vectors that no model of the settings makes."""
+        live = self.stores.live()
         if live is None:
-            raise UsageError(f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first")
+            raise NothingLoadedError(
+                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
+            )
         return QueryStage(
             self.stores.read,
             self.embedding_like(live.embedding),

@@ -1,10 +1,12 @@
 """How a question is answered: what settings.yaml gives defaults for and a request may choose for itself."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
 
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "bypass"]
+Records = Annotated[int, Field(ge=1, le=10_000)]
+Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 ChunkPick = Literal["RELATION", "WEIGHT", "VECTOR"]
 
 
@@ -31,13 +33,13 @@ class QueryOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     mode: Mode = "hybrid"
-    top_k: PositiveInt = 60
-    chunk_top_k: PositiveInt = 20
-    max_entity_tokens: PositiveInt = 6000
-    max_relation_tokens: PositiveInt = 8000
-    max_total_tokens: PositiveInt = 30000
+    top_k: Records = 60
+    chunk_top_k: Records = 20
+    max_entity_tokens: Tokens = 6000
+    max_relation_tokens: Tokens = 8000
+    max_total_tokens: Tokens = 30000
     kg_chunk_pick_method: ChunkPick = "RELATION"
-    related_chunk_number: PositiveInt = 5
+    related_chunk_number: Records = 5
     min_score: float = Field(default=0.0, ge=0, le=1)
     response_type: str = Field(default="Multiple Paragraphs", min_length=1)
     user_prompt: str = ""

@@ -174,6 +174,22 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
+class ServeSettings(Section):
+    """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
+    wait; ``timeout``: seconds a query may take in all; ``grace``: seconds that queries get to end when the server is
+    stopped."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8020, ge=0, le=65535)
+    api_key: SecretStr = SecretStr("")
+    cors_origins: tuple[str, ...] = ()
+    concurrency: int = Field(default=64, ge=1, le=1000)
+    waiting: int = Field(default=256, ge=0)
+    timeout: float = Field(default=300, gt=0)
+    max_body_kb: PositiveInt = 1024
+    grace: float = Field(default=5, ge=0)
+
+
 class Settings(Section):
     workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
     workflow: str = "index"
@@ -185,5 +201,6 @@ class Settings(Section):
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
     query: QueryOptions = QueryOptions()
+    serve: ServeSettings = ServeSettings()
     snapshots: str = "data/snapshots"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)

@@ -13,9 +13,9 @@ SHORTEST_STEM = 4
 def words(text: str) -> list[str]:
     """Lower-case words without their commonest English endings; of Chinese and Japanese every two characters next to
     each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000, "On the use of words and n-grams for
-    Chinese information retrieval", section 5)."""
+    Chinese information retrieval")."""
     runs = _WORD.findall(text.lower())
-    if text.isascii():
+    if text.isascii() or not _SYLLABLE.search(text):
         return list(map(stem, runs))
     return [word for run in runs for word in _parts(run)]
 
@@ -27,7 +27,7 @@ def is_syllabic(word: str) -> bool:
 @lru_cache(100_000)
 def stem(word: str) -> str:
     """The word without a plural's or a participle's ending, where enough is left of it: the S-stemmer of Harman
-    (1991, "How effective is suffixing?", section 2), and -ed and -ing."""
+    (1991, "How effective is suffixing?"), and -ed and -ing."""
     if word.endswith("ies") and len(word) > SHORTEST_STEM:
         return f"{word[:-3]}y"
     if word.endswith("ss"):
@@ -39,6 +39,6 @@ def stem(word: str) -> str:
 
 
 def _parts(run: str) -> list[str]:
-    if run.isascii() or not is_syllabic(run):
+    if not is_syllabic(run):
         return [stem(run)]
     return [run[start : start + 2] for start in range(len(run) - 1)] or [run]

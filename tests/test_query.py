@@ -67,6 +67,14 @@ def test_an_answer_below_the_least_score_is_an_abstention(project: Project):
     assert project.query(QUESTION, mode="naive", min_score=0.01).abstained is False
 
 
+@pytest.mark.parametrize(
+    "question", ["What is the GDP of Brazil?", "How do I bake sourdough bread?", "How many bits are in a byte?"]
+)
+def test_questions_about_anything_else_abstain(project: Project, question: str):
+    assert project.query(question, mode="mix", min_score=0.25).abstention == "below_min_score"
+    assert project.query(QUESTION, mode="mix", min_score=0.25).abstention == ""
+
+
 def test_the_callers_keywords_are_searched_for(project: Project):
     found = project.query(QUESTION, mode="local", ll_keywords=("Tollen Observatory",), top_k=1)
     assert found.context.entities.records["name"].tolist() == ["Tollen Observatory"]

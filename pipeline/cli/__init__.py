@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, verify, workspace
+from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, serve, verify, workspace
 from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
 from pipeline.errors import Terminated
 
@@ -39,6 +39,7 @@ app = typer.Typer(
 COMMANDS = (
     build.init, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
     inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
+    serve.serve, serve.mcp,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

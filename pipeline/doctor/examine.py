@@ -77,7 +77,8 @@ def _secrets(settings: Settings) -> list[str]:
     """Longest first, so that none leaves a part of another behind."""
     models = settings.models
     endpoints = [*models.chat.values(), *models.embedding.values(), *models.rerank.values()]
-    secrets = {settings.stores.neo4j.password.get_secret_value(), *(e.api_key.get_secret_value() for e in endpoints)}
+    keys = [settings.stores.neo4j.password, settings.serve.api_key, *(endpoint.api_key for endpoint in endpoints)]
+    secrets = {key.get_secret_value() for key in keys}
     for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):
         secrets |= _secrets_of(url)
     return sorted((secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)

@@ -28,7 +28,7 @@ def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
 def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
     """``rows`` have ``id`` and ``row_hash``; ``stored`` maps the ids in the store to their row_hash, or is a table of
     both."""
-    before = stored if isinstance(stored, pa.Table) else _table(stored)
+    before = _table(stored)
     ids, hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
     ids_before, hashes_before = (before[name].combine_chunks().cast(TEXT) for name in ("id", "row_hash"))
     places = pc.index_in(ids, value_set=ids_before)
@@ -45,7 +45,9 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
     )
 
 
-def _table(hashes: Mapping[str, str]) -> pa.Table:
+def _table(hashes: Mapping[str, str] | pa.Table) -> Any:
+    if isinstance(hashes, pa.Table):
+        return hashes
     return pa.table({"id": pa.array(list(hashes), TEXT), "row_hash": pa.array(list(hashes.values()), TEXT)})
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.schema import CreateTable
 
 from pipeline.errors import SettingsError, StoreError
@@ -130,6 +131,8 @@ class Database:
                     yield connection
         except DBAPIError as error:
             failed = error
+        except PoolTimeoutError:
+            raise StoreError("cache: every connection to it is in use; ask again") from None
         if failed:
             raise StoreError(complaint(self.url, failed))
 

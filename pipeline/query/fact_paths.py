@@ -2,7 +2,7 @@
 
 A question of several hops is near no single fact: the second one is near what is left of it when the first is taken
 off. The score of a pair, and one embedding of both texts as the judge of the best pairs, are as in PropRAG's beam
-search (Wang and Han 2025, "PropRAG", section 3.3), of length two.
+search (Wang and Han 2025, "PropRAG"), of length two.
 """
 
 from collections import defaultdict
@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 
 from pipeline.models.base import EmbeddingModel
-from pipeline.stores.base import GraphReads, VectorReads
+from pipeline.stores.base import LINK_COLUMNS, GraphReads, VectorReads
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""
 NEIGHBOURS, LINKS = 100, 500
 """Neighbours an entity may have to be stepped over, and relationships read."""
 PAIRS, PATHS = 100, 5
+TEXT_COLUMNS = ["id", "keywords", "source", "target", "description"]
 TAKEN_OFF = 0.5
 """How much of the first fact's vector is taken off the question's."""
 
@@ -74,20 +75,19 @@ Pair = tuple[str, str]
 def _pairs(question: np.ndarray, facts: Facts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
     """The best pairs of a near fact and one that shares an entity with it, the best first."""
     at_entity = defaultdict(list)
-    for link in facts.links.itertuples(index=False):
-        for end in dict.fromkeys((link.source_entity_id, link.target_entity_id)):
-            at_entity[end].append(link.id)
+    for id, source, target in facts.links.itertuples(index=False):
+        for end in dict.fromkeys((source, target)):
+            at_entity[end].append(id)
     scored: dict[Pair, float] = {}
-    for fact in facts.nearest.itertuples(index=False):
-        if fact.id not in stored:
+    for id, source, target in facts.nearest[LINK_COLUMNS].itertuples(index=False):
+        if id not in stored:
             continue
-        ends = (fact.source_entity_id, fact.target_entity_id)
-        others = [
-            id for id in dict.fromkeys(chain(*(at_entity[end] for end in ends))) if id in stored and id != fact.id
-        ]
-        left = _unit(question - TAKEN_OFF * stored[fact.id])
-        first = float(question @ stored[fact.id])
-        scored |= {(fact.id, other): first + float(left @ stored[other]) for other in others}
+        beside = dict.fromkeys(chain(at_entity[source], at_entity[target]))
+        left = _unit(question - TAKEN_OFF * stored[id])
+        first = float(question @ stored[id])
+        scored |= {
+            (id, other): first + float(left @ stored[other]) for other in beside if other in stored and other != id
+        }
     return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))[:PAIRS]
 
 
@@ -98,7 +98,8 @@ def _judged(
     if embedding is None or not pairs:
         return list(pairs)
     texts = {
-        row.id: f"{', '.join(row.keywords)} {row.source} {row.target} {row.description}" for row in found.itertuples()
+        id: f"{', '.join(keywords)} {source} {target} {description}"
+        for id, keywords, source, target, description in found[TEXT_COLUMNS].itertuples(index=False)
     }
     known = [pair for _, pair in pairs if all(id in texts for id in pair)]
     embedded = embedding.embed([f"{texts[first]}. {texts[second]}" for first, second in known])

@@ -17,6 +17,9 @@ def round_robin(*rankings: Iterable[Item]) -> list[Item]:
 
 def merge_frames(frames: Sequence[pd.DataFrame], by: str) -> pd.DataFrame:
     """Rows of ranked frames in round-robin order, each value of ``by`` once."""
-    ranked = [frame.assign(turn=range(len(frame)), lane=lane) for lane, frame in enumerate(frames)]
+    filled = [frame for frame in frames if len(frame)] or list(frames[:1])
+    if len(filled) == 1:
+        return filled[0].drop_duplicates(by).reset_index(drop=True)
+    ranked = [frame.assign(turn=range(len(frame)), lane=lane) for lane, frame in enumerate(filled)]
     merged = pd.concat(ranked, ignore_index=True).sort_values(["turn", "lane"], kind="stable")
     return merged.drop_duplicates(by).drop(columns=["turn", "lane"]).reset_index(drop=True)

@@ -5,6 +5,7 @@ and it ranks passages. What steps over names (mention_links.py) and paths of two
 started from as well, so that the second hop weighs as much as the first.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -14,16 +15,27 @@ from pipeline.models.base import EmbeddingModel
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.evidence import Evidence
 from pipeline.query.fact_paths import Facts, best_paths, find_facts
-from pipeline.query.graph_seeds import FEW, POOL, named_entities, named_passages, passage_scores, read_openings
+from pipeline.query.graph_seeds import (
+    FEW,
+    POOL,
+    named_entities,
+    named_passages,
+    passage_scores,
+    read_mentions,
+    read_openings,
+)
 from pipeline.query.mention_links import Mentioned, Steps, mention_steps
 from pipeline.query.pagerank import Edge, personalised_pagerank
-from pipeline.stores.base import GraphReads, Lexical, VectorReads
+from pipeline.stores.base import LINK_COLUMNS, GraphReads, Lexical, VectorReads
 
 SEEDS, TARGETS = 20, 1000
 """Passages that names are looked for in, and passages they are followed to."""
-STEPPED, FACT, ENTITY, PATH = 1.5, 0.3, 0.5, 0.3
-"""What the best passage gets for being stepped to, one for holding a near fact, an end of it, and one for holding a
-fact of a path; 1 is what the best of a lane gets."""
+STEPPED, FACT, ENTITY = 1.5, 1.0, 0.5
+"""What the best passage gets for being stepped to, one for holding a fact that is near or on a path, and an end of that
+fact; 1 is what the best by words gets."""
+QUOTED, QUOTED_FROM = 0.2, 40
+"""What of that is left where the fact is a sentence of the passage, as in a graph that no model made: it says nothing
+that the passage does not; and characters that tell."""
 DAMPING = 0.5
 
 
@@ -45,31 +57,40 @@ def graph_search(
     _add(restart, named_passages(named, vectors))
     facts = find_facts(vector, [entity.id for entity in named], vectors, graph)
     in_paths, path_scores = best_paths(vector, facts, vectors, graph, embedding)
-    steps = _steps(restart, named, facts, lexical, vector, vectors)
+    started = facts.nearest[facts.nearest["id"].isin(list(facts.scores))]
+    seeds = _ranked(restart, restart)[:SEEDS]
+    texts = _read_texts([*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors)
+    steps = _steps({id: texts[id] for id in seeds if id in texts}, restart, named, facts, lexical, vectors)
     _add(restart, steps.reached, STEPPED)
-    _add(restart, _fact_mass(facts.nearest, facts.scores, steps.mentioned), FACT)
-    _add(restart, _fact_mass(in_paths, path_scores, steps.mentioned), PATH)
+    for found, scores in ((started, facts.scores), (in_paths, path_scores)):
+        _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
     mass = personalised_pagerank([*steps.edges, *_links(facts)], restart, DAMPING)
     return _evidence(mass, facts, steps, top_k, chunk_top_k, graph)
 
 
+def _first_passages(facts: pd.DataFrame) -> list[str]:
+    return [passage for held in facts["text_unit_ids"] for passage in held[:1]]
+
+
+def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorReads) -> dict[str, str]:
+    texts = vectors.chunks(list(dict.fromkeys(ids)), vector)
+    return dict(zip(texts["id"], texts["content"], strict=True))
+
+
 def _steps(
+    texts: Mapping[str, str],
     scores: Mapping[str, float],
     named: Sequence[Mentioned],
     facts: Facts,
     lexical: Lexical,
-    vector: np.ndarray,
     vectors: VectorReads,
 ) -> Steps:
-    """From the passages with the best scores over the names in them, and over the ends of facts."""
-    seeds = _ranked(scores, scores)[:SEEDS]
-    texts = vectors.chunks(seeds, vector)
+    """From the passages of ``texts`` over the names in them, and over the ends of facts."""
     ends = sorted({*facts.nearest["source_entity_id"], *facts.nearest["target_entity_id"]})
-    rows = vectors.mentions(seeds, ends, FEW).itertuples(index=False)
-    mentioned = [Mentioned(row.entity_id, str(row.name), row.text_unit_ids) for row in rows]
+    mentioned = read_mentions(list(texts), ends, vectors)
     targets = sorted({passage for entity in mentioned for passage in entity.passages})[:TARGETS]
     return mention_steps(
-        dict(zip(texts["id"], texts["content"], strict=True)),
+        texts,
         scores,
         mentioned,
         {entity.id for entity in named},
@@ -83,33 +104,41 @@ def _content_words(lexical: Lexical) -> dict[str, float]:
     return {word: weight for word, weight in lexical.weights.items() if word not in stop}
 
 
-def _fact_mass(facts: pd.DataFrame, scores: Mapping[str, float], mentioned: Sequence[Mentioned]) -> dict[str, float]:
+def _fact_mass(
+    facts: pd.DataFrame, scores: Mapping[str, float], mentioned: Sequence[Mentioned], texts: Mapping[str, str]
+) -> dict[str, float]:
     """What the passages that hold the facts get, and the entities at their ends, each by how few passages it is in."""
     passages = {entity.id: len(entity.passages) for entity in mentioned}
     mass: dict[str, float] = {}
-    for fact in facts.itertuples(index=False):
-        score = scores.get(fact.id, 0.0)
-        for passage in list(fact.text_unit_ids)[:FEW]:
+    columns = [*LINK_COLUMNS, "description", "text_unit_ids"]
+    for id, source, target, description, held in facts[columns].itertuples(index=False):
+        quoted = any(_quotes(description, texts[passage]) for passage in held[:1] if passage in texts)
+        score = scores.get(id, 0.0) * (QUOTED if quoted else 1.0)
+        for passage in held[:FEW]:
             mass[passage] = max(mass.get(passage, 0.0), score)
-        for end in (fact.source_entity_id, fact.target_entity_id):
+        for end in (source, target):
             if passages.get(end):
                 mass[end] = max(mass.get(end, 0.0), ENTITY * score / passages[end])
     return mass
 
 
+def _quotes(description: str, text: str) -> bool:
+    return " ".join(description.split())[:QUOTED_FROM] in " ".join(text.split())
+
+
 def _links(facts: Facts) -> Iterable[Edge]:
-    for link in facts.links.itertuples(index=False):
-        yield Edge(link.source_entity_id, link.target_entity_id, 1.0)
+    for _, source, target in facts.links.itertuples(index=False):
+        yield Edge(source, target, 1.0)
 
 
 def _evidence(
     mass: Mapping[str, float], facts: Facts, steps: Steps, top_k: int, chunk_top_k: int, graph: GraphReads
 ) -> Evidence:
-    links = pd.concat([facts.nearest[facts.links.columns], facts.links]).drop_duplicates("id")
+    links = pd.concat([facts.nearest[LINK_COLUMNS], facts.links]).drop_duplicates("id")
     entities = {entity.id for entity in steps.mentioned} | {*links["source_entity_id"], *links["target_entity_id"]}
     weights = {
-        link.id: np.sqrt(mass.get(link.source_entity_id, 0.0) * mass.get(link.target_entity_id, 0.0))
-        for link in links.itertuples(index=False)
+        id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0))
+        for id, source, target in links.itertuples(index=False)
     }
     return Evidence(
         entities=graph.entities(_ranked(mass, entities)[:top_k]),
@@ -120,7 +149,8 @@ def _evidence(
 
 def _ranked(scores: Mapping[str, float], ids: Iterable[str]) -> list[str]:
     """The ids that score at all, the best first, ties by id."""
-    return sorted((id for id in ids if scores.get(id, 0.0) > 0), key=lambda id: (-scores[id], id))
+    found = sorted((-scores.get(id, 0.0), id) for id in ids)
+    return [id for score, id in found if score < 0]
 
 
 def _add(mass: dict[str, float], more: Mapping[str, float], weight: float = 1.0) -> None:

@@ -33,9 +33,9 @@ def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -
 def named_entities(question: str, vectors: VectorReads) -> list[Mentioned]:
     """The entities whose names the question holds, without those whose names are a part of another's."""
     ids = {entity_id(name): name for name in possible_names(question)}
-    found = {row.entity_id: row for row in vectors.mentions([], list(ids), FEW).itertuples(index=False)}
-    kept = set(longest_names(question, [ids[id] for id in found]))
-    return [Mentioned(id, str(row.name), row.text_unit_ids) for id, row in found.items() if ids[id] in kept]
+    found = read_mentions([], list(ids), vectors)
+    kept = set(longest_names(question, [ids[entity.id] for entity in found]))
+    return [entity for entity in found if ids[entity.id] in kept]
 
 
 def named_passages(named: Sequence[Mentioned], vectors: VectorReads) -> dict[str, float]:
@@ -52,10 +52,16 @@ def named_passages(named: Sequence[Mentioned], vectors: VectorReads) -> dict[str
     return scores
 
 
+def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorReads) -> list[Mentioned]:
+    """The entities that the passages mention and those asked for, with the passages of those that have few."""
+    rows = vectors.mentions(passages, entities, FEW).itertuples(index=False)
+    return [Mentioned(id, name, units) for id, name, units in rows]
+
+
 def read_openings(ids: Sequence[str], vectors: VectorReads) -> Mapping[str, tuple[str, str]]:
     """id -> title and opening."""
     rows = vectors.openings(ids, OPENING).itertuples(index=False)
-    return {row.id: (row.title or "", row.opening or "") for row in rows}
+    return {id: (title or "", opening or "") for id, title, opening in rows}
 
 
 def _shares(hits: Sequence[tuple[str, float]], power: int) -> dict[str, float]:

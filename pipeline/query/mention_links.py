@@ -2,13 +2,14 @@
 
 Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
 are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
-for; and by whether the passage at its end is about the name or just holds it. LinearRAG (Zhuang et al. 2025, section
-3.2) walks sentences, entities and passages in the same way.
+for; and by whether the passage at its end is about the name or just holds it. LinearRAG
+(Zhuang et al. 2025) walks sentences, entities and passages in the same way.
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pipeline.query.pagerank import Edge
 from pipeline.sentences import sentence_spans
@@ -91,7 +92,7 @@ def overlap(sentences: Sequence[SentenceWords], entity: Mentioned, weights: Mapp
     """The share of the question's words, by weight, in the best of the sentences that hold the name; the words of the
     name itself left out."""
     total = sum(weights.values()) or 1.0
-    name, own = match_key(entity.name), frozenset(words(entity.name))
+    name, own = _key(entity.name), frozenset(words(entity.name))
     asked = {word: weight for word, weight in weights.items() if word not in own}
     return max(
         (
@@ -110,13 +111,17 @@ def holds(text: str, name: str) -> bool:
 
 def aboutness(name: str, title: str, opening: str) -> float:
     """How far a passage that mentions a name is about it: as its title, and by where in its opening the name is."""
-    key = match_key(name)
-    if key in (match_key(title), match_key(_QUALIFIER.sub("", title))):
+    key = _key(name)
+    if key in (_key(title), _key(_QUALIFIER.sub("", title))):
         return ABOUT
-    place = _find(match_key(opening), key)
+    place = _find(_key(opening), key)
     if place < 0:
         return ASIDE
     return ABOUT if place <= FIRST else PERHAPS if place < NEAR else ASIDE
+
+
+_key = lru_cache(10_000)(match_key)
+"""A passage is looked at once for each name in it."""
 
 
 def _find(text: str, name: str) -> int:
@@ -133,7 +138,7 @@ def _goes_on(text: str, start: int, end: int) -> bool:
 
 def _is_inside(pair: str) -> bool:
     """Whether a word goes on between two characters: in Chinese and Japanese nobody can tell, so not."""
-    return (pair.isalnum() and pair.isascii()) or (pair.isalpha() and not _WIDE.search(pair))
+    return pair.isalnum() and not _WIDE.search(pair)
 
 
 _WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")

@@ -1,5 +1,5 @@
-"""Personalised PageRank by power iteration (Page, Brin, Motwani and Winograd 1999, "The PageRank citation ranking",
-section 6) over a small undirected graph."""
+"""Personalised PageRank by power iteration (Page, Brin, Motwani and Winograd 1999, "The PageRank citation ranking")
+over a small undirected graph."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

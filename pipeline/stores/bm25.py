@@ -15,7 +15,7 @@ K1, B = 0.9, 0.4
 
 @dataclass(frozen=True)
 class TextStatistics:
-    """Of a corpus: how many texts, words in a text on average, and in which share of the texts the frequent words are."""
+    """Of a corpus: how many texts, words in a text on average, and in which share of the texts a frequent word is."""
 
     texts: int
     length: float

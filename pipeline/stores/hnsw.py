@@ -100,8 +100,7 @@ def build_index(connection: Connection, table: Table, workspace: str, live: Live
     if connection.execute(select(func.to_regclass(name))).scalar():
         return
     statement = _create_index(name, partition_of(table, workspace), live, hnsw)
-    connection.execute(select(func.set_config("maintenance_work_mem", f"{hnsw.build_mb}MB", True)))
-    _execute_in_parallel(connection, statement)
+    execute_in_parallel(connection, statement, hnsw.build_mb)
 
 
 def unindexed(connection: Connection, workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
@@ -166,8 +165,10 @@ def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Comp
     )
 
 
-def _execute_in_parallel(connection: Connection, statement: sql.Composed) -> None:
-    """Parallel workers share memory of the system, of which containers have little: then by one process."""
+def execute_in_parallel(connection: Connection, statement: sql.Composed, build_mb: int) -> None:
+    """Build an index in so much memory. Parallel workers share memory of the system, of which containers have little:
+    then by one process."""
+    connection.execute(select(func.set_config("maintenance_work_mem", f"{build_mb}MB", True)))
     try:
         with connection.begin_nested():
             cursor(connection).execute(statement)

@@ -32,10 +32,10 @@ def is_texts(column: pd.Series) -> bool:
 def to_arrow(column: pd.Series, type: pa.DataType | None = None) -> pa.Array:
     """In one piece."""
     found = pa.array(column, from_pandas=True) if in_arrow(column) else pa.array(column, type, from_pandas=True)
-    pieces = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
-    if type is not None:  # before they are put together: pandas may hand out pieces of several types
-        pieces = [piece if piece.type == type else piece.cast(type) for piece in pieces]
-    return pa.concat_arrays(pieces) if pieces else pa.array([], type or found.type)
+    chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
+    # Chunks of texts may be of both kinds of texts where some are empty.
+    pieces = [chunk.cast(type) if type is not None and chunk.type != type else chunk for chunk in chunks]
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces) if pieces else pa.array([], type or found.type)
 
 
 def values_of(column: pd.Series) -> list[Any]:

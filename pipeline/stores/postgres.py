@@ -15,6 +15,7 @@ from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ColumnElement, Connection, Engine, Select, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.addresses import fault_of_postgres
 from pipeline.errors import StoreError
@@ -292,6 +293,11 @@ class PostgresStore:
             yield
         except (DBAPIError, psycopg.Error) as error:
             raise store_error(error, f"stores.postgres.url: {_shown(self.url)}", self._was_there.is_set()) from error
+        except PoolTimeoutError as error:
+            raise StoreError(
+                f"stores.postgres.url: {_shown(self.url)}: every connection is in use; ask again, or lower "
+                "serve.concurrency"
+            ) from error
 
     @cached_property
     def _was_there(self) -> threading.Event:

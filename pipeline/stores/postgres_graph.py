@@ -87,14 +87,12 @@ class PostgresGraph:
             .cte("few")
             .prefix_with("MATERIALIZED")
         )
-        ends = (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
         columns = [*(EDGES.c[name] for name in LINK_COLUMNS), EDGES.c.rank]
-        found = union(
-            *(
-                select(*columns).join_from(few, EDGES, (EDGES.c.workspace == workspace) & (end == few.c.id))
-                for end in ends
-            )
-        ).subquery()
+        at_end = [
+            select(*columns).join_from(few, EDGES, (EDGES.c.workspace == workspace) & (end == few.c.id))
+            for end in (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
+        ]
+        found = union(*at_end).subquery()
         query = select(*(found.c[name] for name in LINK_COLUMNS))
         return self._frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
 

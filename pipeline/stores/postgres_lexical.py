@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Lexical
 from pipeline.stores.bm25 import TextStatistics, bm25_scores, text_statistics, word_weight
-from pipeline.stores.hnsw import cursor
+from pipeline.stores.hnsw import cursor, execute_in_parallel
 from pipeline.stores.tables import CHUNKS, LIVE, partition_of
 from pipeline.words import SHORTEST_STEM, is_syllabic, words
 
@@ -58,19 +58,19 @@ def index_name(workspace: str) -> str:
     return f"{partition_of(CHUNKS, workspace)}_lexemes"
 
 
-def build_lexical_index(connection: Connection, workspace: str) -> None:
+def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -> None:
     partition = sql.Identifier(partition_of(CHUNKS, workspace))
     name = index_name(workspace)
-    build_or_settle(connection, name, INDEX.format(sql.Identifier(name), partition, lexemes=LEXEMES))
+    build_or_settle(connection, name, INDEX.format(sql.Identifier(name), partition, lexemes=LEXEMES), build_mb)
 
 
-def build_or_settle(connection: Connection, name: str, statement: sql.Composed) -> None:
+def build_or_settle(connection: Connection, name: str, statement: sql.Composed, build_mb: int) -> None:
     """Build a GIN index where it is not there; else sort what was written since into it, which reads would have to go
     through one by one."""
     if connection.execute(select(func.to_regclass(name))).scalar():
         connection.execute(select(func.gin_clean_pending_list(cast(name, REGCLASS))))
     else:
-        cursor(connection).execute(statement)
+        execute_in_parallel(connection, statement, build_mb)
 
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:

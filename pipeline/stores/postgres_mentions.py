@@ -19,10 +19,10 @@ def mention_index(workspace: str) -> str:
     return f"{partition_of(ENTITIES, workspace)}_chunk_ids"
 
 
-def build_mention_index(connection: Connection, workspace: str) -> None:
+def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
     partition, name = partition_of(ENTITIES, workspace), mention_index(workspace)
     statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
-    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)))
+    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb)
 
 
 def mentions(

@@ -82,8 +82,8 @@ class PostgresWriter:
             self.advanced(f"index of {name}", 0, 1)
             build_index(self.connection, table, self.workspace, self.live, self.hnsw)
             self.advanced(f"index of {name}", 1, 1)
-        build_lexical_index(self.connection, self.workspace)
-        build_mention_index(self.connection, self.workspace)
+        build_lexical_index(self.connection, self.workspace, self.hnsw.build_mb)
+        build_mention_index(self.connection, self.workspace, self.hnsw.build_mb)
         for name in TABLES.keys() - set(self.tables):
             self.connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace))
         states = self.states()

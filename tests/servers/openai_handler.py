@@ -129,7 +129,12 @@ class Handler(BaseHTTPRequestHandler):
         chunked = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
         self.wfile.write(head_of(200, {**chunked, **reply.headers}))
         for event in events[: len(events) // 2] if reply.drop else events:
-            self.send_chunk(f"data: {json.dumps(event)}\n\n".encode())
+            self.endpoint.pause(reply.pause)
+            try:
+                self.send_chunk(f"data: {json.dumps(event)}\n\n".encode())
+            except ConnectionError:
+                self.endpoint.abandoned += 1
+                raise
         if reply.drop:
             return self.hang_up()
         self.send_chunk(b"data: [DONE]\n\n")

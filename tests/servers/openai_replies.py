@@ -22,6 +22,7 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
+    pause: float = 0.0  # seconds before each event of a stream
     at_once: bool = False  # however slow the server is told to be
     drop: bool = False  # hang up: before any answer, or in the middle of a stream
     raw: bytes | None = None  # a body that is sent as it is

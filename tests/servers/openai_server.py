@@ -73,6 +73,7 @@ class OpenAIServer(ThreadingHTTPServer):
         self.file_store = Files()
         self.batch_store = Batches(self, self.file_store)
         self.peak = 0  # most requests that were in flight at once
+        self.abandoned = 0  # streams whose client hung up before their end
         self._in_flight = 0
         self._ledger: list[Request] = []
         self._scripts: dict[str, deque[Reply | int]] = {kind: deque() for kind in (*KINDS.values(), *STORED, "batch")}
@@ -206,6 +207,11 @@ class OpenAIServer(ThreadingHTTPServer):
         finally:
             with self._lock:
                 self._in_flight -= 1
+
+    def pause(self, seconds: float) -> None:
+        """Until the server is closed, at most."""
+        if seconds:
+            self._closed.wait(seconds)
 
     def close(self) -> None:
         """Stop listening and hang up on those who are still connected."""

@@ -1,11 +1,14 @@
 """Where tests keep an embedded PostgreSQL."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.stores.embedded import stop_embedded
+import psutil
+
+from pipeline.stores.embedded import start_embedded, stop_embedded
 
 
 @contextmanager
@@ -16,3 +19,23 @@ def server_folder() -> Iterator[Path]:
         path = Path(folder) / "new" / "postgres"
         yield path
         stop_embedded(path)
+
+
+@dataclass(frozen=True)
+class OwnServer:
+    """It keeps its data and its address over a kill."""
+
+    folder: Path
+
+    def start(self) -> str:
+        return start_embedded(self.folder)
+
+    def kill(self) -> None:
+        """All of its processes at once, as when a machine loses power."""
+        server = psutil.Process(int((self.folder / "postmaster.pid").read_text().split()[0]))
+        processes = [server, *server.children(recursive=True)]
+        server.suspend()  # else it would bury its children in order
+        for process in processes[::-1]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, timeout=10)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pipeline.load.diff import diff, with_hashes
-from pipeline.stores.base import ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore, Live, Store
+from pipeline.stores.base import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore, Live, Store
 from pipeline.text import digest, entity_id, relationship_id
 
 LIVE = Live("index", "version 1", {"model": "m", "dimensions": 3}, 3)
@@ -135,6 +135,14 @@ def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> pd.DataFra
         shared = {unit: sum(unit in units[neighbour] for neighbour in neighbours) for unit in sorted(set(units[id]))}
         rows.extend((id, unit, count) for unit, count in shared.items())
     return pd.DataFrame(rows, columns=["entity_id", "text_unit_id", "neighbours"])
+
+
+def expected_links(graph: Graph, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+    degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
+    few = {id for id in entity_ids if id in degrees and degrees[id] <= most}
+    rows = [row for row in _relationship_rows(graph) if row[1] in few or row[2] in few]
+    rows.sort(key=lambda row: (row[8], row[0]))
+    return pd.DataFrame([row[:3] for row in rows[:limit]], columns=LINK_COLUMNS)
 
 
 def _relationship_rows(graph: Graph) -> list[tuple]:

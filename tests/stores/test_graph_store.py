@@ -18,6 +18,7 @@ from tests.stores.graphs import (
     LoadableGraph,
     edge,
     expected_entities,
+    expected_links,
     expected_relationships,
     expected_relationships_of,
     expected_shared_units,
@@ -60,6 +61,7 @@ def test_reads_equal_a_plain_reference(open_graph: OpenGraph, seed: int):
     for limit in (1, 7, 1000):
         found = opened.reads.relationships_of(entities, limit)
         assert_same(found, expected_relationships_of(stored, entities, limit))
+        assert_same(opened.reads.links(entities, 2, limit), expected_links(stored, entities, 2, limit))
     assert_same(opened.reads.shared_units(entities), expected_shared_units(stored, entities))
 
 
@@ -69,6 +71,7 @@ def test_nothing_asked_is_nothing_found(open_graph: OpenGraph):
     assert opened.reads.entities([]).empty
     assert opened.reads.relationships([]).empty
     assert opened.reads.relationships_of([], 10).empty
+    assert opened.reads.links([], 9, 10).empty
     assert opened.reads.shared_units([]).empty
     assert opened.reads.relationships_of(["ent-unknown"], 10).empty
 
@@ -82,6 +85,7 @@ def test_an_id_asked_twice_is_found_once(open_graph: OpenGraph):
     assert opened.reads.relationships([link, link])["id"].tolist() == [link]
     assert len(opened.reads.relationships_of([id, id], 100)) == len(opened.reads.relationships_of([id], 100))
     assert_same(opened.reads.shared_units([id, id]), opened.reads.shared_units([id]))
+    assert_same(opened.reads.links([id, id], 9, 100), opened.reads.links([id], 9, 100))
 
 
 def test_second_load_writes_nothing(open_graph: OpenGraph):
@@ -272,6 +276,7 @@ def test_both_stores_return_identical_frames(
         lambda reads: reads.relationships(links),
         lambda reads: reads.relationships_of(ids, 9),
         lambda reads: reads.shared_units(ids),
+        lambda reads: reads.links(ids, 2, 20),
         lambda reads: reads.entities([]),
         lambda reads: reads.relationships_of([], 9),
         lambda reads: reads.shared_units([]),

@@ -2,47 +2,23 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pipeline.load.loader import LoadOptions, load
 from pipeline.load.verify import verify
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import GraphStore, VectorStore
-from pipeline.stores.embedded import start_embedded
 from pipeline.stores.moment import read_together
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
 from pipeline.text import entity_id
 from tests.load.tables import corpus, save
-from tests.servers.postgres_server import server_folder
+from tests.servers.postgres_server import OwnServer, server_folder
 
 NAMES = {f"Person {number}": "person" for number in range(40)}
 MAX_TYPES = 100
-
-
-@dataclass(frozen=True)
-class OwnServer:
-    """It keeps its data and its address over a kill."""
-
-    folder: Path
-
-    def start(self) -> str:
-        return start_embedded(self.folder)
-
-    def kill(self) -> None:
-        """All of its processes at once, as when a machine loses power."""
-        server = psutil.Process(int((self.folder / "postmaster.pid").read_text().split()[0]))
-        processes = [server, *server.children(recursive=True)]
-        server.suspend()  # else it would bury its children in order
-        for process in processes[::-1]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(processes, timeout=10)
 
 
 @pytest.fixture

@@ -1,0 +1,156 @@
+"""How long retrieval takes over a large synthetic graph, by mode, without any model's time.
+
+    python benchmarks/query.py                  # 100,000 text units and entities, 300,000 relationships, 256 dimensions
+    python benchmarks/query.py --entities 20000 --relationships 60000 --units 20000 --graph neo4j
+
+Loads the graph once, then asks questions made of names and words of it, whose vectors lie near some row's. The first
+questions of a mode warm the caches up and are not counted. ``reads`` is what the stores take, ``whole`` all that is
+done before a chat model would be asked: reads, ranking, and the prompt cut to its budgets.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from harness import print_table
+
+from benchmarks.graph_tables import FIRST, WORKFLOW, Sizes, write_tables
+from benchmarks.load_once import MAX_TYPES
+from pipeline.adapters import Stores
+from pipeline.load.loader import load
+from pipeline.prompts import Prompt, read_prompt
+from pipeline.query.prepare import prepare
+from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
+from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.stores.embedded import start_embedded, stop_embedded
+from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.tokens import tokenizer
+from tests.servers.neo4j_server import neo4j_server
+from tests.servers.postgres_server import server_folder
+
+MODES = ("naive", "local", "global", "hybrid", "mix", "graph")
+PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
+WARM_UP = 10
+
+
+class NearSomeRow:
+    """Embeds a text near a row that the text decides, as a question about that row would be."""
+
+    identity = {"model": "synthetic"}  # noqa: RUF012
+
+    def __init__(self, vectors: np.ndarray):
+        self.vectors = vectors
+
+    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
+        rows = [self._near(np.random.default_rng(list(text.encode()) or 0)) for text in texts]
+        return np.array(rows, dtype=np.float32)
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return []
+
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        return set()
+
+    def preflight(self) -> None: ...
+
+    def _near(self, choice: np.random.Generator) -> np.ndarray:
+        row = self.vectors[choice.integers(len(self.vectors))]
+        moved = row + 0.3 * np.linalg.norm(row) * choice.normal(size=row.shape) / np.sqrt(len(row))
+        return moved / np.linalg.norm(moved)
+
+
+def main() -> None:
+    options = _options()
+    sizes = Sizes(options.entities, options.relationships, options.units, options.dimensions)
+    with tempfile.TemporaryDirectory(prefix="graphmill-bench-") as folder:
+        snapshots = SnapshotStore(Path(folder))
+        write_tables(snapshots, sizes)
+        manifest = snapshots.manifest(WORKFLOW, FIRST)
+        with _stores(options.graph) as stores:
+            load(manifest, snapshots, stores.all, MAX_TYPES)
+            stage = _stage(stores, manifest, snapshots)
+            questions = _questions(manifest, snapshots, WARM_UP + options.questions)
+            print_table([_measured(mode, questions, stage) for mode in options.modes])
+
+
+def _measured(mode: str, questions: Sequence[str], stage: QueryStage) -> dict[str, Any]:
+    timings = [prepare(QueryRequest.model_validate({"query": text, "mode": mode}), stage).timings for text in questions]
+    reads = [timing["retrieval"] for timing in timings[WARM_UP:]]
+    whole = [sum(timing.values()) for timing in timings[WARM_UP:]]
+    return {
+        "mode": mode,
+        "reads p50 ms": round(float(np.percentile(reads, 50)), 1),
+        "reads p95 ms": round(float(np.percentile(reads, 95)), 1),
+        "whole p50 ms": round(float(np.percentile(whole, 50)), 1),
+        "whole p95 ms": round(float(np.percentile(whole, 95)), 1),
+    }
+
+
+def _stage(stores: Stores, manifest: Manifest, snapshots: SnapshotStore) -> QueryStage:
+    vectors = snapshots.read(manifest.tables["relationship_embeddings"])["vector"].head(5000)
+    return QueryStage(
+        read=stores.read,
+        embedding=NearSomeRow(np.stack(vectors.tolist())),
+        chat=lambda name: None,
+        tokenizer=tokenizer("gpt-4o-mini"),
+        prompt=_prompt,
+    )
+
+
+def _prompt(name: str) -> Prompt:
+    return read_prompt(PROMPTS, name, {"language": "English"})
+
+
+def _questions(manifest: Manifest, snapshots: SnapshotStore, count: int) -> list[str]:
+    """Each names two entities, and some words of a text unit."""
+    choice = np.random.default_rng(5)
+    names = choice.choice(snapshots.read(manifest.tables["entities"])["name"].to_numpy(), 2 * count)
+    texts = choice.choice(snapshots.read(manifest.tables["text_units"])["text"].to_numpy(), count)
+    return [
+        f"How did {names[2 * place]} meet {names[2 * place + 1]} over the {' '.join(text.split()[1:5])}?"
+        for place, text in enumerate(texts)
+    ]
+
+
+@contextmanager
+def _stores(graph: str):
+    with server_folder() as folder:
+        url = start_embedded(folder)
+        vectors = PostgresStore(url, "bench", graph == "postgres")
+        try:
+            if graph == "postgres":
+                yield Stores(vectors, PostgresGraph(vectors), (vectors,))
+            else:
+                with neo4j_server() as address:
+                    store = Neo4jStore(address.uri, address.user, address.password, address.database, "bench")
+                    yield Stores(vectors, store, (vectors, store))
+                    store.close()
+        finally:
+            vectors.close()
+            stop_embedded(folder)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--relationships", type=int, default=300_000)
+    parser.add_argument("--units", type=int, default=100_000)
+    parser.add_argument("--dimensions", type=int, default=256)
+    parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--graph", choices=["postgres", "neo4j"], default="postgres")
+    parser.add_argument("--modes", nargs="+", default=MODES)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A project's queries over HTTP and the Model Context Protocol, thin over Project."""

@@ -1,0 +1,153 @@
+"""The HTTP API of a project."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.security import APIKeyHeader, HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from pipeline.project import Project
+from pipeline.serve.answered import answered
+from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
+from pipeline.serve.events import EventStream, framed, json_bytes
+from pipeline.serve.failures import failure_of, invalid, refusal, respond
+from pipeline.serve.guard import Guard
+from pipeline.serve.health import Health, health_json
+from pipeline.serve.queries import Queries
+from pipeline.serve.request_log import RequestLog
+
+ABOUT = """
+Questions over a project's loaded documents: an answer with its sources, the same as a stream, or what was found without
+an answer. Every error is `{"error": {"type", "message", "fields"}}`; a message reads "where: fact; next action".
+"""
+STREAM_ABOUT = """
+Server-sent events. `sources`: what was found; `token`: `{"text"}`, a piece of the answer; `done`: all that
+`POST /query` gives, the answer with its citations checked; `error`: `{"type", "message", "fields"}` where something
+fails after the first event. Comment lines keep the connection open. Who hangs up ends the query.
+"""
+EXAMPLE_STREAM = 'event: sources\ndata: {"entities": []}\n\nevent: token\ndata: {"text": "Idra Senn"}\n\n'
+KEYS = [Depends(HTTPBearer(auto_error=False)), Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
+"""For the OpenAPI document; Guard checks them, before a request is read."""
+FAILURES: dict[int | str, dict[str, Any]] = {
+    401: {"model": Failed, "description": "The key is missing or wrong."},
+    413: {"model": Failed, "description": "The body is too large."},
+    422: {"model": Failed, "description": "The request makes no sense; `fields` says where."},
+    502: {"model": Failed, "description": "The model failed, or refused the server's key."},
+    503: {"model": Failed, "description": "A store is unavailable, nothing is loaded, or too many queries wait."},
+    504: {"model": Failed, "description": "The query took too long."},
+}
+STREAM = {200: {"description": "The events.", "content": {"text/event-stream": {"example": EXAMPLE_STREAM}}}}
+
+
+@dataclass(frozen=True)
+class Api:
+    """The application, and the queries that are under way in it."""
+
+    app: ASGIApp
+    queries: Queries
+
+
+def api_of(project: Project, any_host: bool = False) -> Api:
+    """``any_host``: see Guard."""
+    limits = project.settings.serve
+    queries, health = Queries(limits), Health(project)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await queries.close()
+        health.close()
+
+    app = FastAPI(title="graphmill", version=version("graphmill"), description=ABOUT, lifespan=lifespan)
+    _answer_errors(app)
+    _add_queries(app, project, queries)
+    _add_health(app, project, queries, health)
+    key, open_paths = limits.api_key.get_secret_value(), frozenset({"/health"})
+    guarded: ASGIApp = Guard(app, key, 1024 * limits.max_body_kb, open_paths, any_host)
+    if limits.cors_origins:
+        guarded = CORSMiddleware(
+            guarded,
+            limits.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )
+    return Api(RequestLog(guarded), queries)
+
+
+def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
+    post = partial(app.post, responses=FAILURES, dependencies=KEYS, tags=["query"])
+    stream = partial(app.post, responses={**FAILURES, **STREAM}, dependencies=KEYS, tags=["query"])
+    body_type = body_of(project.settings.query)
+
+    async def query(body: Asked, http: Request) -> Response:
+        """The answer, its references, and the evidence it was given."""
+        work = partial(_json, lambda: project.query(body.query, **body.options).to_json())
+        return await answered(http, queries.run(work))
+
+    async def query_data(body: Asked, http: Request) -> Response:
+        """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
+        work = partial(_json, lambda: project.query_data(body.query, **body.options))
+        return await answered(http, queries.run(work))
+
+    async def query_stream(body: Asked, http: Request) -> Response:
+        def frames() -> Iterator[bytes]:
+            request = project.request(body.query, **body.options)
+            yield from framed(project.query_stream(body.query, **body.options), request)
+
+        return await answered(http, _events(queries, frames))
+
+    for endpoint in (query, query_data, query_stream):
+        endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here
+    post("/query", summary="Answer a question", response_model=AnswerShown)(query)
+    post("/query/data", summary="Find evidence", response_model=Evidence)(query_data)
+    stream("/query/stream", summary="Answer as a stream", description=STREAM_ABOUT, response_class=StreamingResponse)(
+        query_stream
+    )
+
+
+def _json(work: Callable[[], dict[str, Any]]) -> Response:
+    """Done, and written as JSON, in the query's thread."""
+    return Response(json_bytes(work()), media_type="application/json")
+
+
+async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]]) -> Response:
+    """The first of them is there, so that what goes wrong before it has a status."""
+    return EventStream(await queries.stream(frames))
+
+
+def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health) -> None:
+    unavailable: dict[int | str, dict[str, Any]] = {
+        503: {"model": HealthShown, "description": "A store is unavailable, or nothing is loaded."}
+    }
+
+    @app.get("/health", summary="Whether queries can be answered", responses=unavailable, tags=["health"])
+    async def look(request: Request) -> HealthShown:
+        """Asks the stores, now. Wants no key, and says what is wrong to those who have one."""
+        state = await health.look()
+        body = health_json(state, project, request.scope["has_key"])
+        body["queries"] = {"running": queries.running, "waiting": queries.waiting}
+        return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> Response:
+        return respond(invalid(error.errors(), Asked.model_fields))
+
+    @app.exception_handler(Exception)
+    async def _(request: Request, error: Exception) -> Response:
+        return respond(failure_of(error))
+
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> Response:
+        return refusal(error.status_code, str(error.detail), error.headers)

@@ -1,0 +1,147 @@
+"""What the HTTP API takes and gives, as its OpenAPI document shows it."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pipeline.query.request import QueryRequest
+from pipeline.query_options import QueryOptions
+
+QUESTION = "Who founded the Brack Institute?"
+EXAMPLES = [{"query": QUESTION}, {"query": QUESTION, "mode": "local", "top_k": 20, "ll_keywords": ["Brack Institute"]}]
+
+
+class Asked(QueryRequest):
+    """A question and how to answer it. What is left out, or null, is as the project's settings have it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_given(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was asked for beside the question, as ``Project.query`` takes it."""
+        return self.model_dump(exclude_unset=True, exclude={"query"})
+
+
+def body_of(settings: QueryOptions) -> type[Asked]:
+    """All that QueryRequest has; the defaults it shows are those of the settings."""
+    defaults = settings.model_dump(mode="json")
+
+    def shown(schema: dict[str, Any]) -> None:
+        for name in schema["properties"].keys() & defaults.keys():
+            schema["properties"][name]["default"] = defaults[name]
+        schema["examples"] = EXAMPLES
+
+    class Query(Asked):
+        model_config = ConfigDict(json_schema_extra=shown)
+
+    Query.__doc__ = Asked.__doc__
+    return Query
+
+
+class Shown(BaseModel):
+    """Others may be added."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class KeywordsShown(BaseModel):
+    high: list[str] = Field(description="Themes.")
+    low: list[str] = Field(description="Names.")
+
+
+class ReferenceShown(Shown):
+    id: int = Field(description="The number by which the answer cites it: [1].")
+    document_id: str
+    source: str = Field(description="The document's path below the input folder.")
+    chunks: list[dict[str, Any]] = Field(description="Its passages: id, start, end; content, if asked for.")
+
+
+class EntityShown(Shown):
+    id: str
+    name: str
+    type: str
+    description: str
+    text_unit_ids: list[str]
+
+
+class RelationshipShown(Shown):
+    id: str
+    source: str = Field(description="The name of the entity it starts at.")
+    target: str = Field(description="The name of the entity it ends at.")
+    description: str
+    keywords: list[str]
+    weight: float
+    text_unit_ids: list[str]
+
+
+class ChunkShown(Shown):
+    """A passage: ``content`` is the document's text from ``start`` to ``end``, in characters."""
+
+    id: str
+    document_id: str
+    source: str
+    start: int
+    end: int
+    content: str
+    score: float | None = Field(description="Cosine similarity to the question.")
+
+
+class Evidence(Shown):
+    """What was found, best first."""
+
+    mode: str
+    question: str
+    keywords: KeywordsShown
+    abstained: bool = Field(description="The documents do not answer the question.")
+    reason: str = Field(description="Why they do not.")
+    entities: list[EntityShown]
+    relationships: list[RelationshipShown]
+    chunks: list[ChunkShown]
+    references: list[ReferenceShown]
+    tokens: dict[str, int] = Field(description="Of the prompt and its parts.")
+    usage: dict[str, int] = Field(description="Calls of the chat model, and their tokens as the endpoint counted them.")
+    timings_ms: dict[str, float]
+    notes: list[str] = Field(description="What those who run the stores should know.")
+
+
+class AnswerShown(Evidence):
+    answer: str = Field(description="Cites references by their numbers; without a chat model, the evidence itself.")
+    removed_citations: int = Field(description="Citations of what the model was not shown; they are not in the answer.")
+
+
+class FieldFault(BaseModel):
+    field: str
+    message: str
+
+
+class Fault(BaseModel):
+    type: str = Field(examples=["invalid_request"])
+    message: str = Field(examples=["unknown field 'topk'; did you mean 'top_k'?"])
+    fields: list[FieldFault] = Field(default=[], description="Which fields of the request are wrong, and why.")
+
+
+class Failed(BaseModel):
+    error: Fault
+
+
+class StoreHealth(BaseModel):
+    status: str = Field(description="ok, empty or unavailable.")
+    problem: str = Field(default="", description="What is wrong; what to do. Only for those who have the key.")
+
+
+class QueriesShown(BaseModel):
+    running: int
+    waiting: int
+
+
+class HealthShown(BaseModel):
+    status: str = Field(description="ok or unavailable.")
+    problem: str = Field(default="", description="What is wrong; what to do. Only for those who have the key.")
+    workspace: str
+    workflow: str = Field(default="", description="Whose tables the stores show.")
+    chat: bool = Field(description="Whether a chat model is configured; without one, answers are the evidence itself.")
+    stores: dict[str, StoreHealth]
+    queries: QueriesShown

@@ -1,0 +1,86 @@
+"""A query's events as server-sent events."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any, assert_never
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from pipeline.query.answer_json import evidence_json
+from pipeline.query.request import QueryRequest
+from pipeline.query.stream import Done, Event, Failed, Sources, Token
+from pipeline.serve.failures import failure_of
+from pipeline.serve.queries import LOOK_SECONDS, Stream
+
+PING_SECONDS = 15.0
+UNREAD_SECONDS = 5.0
+"""That a client gets to read the end of a stream whose time is up."""
+LOG = logging.getLogger("graphmill.serve")
+PING = b": still here\n\n"
+
+
+class EventStream(StreamingResponse):
+    """Frames as they come. The headers keep proxies from holding them back."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, frames: Stream[bytes]):
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(_sent(frames), headers=headers)
+        self.frames = frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The query ends where this does, whoever has hung up or stopped reading, and however early."""
+        try:
+            async with asyncio.timeout_at(self.frames.deadline + UNREAD_SECONDS):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            LOG.warning("a client has stopped reading its stream; it is cut off")
+        finally:
+            self.frames.close()
+
+
+async def _sent(frames: Stream[bytes]) -> AsyncIterator[bytes]:
+    try:
+        while True:
+            silent = 0.0
+            while not await frames.ready(LOOK_SECONDS):
+                silent += LOOK_SECONDS
+                if silent >= PING_SECONDS:
+                    silent = 0.0
+                    yield PING
+            next_frame = frames.take()
+            if next_frame is None:
+                return
+            yield next_frame
+    except Exception as error:  # noqa: BLE001 - the status is sent already: it is told as an event
+        yield frame("error", failure_of(error).error)
+
+
+def framed(events: Iterable[Event], request: QueryRequest) -> Iterator[bytes]:
+    """Raises what the events say has failed: before the first frame it becomes a status, after it a frame."""
+    for event in events:
+        match event:
+            case Sources():
+                yield frame("sources", evidence_json(event.context, request))
+            case Token():
+                yield frame("token", {"text": event.text})
+            case Done():
+                yield frame("done", event.answer.to_json())
+            case Failed():
+                raise event.error
+            case _:
+                assert_never(event)
+
+
+def frame(name: str, data: Any) -> bytes:
+    """JSON has no line break, so it is one line of data."""
+    return b"event: " + name.encode() + b"\ndata: " + json_bytes(data) + b"\n\n"
+
+
+def json_bytes(data: Any) -> bytes:
+    """In UTF-8, whatever is in it: a lone surrogate becomes a question mark."""
+    return json.dumps(data, ensure_ascii=False).encode(errors="replace")

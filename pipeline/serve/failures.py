@@ -1,0 +1,112 @@
+"""Errors as the API tells them: a status, a type that stays the same, a message; never a traceback or a value."""
+
+import difflib
+import logging
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from pipeline.errors import (
+    AuthError,
+    GraphmillError,
+    ModelError,
+    NothingLoadedError,
+    SettingsError,
+    StoreError,
+    UsageError,
+)
+from pipeline.serve.queries import BusyError, ClosingError, OverdueError
+
+LOG = logging.getLogger("graphmill.serve")
+RETRY = {"Retry-After": "5"}
+LONGEST_NAME = 60
+BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
+    (AuthError, 502, "model_key_refused"),
+    (ModelError, 502, "model_failed"),
+    (SettingsError, 500, "settings"),
+    (NothingLoadedError, 503, "nothing_loaded"),
+    (UsageError, 422, "invalid_request"),
+    (StoreError, 503, "store_unavailable"),
+    (GraphmillError, 500, "failed"),
+)
+OWN: dict[type[Exception], tuple[int, str, str]] = {
+    BusyError: (503, "busy", "as many queries as may wait are waiting; ask again later"),
+    OverdueError: (504, "timeout", "the query took longer than serve.timeout; ask for less, or ask again"),
+    ClosingError: (503, "shutting_down", "the server is being stopped; ask again later"),
+}
+BY_STATUS = {
+    400: "invalid_request",
+    401: "unauthorized",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    421: "wrong_host",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    status: int
+    type: str
+    message: str
+    fields: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def error(self) -> dict[str, Any]:
+        return {"type": self.type, "message": self.message, "fields": list(self.fields)}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return RETRY if self.status == 503 else {}
+
+
+def failure_of(error: Exception) -> Failure:
+    """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it may hold data."""
+    if type(error) in OWN:
+        return Failure(*OWN[type(error)])
+    for kind, status, name in BY_KIND:
+        if isinstance(error, kind):
+            return Failure(status, name, str(error))
+    where = "".join(traceback.format_tb(error.__traceback__))
+    LOG.error("unexpected %s at\n%s", type(error).__name__, where.rstrip())
+    return Failure(500, "internal", f"unexpected {type(error).__name__}; the server's log says where")
+
+
+def invalid(faults: Sequence[Mapping[str, Any]], known: Iterable[str]) -> Failure:
+    """What pydantic found wrong with a request's body; the values themselves are not told."""
+    names = sorted(known)
+    fields = tuple({"field": _place(fault), "message": _said(fault, names)} for fault in faults)
+    told = "; ".join(entry["message"] if _is_unknown(fault) else f"{entry['field']}: {entry['message']}"
+                     for entry, fault in zip(fields, faults, strict=True))  # fmt: skip
+    return Failure(422, "invalid_request", told, fields)
+
+
+def _place(fault: Mapping[str, Any]) -> str:
+    place = fault["loc"][1:] if fault["type"] != "json_invalid" else ()
+    return ".".join(str(part) for part in place)[:LONGEST_NAME] or "body"
+
+
+def _said(fault: Mapping[str, Any], names: Sequence[str]) -> str:
+    if fault["type"] == "json_invalid":
+        return f"not JSON at character {fault['loc'][-1]}"
+    if not _is_unknown(fault):
+        return fault["msg"]
+    near = difflib.get_close_matches(_place(fault), names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"known fields: {', '.join(names)}"
+    return f"unknown field '{_place(fault)}'; {hint}"
+
+
+def _is_unknown(fault: Mapping[str, Any]) -> bool:
+    return fault["type"] == "extra_forbidden"
+
+
+def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """What was not even looked at, in the form of all errors."""
+    return respond(Failure(status, BY_STATUS.get(status, "failed"), message), headers)
+
+
+def respond(failure: Failure, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": failure.error}, failure.status, {**failure.headers, **(headers or {})})

@@ -1,0 +1,75 @@
+"""What every request passes before it is read: its host, its key, its size."""
+
+import secrets
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipeline.serve.failures import refusal
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+WRONG_HOST = "this server is asked by the name localhost or 127.0.0.1, or with a key"
+WRONG_KEY = "the API key is missing or wrong; send Authorization: Bearer KEY, or X-API-Key: KEY"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An ASGI application around another.
+
+    ``key`` "": none is wanted, and unless ``any_host`` only those who ask this machine by one of its own names are
+    answered: a web page whose name is made to point here cannot ask. ``open_paths`` want no key; ``scope["has_key"]``
+    says to the application whether there was one.
+    """
+
+    app: ASGIApp
+    key: str
+    max_body: int
+    open_paths: frozenset[str] = frozenset()
+    any_host: bool = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        headers = Headers(scope=scope)
+        scope["has_key"] = self._has_key(headers)
+        if not self._is_for_us(headers):
+            return await refusal(421, WRONG_HOST)(scope, receive, send)
+        if not scope["has_key"] and scope["path"] not in self.open_paths:
+            return await refusal(401, WRONG_KEY, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and int(announced[:20]) > self.max_body:
+            return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
+        await self.app(scope, self._limited(receive), send)
+
+    def _limited(self, receive: Receive) -> Receive:
+        """For a body whose size was not announced."""
+        received = 0
+
+        async def limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.max_body:
+                raise HTTPException(413, self._limit, {"Connection": "close"})
+            return message
+
+        return limited
+
+    @property
+    def _limit(self) -> str:
+        return f"the body is larger than {self.max_body // 1024} KB (serve.max_body_kb)"
+
+    def _has_key(self, headers: Headers) -> bool:
+        if not self.key:
+            return True
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        given = [headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""]
+        fits = [secrets.compare_digest(one.encode("latin-1"), self.key.encode()) for one in given]
+        return any(fits)
+
+    def _is_for_us(self, headers: Headers) -> bool:
+        host = headers.get("host", "").lower()
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        return bool(self.key) or self.any_host or name in LOOPBACK_NAMES

@@ -1,0 +1,113 @@
+"""Whether queries can be answered: the stores are asked, now."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.adapters import Stores, open_stores
+from pipeline.errors import GraphmillError
+from pipeline.project import Project
+from pipeline.serve.failures import failure_of
+from pipeline.serve.threads import DaemonThreads
+from pipeline.services import DEFAULT
+from pipeline.stores.base import Live, Store
+
+PATIENCE = 5.0
+"""Seconds a store gets to answer."""
+SLOW = f"does not answer within {PATIENCE:g} s; look whether its machine is overloaded or out of reach"
+EMPTY = "nothing is loaded; run 'graphmill run'"
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """``status``: ok, empty or unavailable. ``problem``: "where: fact; next action"."""
+
+    status: str
+    problem: str = ""
+    live: Live | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """``problem``: the first of them."""
+
+    stores: Mapping[str, StoreState]
+    problem: str
+    workflow: str
+
+    @property
+    def well(self) -> bool:
+        return not self.problem
+
+
+@dataclass
+class Health:
+    """Asks over connections of its own, so that many queries do not look like a database that is down. Those who ask at
+    the same time are told the same."""
+
+    project: Project
+    _stores: Stores = field(init=False, repr=False)
+    _threads: DaemonThreads = field(init=False, repr=False)
+    _look: asyncio.Task[State] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._stores = open_stores(self.project.settings, self.project.root)
+        self._threads = DaemonThreads(len(self._stores.all), "health")
+
+    async def look(self) -> State:
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._examine())
+        return await asyncio.shield(self._look)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self._stores.close()
+
+    async def _examine(self) -> State:
+        loop = asyncio.get_running_loop()
+        asked = {store.name: loop.run_in_executor(self._threads, _state, store) for store in self._stores.all}
+        await asyncio.wait(asked.values(), timeout=PATIENCE)
+        states = {
+            name: step.result() if step.done() else StoreState("unavailable", f"{name}: {SLOW}")
+            for name, step in asked.items()
+        }
+        problems = [state.problem for state in states.values() if state.problem]
+        live = states[self._stores.vectors.name].live
+        if not problems and live is not None:
+            problems = self._problems_of(live)
+        return State(states, problems[0] if problems else "", live.workflow if live else "")
+
+    def _problems_of(self, live: Live) -> list[str]:
+        """Vectors that no model of the settings makes cannot be searched."""
+        try:
+            self.project.embedding_like(live.embedding)
+        except GraphmillError as error:
+            return [str(error)]
+        return []
+
+
+def _state(store: Store) -> StoreState:
+    try:
+        live = store.live()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be used
+        return StoreState("unavailable", failure_of(error).message)
+    if live is None:
+        return StoreState("empty", f"workspace '{store.workspace}', {store.name}: {EMPTY}")
+    return StoreState("ok", live=live)
+
+
+def health_json(state: State, project: Project, open_to_asker: bool) -> dict[str, Any]:
+    """``open_to_asker``: with what the problems are, which may name hosts and folders."""
+    chat = project.settings.models.chat.get(DEFAULT)
+    return {
+        "status": "ok" if state.well else "unavailable",
+        "problem": state.problem if open_to_asker else "",
+        "workspace": project.settings.workspace,
+        "workflow": state.workflow,
+        "chat": bool(chat and chat.configured),
+        "stores": {
+            name: {"status": store.status, "problem": store.problem if open_to_asker else ""}
+            for name, store in state.stores.items()
+        },
+    }

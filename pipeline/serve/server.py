@@ -1,0 +1,87 @@
+"""Serve an ASGI application until a signal ends it."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from pipeline.errors import StoreError, Terminated
+from pipeline.project import Project
+from pipeline.serve.address import address_of, is_loopback, listen, refuse_without_key
+from pipeline.serve.app import api_of
+
+LAST_SECONDS = 2.0
+"""That connections get to close once no query runs any more."""
+
+
+class Server(uvicorn.Server):
+    """``end_queries`` is called ``grace`` seconds after the server was asked to end; it may be asked from any thread by
+    ``should_exit``."""
+
+    def __init__(self, app: ASGIApp, grace: float, end_queries: Callable[[], None]):
+        last = grace + LAST_SECONDS
+        config = uvicorn.Config(
+            app, log_config=None, log_level="warning", access_log=False, server_header=False,
+            timeout_graceful_shutdown=round(last + 0.5), ws="none",
+        )  # fmt: skip
+        super().__init__(config)
+        self.grace, self.end_queries = grace, end_queries
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(self.grace, self.end_queries)
+        await super().shutdown(sockets)
+
+
+def serve(project: Project, host: str | None = None, port: int | None = None, no_key: bool = False) -> int:
+    """Serve the HTTP API until Ctrl-C or SIGTERM; the exit code. What is left out is as settings have it.
+
+    Raises UsageError where it cannot listen, or where others could ask without a key and ``no_key`` does not say that
+    they may.
+    """
+    settings = project.settings.serve
+    with listen(host or settings.host, settings.port if port is None else port) as listening:
+        refuse_without_key(listening, settings.api_key.get_secret_value(), no_key)
+        make_ready(project)
+        api = api_of(project, any_host=not is_loopback(listening))
+        server = Server(api.app, settings.grace, api.queries.end)
+        return run(server, listening, f"workspace '{project.settings.workspace}'")
+
+
+def make_ready(project: Project) -> None:
+    """Make what queries share, before there are threads to make it twice. A store that is down is waited for by
+    nobody: queries and /health tell of it."""
+    with suppress(StoreError):
+        for store in project.stores.all:
+            store.live()
+    project.tokenizer.count("")
+    project.reranker  # noqa: B018
+    for name in project.settings.models.chat:
+        project.chat(name)
+    for name in project.settings.models.embedding:
+        project.embedding(name)
+
+
+def run(server: Server, listening: socket.socket, what: str) -> int:
+    """0 after SIGTERM, 130 after Ctrl-C."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("graphmill.serve").setLevel(logging.INFO)
+    _tell(f"serving {what} on {address_of(listening)}; Ctrl-C ends it")
+    code = 0
+    try:
+        server.run(sockets=[listening])
+    except Terminated:
+        pass
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    _tell("stopped serving")
+    return code
+
+
+def _tell(message: str) -> None:
+    print(f"graphmill: {message}", file=sys.stderr, flush=True)  # noqa: T201 - the command's own word

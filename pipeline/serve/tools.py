@@ -1,0 +1,101 @@
+"""A project's queries as tools of the Model Context Protocol, for assistants."""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+
+from pipeline.project import Project
+from pipeline.query.answer import Answer
+from pipeline.query_options import Mode
+from pipeline.serve.failures import failure_of
+from pipeline.serve.queries import Queries
+from pipeline.services import DEFAULT
+
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+INSTRUCTIONS = """
+Documents of one collection, as a knowledge graph with passages. Use query_data to find passages and facts to answer
+from, and name their sources. Ask in whole sentences, one question at a time; names as the documents may write them.
+"""
+ABOUT_QUERY_DATA = """
+Find passages, entities and relationships for a question, with their sources. The text is a context to answer from; the
+structured result has every record with its document and offsets. No model writes an answer.
+"""
+ABOUT_QUERY = """
+An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data
+and billed: use that to read the evidence yourself.
+"""
+NOTHING = "Nothing was found in the documents."
+OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "reason", "usage", "timings_ms", "notes"})
+Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
+ModeOption = Annotated[
+    Mode | None,
+    Field(
+        description="naive: passages that read like the question. local: about the things it names. global: about its "
+        "themes. hybrid: both. mix: hybrid and naive. Left out: the project's default."
+    ),
+]
+Passages = Annotated[int | None, Field(ge=1, le=1000, description="How many passages to consider.")]
+Things = Annotated[int | None, Field(ge=1, le=1000, description="How many entities and relationships to consider.")]
+Budget = Annotated[int | None, Field(ge=1, description="The most tokens the result may take.")]
+Names = Annotated[list[str] | None, Field(description="Names to look for, instead of those found in the question.")]
+Themes = Annotated[list[str] | None, Field(description="Themes to look for, instead of those found in the question.")]
+
+
+def mcp_of(project: Project, queries: Queries) -> MCPServer:
+    """``query_data``, and ``query`` where a chat model is configured."""
+
+    async def told(question: str, options: dict[str, Any]) -> Answer:
+        """Raises ToolError, which the assistant reads."""
+        try:
+            return await queries.run(lambda: project.query(question, **options))
+        except Exception as error:
+            raise ToolError(failure_of(error).message) from error
+
+    about = f"Questions over the documents of workspace '{project.settings.workspace}'."
+    server = MCPServer("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
+
+    async def query_data(
+        query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
+        max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None,
+    ) -> CallToolResult:  # fmt: skip
+        options = {
+            "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens,
+            "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "only_need_context": True,
+        }  # fmt: skip
+        found = await told(query, options)
+        structured = {name: value for name, value in found.to_json().items() if name != "answer"}
+        return _result(NOTHING if found.abstained else found.text, structured)
+
+    async def query(
+        query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None
+    ) -> CallToolResult:
+        found = await told(query, {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k})
+        sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.references]
+        structured = {name: value for name, value in found.to_json().items() if name in OF_AN_ANSWER}
+        return _result("\n".join([found.text, "", *sources]).strip(), structured)
+
+    server.add_tool(
+        query_data,
+        title="Find evidence in the documents",
+        description=ABOUT_QUERY_DATA,
+        annotations=READS,
+        structured_output=False,
+    )
+    chat = project.settings.models.chat.get(DEFAULT)
+    if chat is not None and chat.configured:
+        server.add_tool(
+            query,
+            title="Ask the documents",
+            description=ABOUT_QUERY,
+            annotations=READS,
+            structured_output=False,
+        )
+    return server
+
+
+def _result(text: str, structured: dict[str, Any]) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)

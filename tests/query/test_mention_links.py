@@ -1,0 +1,79 @@
+import pytest
+
+from pipeline.query.mention_links import (
+    ABOUT,
+    ANY_NAME,
+    ASIDE,
+    PERHAPS,
+    Mentioned,
+    aboutness,
+    holds,
+    mention_steps,
+    overlap,
+    read_sentences,
+)
+
+WEIGHTS = {"mother": 3.0, "teach": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "opening", "expected"),
+    [
+        ("Ada Moor", "Ada Moor", "", ABOUT),
+        ("ada moor", "Ada Moor (painter)", "", ABOUT),
+        ("Ada Moor (painter)", "Ada Moor (painter)", "", ABOUT),
+        ("Ada Moor", "notes.txt", "Ada Moor was a painter.", ABOUT),
+        ("Ada Moor", "notes.txt", "Dr. Ada Moor was a painter.", ABOUT),
+        ("Ada Moor", "", "In that year Ada Moor was a painter.", PERHAPS),
+        ("Ada Moor", "", "x " * 40 + "Ada Moor", ASIDE),
+        ("Ada Moor", "", "Of another.", ASIDE),
+        ("Ann", "", "Annals of the islands.", ASIDE),
+        ("灯塔", "", "灯塔建于1871年。", ABOUT),
+    ],
+)
+def test_what_a_passage_is_about(name: str, title: str, opening: str, expected: float):
+    assert aboutness(name, title, opening) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("the annals of ann", "ann", True),
+        ("the annals", "ann", False),
+        ("ann, of course", "ann", True),
+        ("斯卡罗灯塔很高", "灯塔", True),
+        ("", "ann", False),
+    ],
+)
+def test_a_name_is_no_part_of_a_word(text: str, name: str, expected: bool):
+    assert holds(text, name) == expected
+
+
+def test_only_the_best_sentence_that_holds_the_name_counts():
+    sentences = read_sentences("Her mother was Bea. Bea was teaching. The mother of Cid taught.")
+    assert overlap(sentences, Mentioned("e", "Bea", []), WEIGHTS) == 0.75
+    assert overlap(sentences, Mentioned("e", "Dov", []), WEIGHTS) == 0
+    assert overlap(sentences, Mentioned("e", "Bea", []), {}) == 0
+
+
+def test_the_words_of_the_name_itself_do_not_count():
+    sentences = read_sentences("The Mother Lode is a mine.")
+    assert overlap(sentences, Mentioned("e", "Mother Lode", []), WEIGHTS) == 0
+
+
+def test_steps_go_where_the_question_points():
+    texts = {"p": "Her mother was Bea. Her dog was Cid."}
+    mentioned = [Mentioned("bea", "Bea", ["p", "b", "far"]), Mentioned("cid", "Cid", ["p", "c"])]
+    openings = {"p": ("", "Ada"), "b": ("Bea", ""), "c": ("Cid", ""), "far": ("", "nothing")}
+    steps = mention_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
+    assert steps.reached == pytest.approx(
+        {"b": 2 * (ANY_NAME + 0.75), "far": 2 * (ANY_NAME + 0.75) * ASIDE, "c": 2 * ANY_NAME}
+    )
+
+
+def test_what_the_question_names_is_not_stepped_over():
+    texts = {"p": "Her mother was Bea."}
+    mentioned = [Mentioned("bea", "Bea", ["p", "b"])]
+    steps = mention_steps(texts, {"p": 1.0}, mentioned, {"bea"}, {"p": ("", ""), "b": ("Bea", "")}, WEIGHTS)
+    assert steps.reached == {}
+    assert {(edge.one, edge.other) for edge in steps.edges} == {("bea", "p"), ("bea", "b")}

@@ -1,0 +1,41 @@
+"""What docs/serving.md promises: its commands run as they stand, its errors are all, its settings are the defaults."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.serve.failures import BY_KIND, BY_STATUS, OWN
+from pipeline.settings import ServeSettings
+from tests.serve.serving import Serving, events_in
+
+PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```\n(curl .*?)\n```", PAGE, re.DOTALL)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+def test_the_commands_run(served: Serving):
+    said = []
+    for command in COMMANDS:
+        here = command.replace("http://127.0.0.1:8020", served.url)
+        said.append(subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=True).stdout)
+    answer, data, stream, health = said
+    assert json.loads(answer)["answer"]
+    assert json.loads(data)["chunks"]
+    assert events_in(stream)[-1].name == "done"
+    assert json.loads(health)["status"] == "ok"
+
+
+def test_every_error_is_told():
+    types = {*BY_STATUS.values(), *(name for _, _, name in BY_KIND), *(name for _, name, _ in OWN.values())}
+    assert {type for type in types if f"`{type}`" not in PAGE} == set()
+
+
+def test_the_settings_are_the_defaults():
+    [block] = re.findall(r"```yaml\n(.*?)\n```", PAGE, re.DOTALL)
+    told = yaml.safe_load(block)["serve"]
+    assert told == {name: getattr(ServeSettings(), name) for name in told}

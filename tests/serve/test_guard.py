@@ -1,0 +1,104 @@
+"""Who may ask, from where, and how much."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.projects import ProjectFolder
+from tests.serve.serving import QUESTION, Serving, serving
+
+KEY = "a-long-kéy-of-ours"
+ORIGIN = "https://wiki.example.org"
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: ProjectFolder) -> Iterator[Serving]:
+    settings = [f"serve.api_key={KEY}", "serve.max_body_kb=4", f"serve.cors_origins=['{ORIGIN}']"]
+    with folder.open(*settings) as project, serving(project) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def stranger(guarded: Serving) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=guarded.url, timeout=30) as client:
+        yield client
+
+
+def given(**headers: str) -> list[tuple[bytes, bytes]]:
+    return [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        given(),
+        given(authorization="Bearer wrong"),
+        given(authorization=f"Basic {KEY}"),
+        given(authorization="Bearer"),
+        given(authorization=f"Bearer {KEY}x"),
+        given(x_api_key=KEY[:-1]),
+        given(x_api_key=""),
+    ],
+)
+def test_without_the_key_nothing_is_told(stranger: httpx2.Client, headers: Any):
+    for path in ("/query", "/query/data", "/query/stream"):
+        answer = stranger.post(path, content=b"{", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (401, "unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert KEY not in answer.text
+    for path in ("/openapi.json", "/docs", "/nothing"):
+        assert stranger.get(path, headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("headers", [given(authorization=f"bearer  {KEY}"), given(x_api_key=KEY)])
+def test_with_the_key(stranger: httpx2.Client, headers: Any):
+    assert stranger.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 200
+    assert stranger.get("/openapi.json", headers=headers).status_code == 200
+
+
+def test_health_wants_no_key(stranger: httpx2.Client):
+    answer = stranger.get("/health")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+
+
+def test_a_body_that_is_too_large(guarded: Serving):
+    for path in ("/query", "/query/data", "/query/stream"):
+        answer = guarded.ask(path, query="long " * 1000)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (413, "too_large")
+        assert "4 KB (serve.max_body_kb)" in answer.json()["error"]["message"]
+
+    def pieces() -> Iterator[bytes]:
+        yield b'{"query": "'
+        for _ in range(100):
+            yield b"x" * 1000
+
+    answer = guarded.client.post("/query", content=pieces(), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (413, "too_large")
+    assert guarded.ask("/query/data").status_code == 200
+
+
+def test_pages_of_the_origins_in_settings_may_ask(guarded: Serving, stranger: httpx2.Client, served: Serving):
+    method, names = "Access-Control-Request-Method", "Access-Control-Request-Headers"
+    ask_first = {"Origin": ORIGIN, method: "POST", names: "x-api-key"}
+    allowed = stranger.options("/query", headers=ask_first)
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, ORIGIN)
+    refused = stranger.post("/query", json={}, headers={"Origin": ORIGIN})
+    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, ORIGIN)
+    other = stranger.options("/query", headers={**ask_first, "Origin": "https://other.example.org"})
+    assert "access-control-allow-origin" not in other.headers
+    for answer in (
+        served.client.options("/query", headers=ask_first),
+        served.client.post("/query/data", json={"query": QUESTION}, headers={"Origin": ORIGIN}),
+    ):
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_page_whose_name_is_made_to_point_here_cannot_ask(served: Serving, guarded: Serving):
+    for host in ("evil.example.org", "evil.example.org:8020", "127.0.0.1.evil.example.org", ""):
+        answer = served.client.post("/query", json={"query": QUESTION}, headers={"Host": host})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (421, "wrong_host")
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8020", "[::1]"):
+        assert served.client.get("/health", headers={"Host": host}).status_code == 200
+    assert guarded.client.get("/health", headers={"Host": "proxied.example.org"}).status_code == 200

@@ -1,0 +1,110 @@
+"""The tools for assistants, asked by the SDK's own client."""
+
+import asyncio
+import signal
+import subprocess
+from typing import Any
+
+import httpx2
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from pipeline.project import Project
+from pipeline.serve.address import address_of, listen
+from pipeline.serve.mcp_server import http_app
+from pipeline.serve.queries import Queries
+from pipeline.serve.server import Server
+from pipeline.serve.tools import mcp_of
+from tests.projects import ProjectFolder
+from tests.serve.serving import QUESTION, in_thread
+from tests.servers.openai_server import OpenAIServer, Reply
+
+
+def call(server: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """(the tools, the results)."""
+
+    async def talk() -> tuple[list[Any], list[Any]]:
+        async with Client(server) as client:
+            listed = await client.list_tools()
+            return listed.tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(talk())
+
+
+def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project):
+    command, *arguments = folder.command_line("mcp")
+    asked = {"query": QUESTION, "mode": "local", "chunk_top_k": 2, "ll_keywords": ["Brack Institute"]}
+    server = StdioServerParameters(command=command, args=arguments, env=folder.environment)
+    [tool], [found, *refused] = call(
+        server,
+        ("query_data", asked),
+        ("query_data", {"query": " \n"}),
+        ("query_data", {"query": QUESTION, "mode": "moon"}),
+        ("query_data", {"query": QUESTION, "top_k": 10**9}),
+    )
+    assert (tool.name, tool.annotations.read_only_hint) == ("query_data", True)
+    assert "with their sources" in tool.description
+    expected = project.query(QUESTION, **{**asked, "only_need_context": True})
+    assert found.structured_content | {"timings_ms": 0} == {
+        name: value for name, value in expected.to_json().items() if name != "answer"
+    } | {"timings_ms": 0}
+    assert [block.text for block in found.content] == [expected.text]
+    assert not found.is_error
+    assert all(answer.is_error for answer in refused)
+    assert "at least 3 characters" in refused[0].content[0].text
+
+
+def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
+    openai.script("chat", [Reply("Idra Senn [1].")])
+    queries = Queries(chatting.settings.serve)
+    tools, [answered, refused] = call(
+        mcp_of(chatting, queries), ("query", {"query": QUESTION}), ("query", {"query": QUESTION, "mode": "bypass"})
+    )
+    assert [tool.name for tool in tools] == ["query_data", "query"]
+    assert all(tool.annotations.read_only_hint for tool in tools)
+    assert answered.structured_content["answer"] == "Idra Senn [1]."
+    assert answered.content[0].text.startswith("Idra Senn [1].\n\n[1] ")
+    assert "chunks" not in answered.structured_content
+    assert not refused.is_error
+    openai.script("chat", [401])
+    _, [failed] = call(mcp_of(chatting, queries), ("query", {"query": QUESTION}))
+    assert failed.is_error
+    assert "refused the key" in failed.content[0].text
+    assert openai.key not in failed.content[0].text
+    asyncio.run(queries.close())
+
+
+def test_over_http_with_the_key(folder: ProjectFolder):
+    async def ask(url: str) -> Any:
+        headers = {"X-API-Key": "k"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
+        ):
+            return await client.call_tool("query_data", {"query": QUESTION})
+
+    with folder.open("serve.api_key=k") as project, listen("127.0.0.1", 0) as listening:
+        queries = Queries(project.settings.serve)
+        server = Server(http_app(project, queries, any_host=False), 1, queries.end)
+        with in_thread(server, listening):
+            url = address_of(listening)
+            assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
+            assert asyncio.run(ask(url)).structured_content["chunks"]
+        asyncio.run(queries.close())
+
+
+def test_a_signal_ends_it_though_stdin_is_open(folder: ProjectFolder):
+    line = folder.command_line("mcp")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, env=folder.environment, text=True, **pipes) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            process.stdin.flush()
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
