@@ -262,7 +262,13 @@ class Project(Services):
         """
         given = {name: value for name, value in options.items() if value is not None}
         try:
-            return QueryRequest(**{**self.settings.query.model_dump(), "query": clean(question).strip(), **given})
+            return QueryRequest(
+                **{
+                    **self.settings.query.model_dump(),
+                    "query": clean(question).strip() if isinstance(question, str) else question,
+                    **given,
+                }
+            )
         except ValidationError as error:
             raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
 

@@ -35,7 +35,9 @@ class Prompt:
         """
         try:
             return string.Template(self.text).substitute({**self.values, **values})
-        except (KeyError, ValueError) as error:
+        except ValueError as error:
+            raise SettingsError(f"prompt '{self.name}': {error}; write $$ for a dollar sign") from error
+        except KeyError as error:
             raise SettingsError(
                 f"prompt '{self.name}': placeholder {error} has no value; "
                 f"known here: {', '.join(sorted({*self.values, *values}))} (write $$ for a dollar sign)"

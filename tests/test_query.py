@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,6 @@ def project(loaded: ProjectFolder) -> Iterator[Project]:
         ({"max_relation_tokens": 1}, "relationships", 0),
         ({"max_total_tokens": 1}, "chunks", 0),
         ({"include_references": False}, "references", 0),
-        ({"min_score": 1.0}, "references", 3),
     ],
 )
 def test_limits_and_budgets_bound_what_is_shown(project: Project, wish: dict[str, object], part: str, most: int):
@@ -84,15 +84,22 @@ def test_the_callers_keywords_are_searched_for(project: Project):
 
 @pytest.mark.parametrize(
     "wish",
-    [{"model": "nobody"}, {"mode": "best"}, {"where": {"year": {"~": 1}}}, {"system_prompt": "$nonsense"}],
+    [
+        {"model": "nobody"},
+        {"system_prompt": "$context $context"},
+        {"system_prompt": "costs $5"},
+        {"mode": "best"},
+        {"where": {"year": {"~": 1}}},
+        {"system_prompt": "$nonsense"},
+    ],
 )
 def test_a_wish_that_makes_no_sense_is_a_usage_error(project: Project, wish: dict[str, object]):
     with pytest.raises(UsageError):
         project.query(QUESTION, **wish)
 
 
-@pytest.mark.parametrize("question", ["", "  ", "ab", "\x00"])
-def test_an_empty_question_is_a_usage_error(project: Project, question: str):
+@pytest.mark.parametrize("question", ["", "  ", "ab", "\x00", 5, None])
+def test_an_empty_question_is_a_usage_error(project: Project, question: Any):
     with pytest.raises(UsageError, match="query"):
         project.query(question)
 

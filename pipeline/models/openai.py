@@ -140,12 +140,15 @@ class OpenAIChat:
         memory = self.memory()
         key = memory.key(request)
         known = memory.recall({key: request}).get(key)
-        if known:
+        if known and known.good:
             yield known.text
             return known
         completion = yield from self._stream(request)
         memory.store(key, completion)
-        return read(completion, None)
+        reply = read(completion, request.check)
+        if not reply.good:
+            self.cache.flag({key: False})
+        return reply
 
     def _attempts(self, listener: Listener | None) -> Attempts:
         patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)

@@ -140,17 +140,32 @@ def finished(prepared: Prepared, stage: QueryStage, said: Said, started: float) 
         usage=_usage(prepared.keywords.reply, said.reply),
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
         removed_citations=said.removed_citations,
-        notes=prepared.notes,
+        notes=(*prepared.notes, *_notes(said.reply)),
     )
 
 
 def _asked(prepared: Prepared, chat: ChatModel | None) -> Said:
     assert chat is not None
-    reply = chat.complete([ChatRequest("answer", prepared.messages)])[0]
-    if reply.reason:
-        raise ModelError(f"query: the chat model gave no answer ({reply.reason}: {reply.message}); ask again")
+    reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
+    refuse_failed(reply)
     text, (abstention, removed) = whole(read_answer(iter([reply.text]), prepared))
     return Said(text, abstention, removed, reply)
+
+
+def any_text(text: str) -> str | None:
+    """Nothing is wrong with any text; but where there is a check, one that is cut off is not served again."""
+    return None
+
+
+def refuse_failed(reply: ChatReply) -> None:
+    """Raises ModelError for a reply that is no answer."""
+    if reply.reason:
+        raise ModelError(f"query: the chat model gave no answer ({reply.reason}: {reply.message}); ask again")
+
+
+def _notes(reply: ChatReply | None) -> tuple[str, ...]:
+    cut = reply is not None and reply.finish_reason == "length"
+    return ("the answer was cut off at the model's output limit",) if cut else ()
 
 
 def _opening(pieces: Iterator[str]) -> str:

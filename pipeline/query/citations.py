@@ -8,16 +8,23 @@ from pipeline.query.context import Reference
 
 LONGEST = 300
 """Characters after which a bracket that has not closed is no citation, and a line no entry of a list."""
+LEAST_NAME = 4
+"""Characters from which on a name is one also among other words."""
 
-_NUMBERS = re.compile(r"(?: |(?<!\w))\[\d+(?:, ?\d+)*\]")
+_FILE = r"\.(?:pdf|docx?|txt|md|markdown|csv|tsv|xlsx?|pptx?|html?|jsonl?|xml|epub|rtf|odt|ya?ml)"
+_LIST = r" ?(?:(?:source|reference|document)s?:? *)?\^?\d+(?: ?[,;–-] ?\d+)* ?"
+_NUMBERS = re.compile(rf" ?\[{_LIST}\]| ?\(\[{_LIST}\]\)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
-_ENTRY = re.compile(r"[ \t]*(?:[-*] +|\d+\. +)?\[(\d+)\][ \t:]+(\S[^\n]*\.[A-Za-z][A-Za-z0-9]{1,4}\W*)\n?$")
-"""A line of a list of references: a number and a file."""
+_ENTRY = re.compile(rf"[ \t]*(?:[-*] +|\d+\. +)?\[(\d+)\][ \t:]+(\S[^\n]*{_FILE}\W*)\n?$", re.IGNORECASE)
+_TITLED = re.compile(r"[ \t]*(?:[-*] +|\d+\. +)\[(\d+)\][ \t:]+\S[^\n]*[^\s.!?:]\n?$")
+"""Lines of a list of references: a number and a file, or a title."""
+_LABELLED = r"(?:source|file|document|reference)s?: *([^\[\]()\n]{1,300})"
+_UNLABELLED = rf"([^\[\]()\n]{{0,300}}{_FILE})"
 _NAMED = re.compile(
-    r" ?[\[(](?:(?:source|file|document|reference)s?: *)([^\[\]()\n]{1,300})[\])]"
-    r"| ?[\[(]([^\[\]()\n]{1,300}\.[A-Za-z][A-Za-z0-9]{1,4})[\])]",
+    "|".join(rf" ?\[{name}\]| ?\({name}\)" for name in (_LABELLED, _UNLABELLED)),
     re.IGNORECASE,
 )
+PAIRS = {"]": "[", ")": "("}
 
 
 @dataclass(frozen=True)
@@ -52,14 +59,20 @@ class Citations:
         return removed + count
 
     def _line(self, line: str) -> tuple[str, int]:
-        entry = _ENTRY.match(line) if len(line) <= LONGEST else None
-        if entry and not (entry[1] in self._numbers and self._names(entry[2])):
+        if len(line) <= LONGEST and self._made_up_entry(line):
             return "", 1
         cited = [number for citation in _NUMBERS.findall(line) for number in _NUMBER.findall(citation)]
-        made_up = [match for match in _NAMED.finditer(line) if not self._names(match[1] or match[2])]
+        unknown = [number for number in cited if number not in self._numbers]
         line = _NUMBERS.sub(self._with_shown, line)
-        line = _NAMED.sub(lambda match: match[0] if self._names(match[1] or match[2]) else "", line)
-        return line, sum(number not in self._numbers for number in cited) + len(made_up)
+        made_up = [match for match in _NAMED.finditer(line) if not self._names(_name(match))]
+        line = _NAMED.sub(lambda match: match[0] if self._names(_name(match)) else "", line)
+        return line, len(unknown) + len(made_up)
+
+    def _made_up_entry(self, line: str) -> bool:
+        if entry := _ENTRY.match(line):
+            return not (entry[1] in self._numbers and self._names(entry[2]))
+        titled = _TITLED.match(line)
+        return titled is not None and titled[1] not in self._numbers
 
     @property
     def _numbers(self) -> set[str]:
@@ -71,15 +84,23 @@ class Citations:
         kept = [number for number in numbers if number in self._numbers]
         if kept == numbers:
             return citation[0]
-        return f"{citation[0].partition('[')[0]}[{', '.join(kept)}]" if kept else ""
+        return f"{' ' * citation[0].startswith(' ')}[{', '.join(kept)}]" if kept else ""
 
     def _names(self, name: str) -> bool:
         """Whether a document that was shown is called so, by its path, its file name or its title."""
         wanted = name.strip().strip("`*_\"'").casefold()
         known = {
-            part for entry in self.references for part in (entry.source, entry.source.rpartition("/")[2], entry.title)
+            part.casefold()
+            for entry in self.references
+            for part in (entry.source, entry.source.rpartition("/")[2], entry.title)
         }
-        return any(part and part.casefold() in wanted for part in known)
+        return wanted in known or any(
+            len(part) >= LEAST_NAME and re.search(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", wanted) for part in known
+        )
+
+
+def _name(match: re.Match[str]) -> str:
+    return next(group for group in match.groups() if group is not None)
 
 
 def _lines(text: str) -> list[str]:
@@ -93,6 +114,17 @@ def _settled(line: str) -> int:
     begun = line.lstrip(" \t-*0123456789.")
     if (not begun or begun.startswith("[")) and len(line) <= LONGEST:
         return 0
-    opened, closed = max(line.rfind("["), line.rfind("(")), max(line.rfind("]"), line.rfind(")"))
-    settled = opened if opened > closed and len(line) - opened <= LONGEST else len(line)
-    return settled - line[:settled].endswith(" ")
+    settled = min(_open(line), default=len(line))
+    return len(line[:settled].rstrip(" "))
+
+
+def _open(line: str) -> list[int]:
+    """Where the brackets are that may yet be closed."""
+    opened: list[int] = []
+    for place, character in enumerate(line):
+        kinds = [line[start] for start in opened]
+        if character in PAIRS and PAIRS[character] in kinds:
+            opened = opened[: len(kinds) - 1 - kinds[::-1].index(PAIRS[character])]
+        elif character in PAIRS.values():
+            opened.append(place)
+    return [place for place in opened if len(line) - place <= LONGEST]

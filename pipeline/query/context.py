@@ -21,6 +21,7 @@ RESERVE = 100
 
 FENCE, NO_FENCE = "```", "'''"
 SECTION = "-----{}-----\n```csv\n{}```\n"
+REFERENCES = "-----References-----\n```\n{}\n```\n"
 ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
@@ -63,8 +64,7 @@ class Context:
         """The sections that hold anything, and the references."""
         sections = {"Entities": self.entities, "Relationships": self.relationships, "Sources": self.chunks}
         shown = [SECTION.format(name, table.csv) for name, table in sections.items() if len(table.records)]
-        references = _reference_list(self.references)
-        return "\n".join([*shown, f"-----References-----\n{references}\n"] if references else shown)
+        return "\n".join([*shown, *([REFERENCES.format(_reference_list(self.references))] if self.references else [])])
 
 
 def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
@@ -101,7 +101,7 @@ def build_context(
     left -= relationships.tokens
     references = _references(chunks)
     numbers = {entry.document_id: entry.id for entry in references}
-    reference_tokens = tokenizer.count(_reference_list(references))
+    reference_tokens = tokenizer.count(REFERENCES.format(_reference_list(references)))
     rows = pd.DataFrame({"id": chunks["document_id"].map(numbers), "content": chunks["content"]})
     shown = _cut(chunks, rows, SOURCE_HEADER, max(left - reference_tokens, 0), tokenizer)
     kept = set(shown.records["document_id"])

@@ -37,4 +37,6 @@ def _system_prompt(request: QueryRequest, stage: QueryStage, context: str) -> st
         text = own.render(**values)
     except SettingsError as error:
         raise UsageError(f"query: {error}") from None
+    if own.text.replace("{context}", "context").count("$context") > 1:
+        raise UsageError("query: system_prompt names $context twice; once is enough")
     return text if "context" in own.fields or not context else f"{text}\n\n{context}"

@@ -5,6 +5,8 @@ from typing import Literal
 
 import pandas as pd
 
+from pipeline.errors import UsageError
+from pipeline.models.base import Tokenizer
 from pipeline.query.clock import Clock
 from pipeline.query.context import Context, build_context, ranked_chunks
 from pipeline.query.evidence import Evidence
@@ -16,6 +18,9 @@ from pipeline.query.rerank import CANDIDATES, reranked
 from pipeline.query.retrieve import KEYWORD_MODES, embed_question, retrieve
 from pipeline.query.stage import Found, QueryStage
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
+
+LONG_QUESTION = 1000
+"""Tokens; a question up to here is searched for even where the budget has no room for it."""
 
 Abstention = Literal["", "nothing_found", "below_min_score", "no_room", "not_in_context"]
 """Why there is no answer: the search found nothing; nothing similar enough; nothing fits into max_total_tokens; the
@@ -38,6 +43,7 @@ class Prepared:
 def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
     """Makes one model call at most, for the keywords."""
     clock = Clock()
+    refuse_endless(request, stage.tokenizer)
     with clock.measure("keywords"):
         keywords = _keywords(request, stage)
     with clock.measure("retrieval"):
@@ -56,6 +62,13 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
         _abstention(request, evidence, chunks, context),
         (*keywords.notes, *evidence.notes, *complaints, *notes),
     )
+
+
+def refuse_endless(request: QueryRequest, tokenizer: Tokenizer) -> None:
+    """Raises UsageError for a question that leaves no room for anything else: searching for it would take long."""
+    tokens = tokenizer.count(request.query)
+    if tokens > max(request.max_total_tokens, LONG_QUESTION):
+        raise UsageError(f"query: the question has {tokens:,} tokens; shorten it, or raise max_total_tokens")
 
 
 def _keywords(request: QueryRequest, stage: QueryStage) -> Keywords:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.errors import GraphmillError
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.query.answer import Answer, Said, finished, fixed_answer, read_answer
+from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, read_answer, refuse_failed
 from pipeline.query.clock import Clock
 from pipeline.query.context import Context, Reference
 from pipeline.query.prepare import Prepared, prepare
@@ -76,6 +76,7 @@ def _spoken(prepared: Prepared, stage: QueryStage) -> Generator[Event, None, Sai
             yield Token(shown[-1])
     if not prepared.request.stream:
         yield Token("".join(shown))
+    refuse_failed(replies[0])
     return Said("".join(shown), abstention, removed, replies[0])
 
 
@@ -83,4 +84,4 @@ def _pieces(prepared: Prepared, stage: QueryStage, replies: list[ChatReply]) -> 
     """Adds the whole reply to ``replies`` when it has come."""
     chat = stage.chat(prepared.request.model)
     assert chat is not None
-    replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages))))
+    replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text))))

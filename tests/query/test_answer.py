@@ -1,4 +1,6 @@
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -6,7 +8,7 @@ from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatReply
 from pipeline.query.answer import Answer, answer
 from pipeline.query.evidence_text import NOTICE
-from pipeline.query.stream import Done, Sources, Token, stream_answer
+from pipeline.query.stream import Done, Failed, Sources, Token, stream_answer
 from tests.query.memory_stores import (
     PROMPTS,
     CharacterTokens,
@@ -58,7 +60,7 @@ def test_bypass_goes_straight_to_the_model():
         ("Ada [1], Bea [2][99], Cid [0] too.", "Ada [1], Bea [2], Cid too.", 2),
         ("Ada [9].", "Ada.", 1),
         ("Ada [1, 2] [2, 7,8].", "Ada [1, 2] [2].", 2),
-        ("A list[3] of [x], [].", "A list[3] of [x], [].", 0),
+        ("A list of [x], [].", "A list of [x], [].", 0),
     ],
 )
 def test_citations_of_references_that_were_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
@@ -162,3 +164,58 @@ def test_a_stream_ends_with_what_answer_gives(wishes: dict[str, bool]):
     assert isinstance(streamed[-1], Done)
     assert streamed[-1].answer.text == answer(request, stage(village())).text
     assert len(streamed) == 3
+
+
+@pytest.mark.parametrize("reply", [ChatReply("", reason="empty"), ChatReply("No", reason="content_filter")])
+def test_a_stream_without_an_answer_fails_as_an_answer_does(reply: ChatReply):
+    *_, last = stream_answer(question(mode="naive"), stage(village(), ScriptedChat([reply])))
+    assert isinstance(last, Failed)
+    with pytest.raises(ModelError):
+        answer(question(mode="naive"), stage(village(), ScriptedChat([reply])))
+
+
+def test_an_answer_that_was_cut_off_says_so():
+    given, _ = asked(ChatReply("Half of", finish_reason="length"), mode="naive")
+    assert given.notes == ("the answer was cut off at the model's output limit",)
+
+
+def test_a_question_that_no_prompt_holds_is_refused_before_the_search():
+    stores = village()
+    with pytest.raises(UsageError, match=r"2,000 tokens; shorten it"):
+        answer(question("x" * 2000, max_total_tokens=1500), stage(stores))
+    assert stores.reads == []
+
+
+class Backwards:
+    """Likes those best that the search liked least."""
+
+    identity: Mapping[str, str] = {"model": "backwards"}
+
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        return [float(place) for place in range(len(documents))]
+
+    def preflight(self) -> None: ...
+
+
+class Broken(Backwards):
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        raise ModelError("models.rerank.default: no answer")
+
+
+def shown(reranker: Backwards | None, **wishes: object) -> Answer:
+    return answer(question(mode="naive", **wishes), replace(stage(village()), reranker=reranker))
+
+
+def test_a_reranker_chooses_among_three_times_the_text_units():
+    found = [id for id in shown(None, chunk_top_k=3).context.chunks.records["id"]]
+    best = shown(Backwards(), chunk_top_k=1).context.chunks.records
+    assert best["id"].tolist() == found[-1:]
+    assert best["rerank_score"].tolist() == [2.0]
+
+
+def test_reranking_can_be_left_out_and_may_fail():
+    plain = shown(None).context.chunks.records["id"].tolist()
+    assert shown(Backwards(), enable_rerank=False).context.chunks.records["id"].tolist() == plain
+    broken = shown(Broken())
+    assert broken.context.chunks.records["id"].tolist() == plain
+    assert broken.notes == ("not reranked: models.rerank.default: no answer",)

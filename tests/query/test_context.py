@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.models.base import Tokenizer
-from pipeline.query.context import RESERVE, Context, Table, build_context, ranked_chunks
+from pipeline.query.context import REFERENCES, RESERVE, Context, Table, build_context, ranked_chunks
 from pipeline.query.evidence import Evidence
 from pipeline.query.evidence_text import NOTICE, evidence_text
 from pipeline.stores.base import CHUNK_COLUMNS
@@ -88,7 +88,7 @@ def test_what_fits_is_kept_to_the_last_token():
 
 def test_the_reserve_and_the_prompt_are_taken_off_the_total():
     passages = chunks(["x" * 50])
-    needed = build(evidence([], []), passages).chunks.tokens + RESERVE + len("[1] doc-0.txt")
+    needed = build(evidence([], []), passages).chunks.tokens + RESERVE + len(REFERENCES.format("[1] doc-0.txt"))
     assert len(build(evidence([], []), passages, max_total_tokens=needed + 7, overhead=7).chunks.records) == 1
     assert build(evidence([], []), passages, max_total_tokens=needed + 6, overhead=7).chunks.dropped == 1
 
@@ -121,7 +121,7 @@ def test_references_are_numbered_by_how_much_of_the_context_is_theirs():
         (2, "doc-x", "doc-x.txt"),
     ]
     assert [row["id"] for row in rows(context.chunks)] == ["2", "1", "1"]
-    assert context.text.endswith("-----References-----\n[1] doc-y.txt\n[2] doc-x.txt\n")
+    assert context.text.endswith("-----References-----\n```\n[1] doc-y.txt\n[2] doc-x.txt\n```\n")
 
 
 def test_a_document_whose_chunks_were_all_dropped_is_no_reference():
@@ -155,7 +155,7 @@ def test_no_text_closes_its_fence(passages: list[str]):
     found = chunks([f"{text}```{text}" for text in passages])
     context = build(evidence(passages, passages), found.assign(source="a```b\nc.txt"))
     fences = [line for line in context.text.split("\n") if "```" in line]
-    assert fences == ["```csv", "```"] * 3
+    assert fences == [*["```csv", "```"] * 3, "```", "```"]
     assert context.chunks.records["content"].tolist() == found["content"].tolist()
 
 
