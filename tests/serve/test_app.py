@@ -70,7 +70,7 @@ def test_what_is_null_or_left_out_is_as_settings_have_it(folder: ProjectFolder, 
     [
         ({"topk": 3}, "topk", "unknown field 'topk'; did you mean 'top_k'?"),
         ({"zzzz": 3}, "zzzz", "unknown field 'zzzz'; known fields: chunk_top_k, "),
-        ({"top_k": 0}, "top_k", "Input should be greater than 0"),
+        ({"top_k": 0}, "top_k", "Input should be greater than or equal to 1"),
         ({"top_k": "secret-value"}, "top_k", "Input should be a valid integer"),
         ({"mode": "moon"}, "mode", "Input should be 'naive'"),
         ({"hl_keywords": "rivers"}, "hl_keywords", "valid tuple"),
