@@ -239,7 +239,7 @@ class Project(Services):
         return await asyncio.to_thread(self.query_data, question, **options)
 
     async def aquery_stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
-        events = self.query_stream(question, **options)
+        events = await asyncio.to_thread(self.query_stream, question, **options)
         while (event := await asyncio.to_thread(next, events, None)) is not None:
             yield event
 

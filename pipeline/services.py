@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache as memoized
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from pipeline.models.base import EmbeddingModel, Listener, Reranker
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
+from pipeline.once import made_once, made_once_each
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
@@ -151,23 +151,23 @@ class Services:
             memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches
         )
 
-    @cached_property
+    @made_once
     def stores(self) -> Stores:
         return open_stores(self.settings, self.root)
 
-    @cached_property
+    @made_once
     def snapshots(self) -> SnapshotStore:
         return SnapshotStore(self.root / self.settings.snapshots)
 
-    @cached_property
+    @made_once
     def runs(self) -> Runs:
         return Runs.of(self.root)
 
-    @cached_property
+    @made_once
     def cache(self) -> ReplyCache:
         return open_cache(self.settings, self.root)
 
-    @cached_property
+    @made_once
     def tokenizer(self) -> Any:
         chat = self.settings.models.chat.get(DEFAULT)
         return tokenizer(chat.model if chat else "")
@@ -175,28 +175,28 @@ class Services:
     def prompt(self, name: str) -> Prompt:
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
-    @cached_property
+    @made_once
     def chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
-        return memoized(lambda name: chat_model(self.settings, name, self.cache))
+        return made_once_each(lambda name: chat_model(self.settings, name, self.cache))
 
-    @cached_property
+    @made_once
     def query_chat(self) -> Callable[[str], OpenAIChat]:
         """By name, as ``chat``, for questions: they do not wait behind a run's calls."""
-        return memoized(lambda name: chat_model(self.settings, name, self.cache, urgent=True))
+        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, urgent=True))
 
-    @cached_property
+    @made_once
     def batched_chat(self) -> Callable[[str], BatchChat]:
-        return memoized(lambda name: batched_chat(self.settings, name, self.chat(name)))
+        return made_once_each(lambda name: batched_chat(self.settings, name, self.chat(name)))
 
-    @cached_property
+    @made_once
     def embedding(self) -> Callable[[str], EmbeddingModel]:
-        return memoized(lambda name: embedding_model(self.settings, name, self.cache))
+        return made_once_each(lambda name: embedding_model(self.settings, name, self.cache))
 
-    @cached_property
+    @made_once
     def query_embedding(self) -> Callable[[str], EmbeddingModel]:
         """As ``query_chat``; a model on this machine is loaded once for all."""
-        return memoized(
+        return made_once_each(
             lambda name: (
                 embedding_model(self.settings, name, self.cache, urgent=True)
                 if self.settings.models.embedding[name].kind == "openai"
@@ -204,7 +204,7 @@ class Services:
             )
         )
 
-    @cached_property
+    @made_once
     def reranker(self) -> Reranker | None:
         """The one called default; None where settings name none."""
         return reranker(self.settings)

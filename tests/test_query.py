@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.project import Project
-from pipeline.query.stream import Done, Failed, Sources, Token
+from pipeline.query.stream import Done, Event, Failed, Sources, Token
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_replies import Reply
 from tests.servers.openai_server import OpenAIServer
@@ -117,6 +118,22 @@ def test_it_answers_from_several_threads_and_in_a_running_loop(project: Project)
         assert isinstance(events[-1], Done)
 
     asyncio.run(together())
+
+
+def test_an_async_stream_keeps_the_loop_free(loaded: ProjectFolder):
+    asking: list[threading.Thread] = []
+
+    class Watched(Project):
+        def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
+            asking.append(threading.current_thread())
+            return super().query_stream(question, **options)
+
+    async def stream() -> list[Event]:
+        return [event async for event in project.aquery_stream(QUESTION)]
+
+    with Watched.open(loaded.root) as project:
+        assert isinstance(asyncio.run(stream())[-1], Done)
+    assert threading.main_thread() not in asking
 
 
 @pytest.fixture

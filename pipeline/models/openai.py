@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
@@ -16,6 +16,7 @@ from pipeline.models.exchange import Exchange, Heard, one_question
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Answered, Asked, Workers, converse, in_parallel
 from pipeline.models.remembered import RememberedReplies, read
+from pipeline.once import made_once
 from pipeline.text import clean
 from pipeline.tokens import tokenizer
 
@@ -67,7 +68,7 @@ class OpenAIChat:
     def identity(self) -> Mapping[str, Any]:
         return {"model": self.model, **self.options}
 
-    @cached_property
+    @made_once
     def endpoint(self) -> Endpoint:
         return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
 
@@ -155,12 +156,12 @@ class OpenAIChat:
         stop = threading.Event()
         return Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
 
-    @cached_property
+    @made_once
     def _limiter(self) -> Limiter:
         bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
         return Limiter(self.concurrency, bucket, self.urgent)
 
-    @cached_property
+    @made_once
     def _length_of_a_reply(self) -> "_Mean":
         return _Mean()
 

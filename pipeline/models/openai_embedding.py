@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Workers, in_parallel
 from pipeline.models.remembered import embedding_keys, recall_vectors, unit, unknown_texts
+from pipeline.once import made_once
 from pipeline.tokens import tokenizer
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class OpenAIEmbedding:
         asked = {"dimensions": self.dimensions} if self.dimensions else {}
         return {"model": self.model, "normalized": True, **asked}
 
-    @cached_property
+    @made_once
     def endpoint(self) -> Endpoint:
         return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
 
@@ -93,7 +93,7 @@ class OpenAIEmbedding:
         missing = unknown_texts(self.cache, self.identity, texts)
         return list(_slices(list(missing.values()), self.batch_size))
 
-    @cached_property
+    @made_once
     def _limiter(self) -> Limiter:
         bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
         return Limiter(self.concurrency, bucket, self.urgent)

@@ -15,6 +15,7 @@ from pipeline.models.database import Database
 from pipeline.models.endpoint import NO_TOKENS, Endpoint, Failure, Tokens, sendable
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Workers, in_parallel
+from pipeline.once import made_once
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -50,7 +51,7 @@ class EndpointReranker:
     def identity(self) -> Mapping[str, Any]:
         return {"model": self.model, "max_characters": self.max_characters}
 
-    @cached_property
+    @made_once
     def endpoint(self) -> Endpoint:
         address = self.base_url.rstrip("/").removesuffix("/rerank")
         return Endpoint(self.where, self.model, address, self.api_key, self.timeout)
@@ -75,7 +76,7 @@ class EndpointReranker:
         last = math.nextafter(min(scores.values(), default=0.0), -math.inf)
         return [scores.get(index, last) for index in range(len(documents))]
 
-    @cached_property
+    @made_once
     def _limiter(self) -> Limiter:
         return Limiter(self.concurrency, Bucket(self.endpoint.digest, Rate(), Database("")))
 

@@ -48,12 +48,12 @@ class Health:
 
     project: Project
     _stores: Stores = field(init=False, repr=False)
-    _threads: DaemonThreads = field(init=False, repr=False)
+    _watches: "list[_Watch]" = field(init=False, repr=False)
     _look: asyncio.Task[State] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._stores = open_stores(self.project.settings, self.project.root)
-        self._threads = DaemonThreads(len(self._stores.all), "health")
+        self._watches = [_Watch(store) for store in self._stores.all]
 
     async def look(self) -> State:
         if self._look is None or self._look.done():
@@ -61,12 +61,12 @@ class Health:
         return await asyncio.shield(self._look)
 
     def close(self) -> None:
-        self._threads.shutdown()
+        for watch in self._watches:
+            watch.close()
         self._stores.close()
 
     async def _examine(self) -> State:
-        loop = asyncio.get_running_loop()
-        asked = {store.name: loop.run_in_executor(self._threads, _state, store) for store in self._stores.all}
+        asked = {watch.store.name: watch.ask() for watch in self._watches}
         await asyncio.wait(asked.values(), timeout=PATIENCE)
         states = {
             name: step.result() if step.done() else StoreState("unavailable", f"{name}: {SLOW}")
@@ -85,6 +85,27 @@ class Health:
         except GraphmillError as error:
             return [str(error)]
         return []
+
+
+@dataclass
+class _Watch:
+    """One store, asked in a thread of its own: while it hangs, the others are not kept from answering. It is not asked
+    again before it has answered."""
+
+    store: Store
+    _thread: DaemonThreads = field(init=False, repr=False)
+    _asked: asyncio.Future[StoreState] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._thread = DaemonThreads(1, f"health-{self.store.name}")
+
+    def ask(self) -> asyncio.Future[StoreState]:
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.get_running_loop().run_in_executor(self._thread, _state, self.store)
+        return self._asked
+
+    def close(self) -> None:
+        self._thread.shutdown()
 
 
 def _state(store: Store) -> StoreState:

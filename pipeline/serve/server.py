@@ -54,7 +54,7 @@ def serve(project: Project, host: str | None = None, port: int | None = None, no
 
 
 def make_ready(project: Project) -> None:
-    """Make what queries share, before there are threads to make it twice. A store that is down is waited for by
+    """Make what queries share, before the first has to wait for it. A store that is down is waited for by
     nobody: queries and /health tell of it."""
     with suppress(StoreError):
         for store in project.stores.all:
@@ -62,9 +62,9 @@ def make_ready(project: Project) -> None:
     project.tokenizer.count("")
     project.reranker  # noqa: B018
     for name in project.settings.models.chat:
-        project.chat(name)
+        project.query_chat(name)
     for name in project.settings.models.embedding:
-        project.embedding(name)
+        project.query_embedding(name)
 
 
 def run(server: Server, listening: socket.socket, what: str) -> int:

@@ -1,7 +1,8 @@
 """A project's queries as tools of the Model Context Protocol, for assistants."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -10,7 +11,6 @@ from pydantic import Field
 
 from pipeline.project import Project
 from pipeline.query.answer import Answer
-from pipeline.query_options import Mode
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import Queries
 from pipeline.services import DEFAULT
@@ -28,19 +28,42 @@ ABOUT_QUERY = """
 An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data
 and billed: use that to read the evidence yourself.
 """
-NOTHING = "Nothing was found in the documents."
+NO_EVIDENCE: Mapping[str, str] = {
+    "nothing_found": "Nothing was found in the documents.",
+    "below_min_score": "Nothing in the documents is similar enough to the question (query.min_score in settings.yaml); "
+    "the structured result has what comes nearest.",
+    "no_room": "Something was found in the documents, but none of it fits into max_total_tokens; ask again with more.",
+}
+"""Reason -> what the assistant reads instead of evidence."""
 OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "reason", "usage", "timings_ms", "notes"})
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
+SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph"]
+"""All of ``Mode`` that look into the documents."""
 ModeOption = Annotated[
-    Mode | None,
+    SearchMode | None,
     Field(
         description="naive: passages that read like the question. local: about the things it names. global: about its "
-        "themes. hybrid: both. mix: hybrid and naive. Left out: the project's default."
+        "themes. hybrid: both. mix: hybrid and naive. graph: passages that several steps of the graph lead to. Left "
+        "out: the project's default."
     ),
 ]
 Passages = Annotated[int | None, Field(ge=1, le=1000, description="How many passages to consider.")]
 Things = Annotated[int | None, Field(ge=1, le=1000, description="How many entities and relationships to consider.")]
-Budget = Annotated[int | None, Field(ge=1, description="The most tokens the result may take.")]
+Budget = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="The most tokens that the text and the project's own prompt for answers, some 500, may take "
+        "together. The structured result comes on top.",
+    ),
+]
+Where = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description="Only documents whose metadata satisfy all of these conditions: field to a value, a list of which "
+        'any will do, or operators (=, !=, <, <=, >, >=, in, not in, matches, exists), as {"year": {">=": 1900}}.'
+    ),
+]
 Names = Annotated[list[str] | None, Field(description="Names to look for, instead of those found in the question.")]
 Themes = Annotated[list[str] | None, Field(description="Themes to look for, instead of those found in the question.")]
 
@@ -60,20 +83,21 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
 
     async def query_data(
         query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
-        max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None,
+        max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None, where: Where = None,
     ) -> CallToolResult:  # fmt: skip
         options = {
             "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens,
-            "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "only_need_context": True,
+            "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where, "only_need_context": True,
         }  # fmt: skip
         found = await told(query, options)
         structured = {name: value for name, value in found.to_json().items() if name != "answer"}
-        return _result(NOTHING if found.abstained else found.text, structured)
+        return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
     async def query(
-        query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None
-    ) -> CallToolResult:
-        found = await told(query, {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k})
+        query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
+        where: Where = None,
+    ) -> CallToolResult:  # fmt: skip
+        found = await told(query, {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where})
         sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.references]
         structured = {name: value for name, value in found.to_json().items() if name in OF_AN_ANSWER}
         return _result("\n".join([found.text, "", *sources]).strip(), structured)

@@ -46,11 +46,13 @@ class Serving:
 
 
 @contextmanager
-def serving(project: Project, any_host: bool = False) -> Iterator[Serving]:
+def serving(project: Project, any_host: bool = False, ready: bool = True) -> Iterator[Serving]:
+    """``ready``: what queries share is made before; a store that hangs would be waited for."""
     settings = project.settings.serve
     key = settings.api_key.get_secret_value()
     with listen("127.0.0.1", 0) as listening:
-        make_ready(project)
+        if ready:
+            make_ready(project)
         api = api_of(project, any_host or not is_loopback(listening))
         server = Server(api.app, settings.grace, api.queries.end)
         ask = httpx2.Client(base_url=address_of(listening), headers=bearer(key), timeout=60)

@@ -1,5 +1,6 @@
 """/health asks the stores; queries outlive a restart of the database."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,18 @@ def test_each_store_is_asked(folder: ProjectFolder, neo4j_address: Neo4jAddress,
         status, body = served.health()
         assert (status, body["stores"]["neo4j"]["status"]) == (503, "unavailable")
         assert "bolt://127.0.0.1:9 does not answer" in body["problem"]
+
+
+def test_a_store_that_hangs_keeps_no_other_from_answering(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(health, "PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        neo4j = ["stores.graph=neo4j", f"stores.neo4j.uri=bolt://127.0.0.1:{silent.getsockname()[1]}"]
+        with folder.open(*neo4j, "stores.neo4j.password=p") as project, serving(project, ready=False) as served:
+            for _ in range(4):
+                _, body = served.health()
+                states = {name: store["status"] for name, store in body["stores"].items()}
+                assert states == {"postgres": "ok", "neo4j": "unavailable"}
+            assert "neo4j: does not answer within" in body["problem"]
 
 
 def test_those_who_ask_at_once_are_told_the_same(folder: ProjectFolder):

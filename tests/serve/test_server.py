@@ -12,12 +12,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from pipeline import services
 from pipeline.cli import serve as command
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.serve.address import address_of, listen, refuse_without_key
 from pipeline.serve.queries import Queries
-from pipeline.serve.server import serve
+from pipeline.serve.server import make_ready, serve
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION
@@ -63,6 +64,16 @@ def test_a_signal_ends_it(folder: ProjectFolder, openai: OpenAIServer, sent: sig
     ]  # fmt: skip
     assert "secret" not in log
     assert "the-key" not in log
+
+
+def test_what_queries_share_is_made_before_they_come(
+    chatting: Project, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    make_ready(chatting)
+    for name in ("chat_model", "embedding_model", "open_stores", "open_cache", "reranker"):
+        monkeypatch.setattr(services, name, lambda *given, **named: pytest.fail("it is made once more"))
+    openai.reply = lambda messages, body: Reply("Idra Senn.")
+    assert chatting.query(QUESTION, mode="mix").text == "Idra Senn."
 
 
 def test_others_need_a_key(project: Project, folder: ProjectFolder):

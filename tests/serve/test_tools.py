@@ -3,14 +3,16 @@
 import asyncio
 import signal
 import subprocess
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
+import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from pipeline.project import Project
+from pipeline.query_options import Mode
 from pipeline.serve.address import address_of, listen
 from pipeline.serve.mcp_server import http_app
 from pipeline.serve.queries import Queries
@@ -55,6 +57,35 @@ def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project
     assert "at least 3 characters" in refused[0].content[0].text
 
 
+@pytest.mark.parametrize(
+    ("asked", "reason", "said"),
+    [
+        ({"where": {"nowhere": "x"}}, "nothing_found", "Nothing was found in the documents."),
+        ({"max_total_tokens": 100}, "no_room", "none of it fits into max_total_tokens"),
+        ({}, "below_min_score", "is similar enough to the question"),
+    ],
+)
+def test_it_says_why_there_is_no_evidence(folder: ProjectFolder, asked: dict[str, Any], reason: str, said: str):
+    with folder.open("query.min_score=0.99" if reason == "below_min_score" else "query.min_score=0") as project:
+        queries = Queries(project.settings.serve)
+        _, [found] = call(mcp_of(project, queries), ("query_data", {"query": QUESTION, **asked}))
+        asyncio.run(queries.close())
+    assert (found.is_error, found.structured_content["reason"]) == (False, reason)
+    assert said in found.content[0].text
+
+
+def test_modes_that_search_are_offered_and_told(chatting: Project):
+    queries = Queries(chatting.settings.serve)
+    tools, _ = call(mcp_of(chatting, queries))
+    asyncio.run(queries.close())
+    searching = [mode for mode in get_args(Mode) if mode != "bypass"]
+    for tool in tools:
+        mode = tool.input_schema["properties"]["mode"]
+        assert mode["anyOf"][0]["enum"] == searching
+        assert all(f"{name}: " in mode["description"] for name in searching)
+        assert "where" in tool.input_schema["properties"]
+
+
 def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
     openai.script("chat", [Reply("Idra Senn [1].")])
     queries = Queries(chatting.settings.serve)
@@ -66,7 +97,8 @@ def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
     assert answered.structured_content["answer"] == "Idra Senn [1]."
     assert answered.content[0].text.startswith("Idra Senn [1].\n\n[1] ")
     assert "chunks" not in answered.structured_content
-    assert not refused.is_error
+    assert refused.is_error
+    assert openai.count("chat") == 1
     openai.script("chat", [401])
     _, [failed] = call(mcp_of(chatting, queries), ("query", {"query": QUESTION}))
     assert failed.is_error
