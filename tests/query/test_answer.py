@@ -207,7 +207,7 @@ def shown(reranker: Backwards | None, **wishes: object) -> Answer:
 
 
 def test_a_reranker_chooses_among_three_times_the_text_units():
-    found = [id for id in shown(None, chunk_top_k=3).context.chunks.records["id"]]
+    found = shown(None, chunk_top_k=3).context.chunks.records["id"].tolist()
     best = shown(Backwards(), chunk_top_k=1).context.chunks.records
     assert best["id"].tolist() == found[-1:]
     assert best["rerank_score"].tolist() == [2.0]
