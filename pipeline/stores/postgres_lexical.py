@@ -55,7 +55,7 @@ CANDIDATE_QUERY = sql.SQL("""
     ), opened AS MATERIALIZED (
         SELECT unit.id, unit.content
         FROM likely JOIN {table} AS unit ON unit.workspace = %(workspace)s AND unit.id = likely.id
-    ), counted AS (
+    ), counted AS MATERIALIZED (
         SELECT id, weight, base, greatest(1, (SELECT count(*) FROM regexp_matches(content, pattern, 'gi'))) AS times
         FROM weighed JOIN opened USING (id)
     ), best AS (
