@@ -6,15 +6,17 @@ search (Wang and Han 2025, "PropRAG"), of length two.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import pandas as pd
 
-from pipeline.models.base import EmbeddingModel
 from pipeline.stores.base import LINK_COLUMNS, GraphReads, VectorReads
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""A row for each text."""
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""
@@ -53,14 +55,14 @@ def find_facts(
 
 
 def best_paths(
-    question: np.ndarray, facts: Facts, vectors: VectorReads, graph: GraphReads, embedding: EmbeddingModel | None
+    question: np.ndarray, facts: Facts, vectors: VectorReads, graph: GraphReads, embed: Embed | None
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """The relationships of the PATHS best pairs, as RELATIONSHIP_COLUMNS, and what each counts, 1 at most."""
     ids = list(dict.fromkeys(chain(facts.nearest["id"], facts.links["id"])))
     stored = {id: _unit(vector) for id, vector in vectors.embeddings("relationships", ids).items()}
     pairs = _pairs(_unit(question), facts, stored)
     found = graph.relationships(list(dict.fromkeys(chain.from_iterable(pair for _, pair in pairs))))
-    ranked = _judged(_unit(question), pairs, found, embedding)[:PATHS]
+    ranked = _judged(_unit(question), pairs, found, embed)[:PATHS]
     best = max((score for score, _ in ranked), default=0.0)
     scores: dict[str, float] = {}
     for score, pair in ranked:
@@ -92,17 +94,19 @@ def _pairs(question: np.ndarray, facts: Facts, stored: Mapping[str, np.ndarray])
 
 
 def _judged(
-    question: np.ndarray, pairs: Sequence[tuple[float, Pair]], found: pd.DataFrame, embedding: EmbeddingModel | None
+    question: np.ndarray, pairs: Sequence[tuple[float, Pair]], found: pd.DataFrame, embed: Embed | None
 ) -> list[tuple[float, Pair]]:
     """The pairs by their similarity to the question as one text, the best first."""
-    if embedding is None or not pairs:
+    if embed is None or not pairs:
         return list(pairs)
     texts = {
         id: f"{', '.join(keywords)} {source} {target} {description}"
         for id, keywords, source, target, description in found[TEXT_COLUMNS].itertuples(index=False)
     }
     known = [pair for _, pair in pairs if all(id in texts for id in pair)]
-    embedded = embedding.embed([f"{texts[first]}. {texts[second]}" for first, second in known])
+    if not known:
+        return []
+    embedded = embed([f"{texts[first]}. {texts[second]}" for first, second in known])
     scores = [float(_unit(vector) @ question) for vector in embedded]
     return sorted(zip(scores, known, strict=True), key=lambda entry: (-entry[0], entry[1]))
 

@@ -5,7 +5,7 @@ one of its sources; what was written of it from other documents too (description
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,8 @@ class FilteredVectors:
     def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
         return self.vectors.origins(table, ids, sorted(set(documents) & set(self.allowed)))
 
-    def lexical(self, question: str, limit: int) -> Lexical:
-        """Of the text units that rank best in all documents, those that are there."""
-        found = self.vectors.lexical(question, limit)
-        visible = self.visible("chunks", [id for id, _ in found.hits])
-        return replace(found, hits=[hit for hit in found.hits if hit[0] in visible])
+    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
+        return self.vectors.lexical(question, limit, self.allowed)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)

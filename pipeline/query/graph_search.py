@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pipeline.models.base import EmbeddingModel
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.evidence import Evidence
-from pipeline.query.fact_paths import Facts, best_paths, find_facts
+from pipeline.query.fact_paths import Embed, Facts, best_paths, find_facts
 from pipeline.query.graph_seeds import (
     FEW,
     POOL,
@@ -46,17 +45,18 @@ def graph_search(
     chunk_top_k: int,
     vectors: VectorReads,
     graph: GraphReads,
-    embedding: EmbeddingModel | None = None,
+    embed: Embed | None = None,
 ) -> Evidence:
     """Passages, entities and relationships by the mass they end with, in as many reads whatever the limits are and
-    however large the graph is. ``embedding`` judges paths of two facts; without it the sum of their parts does.
+    however large the graph is. ``embed`` judges paths of two facts, as early as can be, for it may end
+    the read; without it the sum of their parts does.
     """
-    lexical = vectors.lexical(question, POOL)
     named = named_entities(question, vectors)
+    facts = find_facts(vector, [entity.id for entity in named], vectors, graph)
+    in_paths, path_scores = best_paths(vector, facts, vectors, graph, embed)
+    lexical = vectors.lexical(question, POOL)
     restart = passage_scores(lexical, vector, vectors)
     _add(restart, named_passages(named, vectors))
-    facts = find_facts(vector, [entity.id for entity in named], vectors, graph)
-    in_paths, path_scores = best_paths(vector, facts, vectors, graph, embedding)
     started = facts.nearest[facts.nearest["id"].isin(list(facts.scores))]
     seeds = _ranked(restart, restart)[:SEEDS]
     texts = _read_texts([*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors)

@@ -9,7 +9,9 @@ from pipeline.errors import UsageError
 from pipeline.models.base import Tokenizer
 from pipeline.query.clock import Clock
 from pipeline.query.context import Context, build_context, ranked_chunks
+from pipeline.query.embed_between import read_embedding_between
 from pipeline.query.evidence import Evidence
+from pipeline.query.fact_paths import Embed
 from pipeline.query.filtered import FilteredGraph, FilteredVectors, matching_documents
 from pipeline.query.keywords import Keywords, find_keywords
 from pipeline.query.messages import Messages, messages
@@ -83,19 +85,19 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
     question = embed_question(request, keywords, stage.embedding)
     n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and stage.reranker else 1)
 
-    def find(vectors: VectorReads, graph: GraphReads) -> Found:
+    def find(embed: Embed | None, vectors: VectorReads, graph: GraphReads) -> Found:
         if request.where:
             allowed = FilteredVectors(vectors, matching_documents(vectors.documents(), request.where))
-            return look(allowed, FilteredGraph(graph, allowed))
-        return look(vectors, graph)
+            return look(embed, allowed, FilteredGraph(graph, allowed))
+        return look(embed, vectors, graph)
 
-    def look(vectors: VectorReads, graph: GraphReads) -> Found:
-        evidence = retrieve(request, question, vectors, graph, n_chunks, stage.embedding)
+    def look(embed: Embed | None, vectors: VectorReads, graph: GraphReads) -> Found:
+        evidence = retrieve(request, question, vectors, graph, n_chunks, embed)
         ranked = ranked_chunks(evidence, n_chunks)
         chunks = vectors.chunks(ranked["id"].tolist(), question.question)
         return evidence, chunks.merge(ranked, on="id", how="left")
 
-    return stage.read(find)
+    return read_embedding_between(stage.read, find, stage.embedding.embed)
 
 
 def _reranked(request: QueryRequest, chunks: pd.DataFrame, stage: QueryStage) -> tuple[pd.DataFrame, tuple[str, ...]]:

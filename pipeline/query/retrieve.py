@@ -8,6 +8,7 @@ import numpy as np
 from pipeline.models.base import EmbeddingModel
 from pipeline.query.chunk_choice import ChunkChoice
 from pipeline.query.evidence import Evidence
+from pipeline.query.fact_paths import Embed
 from pipeline.query.fusion import merge_frames
 from pipeline.query.global_search import global_search
 from pipeline.query.graph_search import graph_search
@@ -44,14 +45,14 @@ def retrieve(
     vectors: VectorReads,
     graph: GraphReads,
     n_chunks: int,
-    embedding: EmbeddingModel | None = None,
+    embed: Embed | None = None,
 ) -> Evidence:
     """A half of the search without its keywords is left out; with no half left, it is that of ``naive``.
 
-    ``n_chunks``: text units to find by similarity; ``embedding``: see ``graph_search``.
+    ``n_chunks``: text units to find by similarity; ``embed``: see ``graph_search``.
     """
     if request.mode == "graph":
-        return graph_search(request.query, question.question, request.top_k, n_chunks, vectors, graph, embedding)
+        return graph_search(request.query, question.question, request.top_k, n_chunks, vectors, graph, embed)
     low = question.low if request.mode in LOCAL_MODES else None
     high = question.high if request.mode in GLOBAL_MODES else None
     choice = ChunkChoice(request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors)

@@ -239,9 +239,10 @@ class VectorReads(Protocol):
         belong to these documents. ``table``: "chunks", "entities" or "relationships"."""
         ...
 
-    def lexical(self, question: str, limit: int) -> Lexical:
-        """The text units that rank best for the question's words by BM25, ties by id. Nothing in a workspace that an
-        earlier version of the software has loaded."""
+    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
+        """The text units that rank best for the question's words by BM25, ties by id. ``within``: only those of these
+        documents; the weights stay those of all. Nothing in a workspace that an earlier version of the software has
+        loaded."""
         ...
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:

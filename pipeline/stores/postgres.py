@@ -237,9 +237,9 @@ class PostgresStore:
             found = pd.DataFrame(connection.execute(query).all(), columns=CHUNK_COLUMNS)
         return in_order(found, ids)
 
-    def lexical(self, question: str, limit: int) -> Lexical:
+    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
         with self.connection() as connection:
-            return lexical_search(connection, self.workspace, question, limit)
+            return lexical_search(connection, self.workspace, question, limit, within)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
         with self.connection() as connection:

@@ -1,7 +1,7 @@
 """The lexical index over a workspace's text units: PostgreSQL's full text (GIN) finds them, BM25 ranks them.
 
 PostgreSQL's own ranks know nothing of how rare a word is. So the index gives for each word the text units that have it,
-the sum of these words' weights the candidates, and BM25 their order. A word that very many text units have costs too
+a guess at BM25 the candidates, and BM25 their order. A word that very many text units have costs too
 much to follow and tells too little: it only counts in the order. How frequent the frequent ones are is read off a
 sample at each load (ids are digests: the first ones are as good as drawn).
 """
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, cast, func, literal_column, select
 from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Lexical
-from pipeline.stores.bm25 import TextStatistics, bm25_scores, text_statistics, word_weight
+from pipeline.stores.bm25 import K1, B, TextStatistics, bm25_scores, text_statistics, word_weight
 from pipeline.stores.hnsw import cursor, execute_in_parallel
 from pipeline.stores.tables import CHUNKS, LIVE, partition_of
 from pipeline.words import SHORTEST_STEM, is_syllabic, words
@@ -22,8 +22,8 @@ from pipeline.words import SHORTEST_STEM, is_syllabic, words
 SAMPLE, LEAST_SHARE = 1000, 0.01
 FOLLOWED = 3000
 """Text units that a word may be in to be followed."""
-CANDIDATES = 100
-"""Text units that BM25 is worked out for, at the least."""
+LIKELY, CANDIDATES = 500, 100
+"""Text units that words are counted in, and those that BM25 is worked out for, at the least."""
 
 # Han and kana one by one: PostgreSQL takes a run of them for one word. No more of a text than any index entry may hold.
 LEXEMES = sql.SQL(
@@ -32,25 +32,40 @@ LEXEMES = sql.SQL(
     r"'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
 )
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
+# Two rounds of BM25 by guess, so that texts with the same words are told apart before they are read: as if each word
+# came up once, by size alone, which needs no text; then of the likely ones by how often a pattern matches.
 CANDIDATE_QUERY = sql.SQL("""
     WITH found AS (
-        SELECT asked.place, unit.id
-        FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place)
+        SELECT asked.place, asked.pattern, unit.id, unit.size, unit.shown
+        FROM unnest(%(queries)s::text[], %(patterns)s::text[]) WITH ORDINALITY AS asked (query, pattern, place)
         CROSS JOIN LATERAL (
-            SELECT id FROM {table} WHERE workspace = %(workspace)s AND {lexemes} @@ asked.query::tsquery
-            LIMIT %(followed)s
+            SELECT id, octet_length(content) AS size, {shown} AS shown
+            FROM {table} WHERE workspace = %(workspace)s AND {lexemes} @@ asked.query::tsquery
+            ORDER BY shown DESC, size, id COLLATE "C" LIMIT %(followed)s
         ) AS unit
     ), frequencies AS (
         SELECT place, count(*) AS texts FROM found GROUP BY place
+    ), weighed AS (
+        SELECT id, pattern, ln(1 + (greatest(%(texts)s - texts, 0) + 0.5) / (texts + 0.5)) AS weight,
+            %(k1)s * (1 - %(b)s + %(b)s * size / avg(size) OVER ()) AS base
+        FROM found JOIN frequencies USING (place) WHERE shown
+    ), likely AS (
+        SELECT id FROM weighed GROUP BY id
+        ORDER BY sum(weight / (1 + base)) DESC, id COLLATE "C" LIMIT %(likely)s
+    ), opened AS MATERIALIZED (
+        SELECT unit.id, unit.content
+        FROM likely JOIN {table} AS unit ON unit.workspace = %(workspace)s AND unit.id = likely.id
+    ), counted AS MATERIALIZED (
+        SELECT id, weight, base, greatest(1, (SELECT count(*) FROM regexp_matches(content, pattern, 'gi'))) AS times
+        FROM weighed JOIN opened USING (id)
     ), best AS (
-        SELECT id, sum(ln(1 + (greatest(%(texts)s - texts, 0) + 0.5) / (texts + 0.5))) AS weight
-        FROM found JOIN frequencies USING (place)
-        GROUP BY id ORDER BY weight DESC, id COLLATE "C" LIMIT %(candidates)s
+        SELECT id FROM counted GROUP BY id
+        ORDER BY sum(weight * times / (times + base)) DESC, id COLLATE "C" LIMIT %(candidates)s
     )
-    SELECT unit.id, unit.content, (SELECT jsonb_object_agg(place, texts) FROM frequencies)
-    FROM best JOIN {table} AS unit ON unit.workspace = %(workspace)s AND unit.id = best.id
-    ORDER BY unit.id COLLATE "C"
+    SELECT id, content, (SELECT jsonb_object_agg(place, texts) FROM frequencies)
+    FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
     """)
+ALL, OF_DOCUMENTS = sql.SQL("true"), sql.SQL("coalesce(full_doc_id = ANY(%(within)s::text[]), false)")
 SAMPLE_QUERY = sql.SQL("SELECT content FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
 
 
@@ -80,21 +95,30 @@ def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[
     return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
 
 
-def lexical_search(connection: Connection, workspace: str, question: str, limit: int) -> Lexical:
-    """See VectorStore.lexical. Two statements."""
+def lexical_search(
+    connection: Connection, workspace: str, question: str, limit: int, within: Sequence[str] | None = None
+) -> Lexical:
+    """See VectorReads.lexical. Two statements. How rare a word is, is that of all documents, whatever ``within``."""
     statistics = _statistics(connection, workspace)
     asked = list(dict.fromkeys(words(question)))
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _followed(asked, statistics)
+    shown = ALL if within is None else OF_DOCUMENTS
+    candidates = max(CANDIDATES, 2 * limit)
     rows = cursor(connection).execute(
-        CANDIDATE_QUERY.format(table=sql.Identifier(CHUNKS.name), lexemes=LEXEMES),
+        CANDIDATE_QUERY.format(table=sql.Identifier(CHUNKS.name), lexemes=LEXEMES, shown=shown),
         {
             "queries": [lexical_query(word) for word in followed],
+            "patterns": [lexical_pattern(word) for word in followed],
+            "within": list(within or ()),
             "workspace": workspace,
             "texts": statistics.texts,
             "followed": 2 * FOLLOWED,
-            "candidates": max(CANDIDATES, 2 * limit),
+            "likely": max(LIKELY, candidates),
+            "candidates": candidates,
+            "k1": K1,
+            "b": B,
         },
     )
     found = rows.fetchall()
@@ -111,6 +135,13 @@ def lexical_query(word: str) -> str:
     if is_syllabic(word):
         return " & ".join(f"'{character}'" for character in word)
     return f"'{word}':*" if len(word) >= SHORTEST_STEM else f"'{word}' | '{word}s'"
+
+
+def lexical_pattern(word: str) -> str:
+    """A regular expression that matches where a text has the word, or begins with it where ``lexical_query`` does."""
+    if is_syllabic(word):
+        return word
+    return rf"\m{word}" if len(word) >= SHORTEST_STEM else rf"\m{word}s?\M"
 
 
 def _followed(asked: Sequence[str], statistics: TextStatistics) -> list[str]:

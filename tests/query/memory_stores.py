@@ -155,14 +155,16 @@ class MemoryStores:
         found = _chosen(self.chunk_rows, ids)
         return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[CHUNK_COLUMNS]
 
-    def lexical(self, question: str, limit: int) -> Lexical:
+    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
         self.reads.append("lexical")
         texts = list(self.chunk_rows["content"])
         found = [words(text) for text in texts]
         asked = dict.fromkeys(words(question))
         weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
         scores = bm25_scores(texts, weights, sum(map(len, found)) / max(len(texts), 1))
-        hits = [(id, float(score)) for id, score in zip(self.chunk_rows["id"], scores, strict=True) if score > 0]
+        rows = zip(self.chunk_rows["id"], self.chunk_rows["document_id"], scores, strict=True)
+        shown = [(id, float(score)) for id, document, score in rows if within is None or document in within]
+        hits = [hit for hit in shown if hit[1] > 0]
         return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:

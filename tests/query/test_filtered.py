@@ -19,6 +19,12 @@ def test_text_units_of_other_documents_are_not_there():
     assert [id for id, _ in vectors.nearest_of(["c2", "c1"], letters("Ada"), 9)] == ["c1"]
 
 
+def test_the_words_of_a_question_are_looked_for_in_the_documents_alone():
+    vectors, _ = only("doc-1")
+    assert [id for id, _ in village().lexical("Cid Ada Bea met says", 1).hits] == ["c2"]
+    assert [id for id, _ in vectors.lexical("Cid Ada Bea met says", 1).hits] == ["c1"]
+
+
 def test_what_was_written_from_other_documents_too_is_left_out():
     _, graph = only("doc-2")
     entities = graph.entities(["ent-Ada", "ent-Cid", "ent-Dov"])

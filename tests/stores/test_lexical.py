@@ -11,7 +11,7 @@ from pipeline.load.diff import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.bm25 import bm25_scores, word_weight
 from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_lexical import index_name, lexical_query
+from pipeline.stores.postgres_lexical import index_name, lexical_pattern, lexical_query
 from pipeline.words import words
 
 OpenStore = Callable[..., PostgresStore]
@@ -28,11 +28,11 @@ TEXTS = [
 ]
 
 
-def chunks(texts: Sequence[str]) -> pd.DataFrame:
+def chunks(texts: Sequence[str], documents: Sequence[str] | None = None) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": [f"chunk-{number:04}" for number in range(len(texts))],
-            "full_doc_id": "doc-1",
+            "full_doc_id": documents or "doc-1",
             "chunk_order_index": list(range(len(texts))),
             "tokens": 1,
             "content": list(texts),
@@ -43,9 +43,11 @@ def chunks(texts: Sequence[str]) -> pd.DataFrame:
     )
 
 
-def load(store: PostgresStore, texts: Sequence[str], version: str = "1") -> None:
+def load(
+    store: PostgresStore, texts: Sequence[str], version: str = "1", documents: Sequence[str] | None = None
+) -> None:
     with store.writing(Live("index", version, {"model": "m"}, 2)) as writer:
-        writer.apply("chunks", diff(with_hashes(chunks(texts)), writer.hashes("chunks")))
+        writer.apply("chunks", diff(with_hashes(chunks(texts, documents)), writer.hashes("chunks")))
         writer.publish()
 
 
@@ -94,6 +96,40 @@ def test_frequent_words_are_not_followed_but_count(postgres: OpenStore, monkeypa
     assert len(store.lexical("common", 50).hits) == 20
     best = store.lexical("common plain", 3).hits
     assert [id for id, _ in best] == [id for id, _ in plain_bm25(texts, "common plain", 60) if id in dict(best)]
+
+
+MANY = [f"a lantern by the door of house number {number} in the street" for number in range(300)]
+"""All tie by the words that they have: what tells them apart is how often and in how many words."""
+
+
+def test_the_best_of_many_texts_with_the_same_words_is_found(postgres: OpenStore):
+    texts = MANY.copy()
+    texts[250] = f"Lantern, lantern, lantern and lanterns: {texts[250]} and many more words than any other text has"
+    texts[260] = "a lantern"
+    store = postgres()
+    load(store, texts)
+    found, expected = store.lexical("lantern", 5).hits, plain_bm25(texts, "lantern", 5)
+    assert [id for id, _ in expected][:2] == ["chunk-0250", "chunk-0260"]
+    assert [id for id, _ in found] == [id for id, _ in expected]
+
+
+def test_of_more_texts_than_are_looked_at_the_short_ones_are(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.stores.postgres_lexical.FOLLOWED", 10)
+    texts = [*MANY[:299], "a lantern"]
+    store = postgres()
+    load(store, texts)
+    assert [id for id, _ in store.lexical("lantern", 3).hits] == ["chunk-0299", "chunk-0000", "chunk-0001"]
+
+
+def test_only_text_units_of_some_documents(postgres: OpenStore):
+    store = postgres()
+    documents = ["doc-2" if number in (200, 250) else "doc-1" for number in range(300)]
+    load(store, [*MANY[:250], "a lantern", *MANY[251:]], documents=documents)
+    everywhere = store.lexical("lantern number 7", 300)
+    of_one = store.lexical("lantern number 7", 5, ["doc-2", "doc-9"])
+    assert of_one.hits == [hit for hit in everywhere.hits if hit[0] in ("chunk-0200", "chunk-0250")]
+    assert of_one.weights == everywhere.weights
+    assert store.lexical("lantern", 5, []).hits == []
 
 
 def test_it_keeps_step_with_loads(postgres: OpenStore):
@@ -148,6 +184,11 @@ def test_an_empty_workspace_finds_nothing(postgres: OpenStore):
     store = postgres()
     load(store, [])
     assert store.lexical("sea", 5).hits == []
+
+
+@pytest.mark.parametrize(("word", "pattern"), [("灯塔", "灯塔"), ("sea", r"\mseas?\M"), ("harbour", r"\mharbour")])
+def test_the_pattern_of_a_word(word: str, pattern: str):
+    assert lexical_pattern(word) == pattern
 
 
 @pytest.mark.parametrize(
