@@ -57,20 +57,24 @@ def by_weight(sources: Sources, most: int) -> Picks:
     """Linear gradient polling: the first record may name ``most`` text units, the last one, those between by their
     place; what a record leaves unused goes to the next that have more. A text unit counts for the first record that
     has it; of a record's own, those that most records have come first."""
-    often = Counter(chain.from_iterable(map(dict.fromkeys, sources)))
+    often = _how_often(sources)
     own = [sorted(units, key=lambda unit: -often[unit]) for units in _each_once(sources)]
     quotas = [round(quota) for quota in np.linspace(most, 1, num=len(own))] if own else []
     named = [units[:quota] for units, quota in zip(own, quotas, strict=True)]
     unused = sum(quotas) - sum(map(len, named))
     rest = chain.from_iterable(units[quota:] for units, quota in zip(own, quotas, strict=True))
-    chosen = [*chain.from_iterable(named), *list(rest)[:unused]]
-    return {unit: often[unit] for unit in chosen}
+    return counted([*chain.from_iterable(named), *list(rest)[:unused]], sources)
 
 
 def counted(units: Iterable[str], sources: Sources) -> Picks:
     """Each text unit once, with how many of the records have it."""
-    often = Counter(chain.from_iterable(map(dict.fromkeys, sources)))
+    often = _how_often(sources)
     return {unit: often[unit] for unit in dict.fromkeys(units)}
+
+
+def _how_often(sources: Sources) -> Counter[str]:
+    """In how many of the records each text unit is."""
+    return Counter(chain.from_iterable(map(dict.fromkeys, sources)))
 
 
 def _each_once(sources: Sources) -> list[list[str]]:

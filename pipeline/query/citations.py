@@ -3,6 +3,7 @@
 import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pipeline.query.context import Reference
 
@@ -74,9 +75,17 @@ class Citations:
         titled = _TITLED.match(line)
         return titled is not None and titled[1] not in self._numbers
 
-    @property
+    @cached_property
     def _numbers(self) -> set[str]:
         return {str(reference.id) for reference in self.references}
+
+    @cached_property
+    def _known_names(self) -> set[str]:
+        return {
+            part.casefold()
+            for entry in self.references
+            for part in (entry.source, entry.source.rpartition("/")[2], entry.title)
+        }
 
     def _with_shown(self, citation: re.Match[str]) -> str:
         """``[1]`` or ``[1, 2]`` with the numbers that were shown; nothing, not even the space before, without any."""
@@ -89,13 +98,9 @@ class Citations:
     def _names(self, name: str) -> bool:
         """Whether a document that was shown is called so, by its path, its file name or its title."""
         wanted = name.strip().strip("`*_\"'").casefold()
-        known = {
-            part.casefold()
-            for entry in self.references
-            for part in (entry.source, entry.source.rpartition("/")[2], entry.title)
-        }
-        return wanted in known or any(
-            len(part) >= LEAST_NAME and re.search(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", wanted) for part in known
+        return wanted in self._known_names or any(
+            len(part) >= LEAST_NAME and re.search(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", wanted)
+            for part in self._known_names
         )
 
 

@@ -13,7 +13,7 @@ from pipeline.query.evidence import Evidence
 from pipeline.query.fusion import round_robin
 from pipeline.query.request import QueryRequest
 
-LANES = ("vector", "graph", "lexical", "entity", "relationship")
+LANES = ("vector", "graph", "entity", "relationship")
 """Whose turn it is to name a text unit."""
 
 RESERVE = 100

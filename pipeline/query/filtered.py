@@ -67,10 +67,15 @@ class FilteredVectors:
         cells = [[unit for unit in cell if unit in units] for cell in rows["text_unit_ids"]]
         return rows.assign(text_unit_ids=pd.Series(cells, dtype=object))
 
-    def visible(self, table: str, ids: Sequence[str], whole: bool = False) -> set[str]:
-        """The ids that have some, or with ``whole`` only, sources in the documents."""
+    def visible(self, table: str, ids: Sequence[str]) -> set[str]:
+        """The ids that have a source in the documents."""
+        return self.visible_and_whole(table, ids)[0]
+
+    def visible_and_whole(self, table: str, ids: Sequence[str]) -> tuple[set[str], set[str]]:
+        """The ids that have a source in the documents, and those of them that have no other."""
         origins = self.vectors.origins(table, ids, self.allowed)
-        return set(origins["id"][origins["all" if whole else "some"].astype(bool)])
+        some, whole = (set(origins["id"][origins[column].astype(bool)]) for column in ("some", "all"))
+        return some, whole
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,8 @@ class FilteredGraph:
     def _seen(self, table: str, rows: pd.DataFrame, untold: Mapping[str, Any]) -> pd.DataFrame:
         """The rows that have a source in the documents, with those sources; ``untold`` in place of what was written
         from others too."""
-        origins = self.vectors.vectors.origins(table, rows["id"].tolist(), self.vectors.allowed)
-        some, whole = (set(origins["id"][origins[column].astype(bool)]) for column in ("some", "all"))
-        seen = rows[rows["id"].isin(some)].reset_index(drop=True)
+        visible, whole = self.vectors.visible_and_whole(table, rows["id"].tolist())
+        seen = rows[rows["id"].isin(visible)].reset_index(drop=True)
         told = seen["id"].isin(whole)
         hidden = {name: [cell if tell else value for cell, tell in zip(seen[name], told, strict=True)]
                   for name, value in untold.items()}  # fmt: skip
