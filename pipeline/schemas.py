@@ -25,6 +25,7 @@ def list_of(value: pa.DataType) -> pa.DataType:
 STRINGS = list_of(STRING)
 VECTOR = list_of(pa.float32())
 TYPE_COUNTS = list_of(pa.struct([("type", STRING), ("count", INT)]))
+FINDINGS = list_of(pa.struct([("summary", STRING), ("explanation", STRING)]))
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,19 @@ RELATIONSHIPS = table(
 COMMUNITIES = table(
     "level", "id",
     id=STRING, level=INT, parent=STRING, children=STRINGS, entity_ids=STRINGS, relationship_ids=STRINGS,
-    text_unit_ids=STRINGS, size=INT,
+    text_unit_ids=STRINGS, size=INT, title=STRING,
 )  # fmt: skip
-NODES = table("level", "entity_id", entity_id=STRING, level=INT, community_id=STRING)
+NODES = table("level", "entity_id", entity_id=STRING, level=INT, community_id=STRING, x=FLOAT, y=FLOAT)
+COVARIATES = table(
+    "id",
+    id=STRING, text_unit_id=STRING, subject_id=STRING, object_id=STRING, subject=STRING, object=STRING, type=STRING,
+    status=STRING, start_date=STRING, end_date=STRING, description=STRING, source_text=STRING,
+)  # fmt: skip
+COMMUNITY_REPORTS = table(
+    "level", "id",
+    id=STRING, level=INT, parent=STRING, title=STRING, summary=STRING, content=STRING, rating=FLOAT,
+    rating_explanation=STRING, findings=FINDINGS, weight=INT, text_unit_ids=STRINGS, size=INT,
+)  # fmt: skip
 TEXTS = table("id", id=STRING, text=STRING)
 EMBEDDINGS = table("id", id=STRING, vector=VECTOR)
 REJECTS = table(

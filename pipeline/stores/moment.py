@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from pipeline.errors import LostConnectionError
 from pipeline.stores.base import GraphStore, Live, Shown, VectorStore
 from pipeline.stores.reconnect import reconnecting
 
@@ -28,11 +29,17 @@ def read_together(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -
 
 
 def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, Live | None, Shown | None]:
-    """The last is None when the graph changed during the work."""
+    """The last is None when the graph changed during the work. Work that half a load has led astray is to be done
+    anew: LostConnectionError."""
     with vectors.reading() as at_moment:
         beside = graph.beside(at_moment)
         before = beside.shown()
-        result = work(at_moment, beside)
+        try:
+            result = work(at_moment, beside)
+        except Exception as error:
+            if beside.shown() == before and not before.loading:
+                raise
+            raise LostConnectionError("stores: the graph was loaded as it was read; ask again") from error
         after = beside.shown()
         return result, at_moment.live(), after if after == before else None
 

@@ -36,8 +36,8 @@ Statement = tuple[LiteralString, dict[str, Any]]
 class Neo4jWriter:
     """``around`` is the transaction that holds the workspace's lock.
 
-    A load of few changes goes into it whole, so that readers see all of it or nothing. A larger one says that
-    it is under way and goes in batches, each a transaction: several run side by side, but commit one at a time,
+    A load of few changes goes into it whole. A commit is no single moment for Neo4j's readers, so that it is said just
+    before; a larger load says from its start that it is under way and goes in batches, each a transaction: several run side by side, but commit one at a time,
     for relationships are chained, and commits at once of chains that touch deadlock, whatever their ends.
     Nodes are deleted when the load is published, so that every relationship that goes is found by its ends.
     """
@@ -68,8 +68,8 @@ class Neo4jWriter:
         self.waiting.append((table, delta))
         if self.in_batches or self._too_much_at_once():
             if not self.in_batches:
+                self._say_loading()
                 self.in_batches = True
-                self._commit([(cypher.BEGIN, {})])
             self._write_waiting()
 
     def publish(self) -> None:
@@ -86,8 +86,13 @@ class Neo4jWriter:
             "schema_version": self.live.schema_version,
             "max_source_ids": self.store.max_source_ids,
         }
+        if not self.in_batches:
+            self._say_loading()
         self._run(self.around, [(cypher.PUBLISH, {"properties": properties})])
         self.published = True
+
+    def _say_loading(self) -> None:
+        self._commit([(cypher.BEGIN, {})])
 
     def _too_much_at_once(self) -> bool:
         rows, size = 0, 0

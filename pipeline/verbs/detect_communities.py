@@ -10,6 +10,9 @@ from pipeline.registry import Params, verb
 from pipeline.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
 from pipeline.text import digest
 
+MEMBERSHIP = ["entity_id", "level", "community_id", "parent"]
+TITLE_NAMES = 3
+
 
 class CommunityParams(Params):
     """``max_cluster_size``: a larger community is split one level down. ``resolution``: higher gives more."""
@@ -31,19 +34,20 @@ def detect_communities(
 
     The graph is read as undirected, weights of both directions added. Traag, Waltman, van Eck 2019, "From
     Louvain to Leiden", as graspologic-native implements it; sorted edges and a fixed seed give one
-    partition in every process. A community's id comes from its level and its members.
+    partition in every process. A community's id comes from its level and its members, its title names those of the
+    highest degree. ``x``, ``y``: null until ``layout_graph`` places the nodes.
     """
     nodes = _partition(relationships, params)
     parents = dict(zip(nodes["community_id"], nodes["parent"], strict=True))
     communities = _communities(nodes, parents, entities, relationships)
-    return communities, nodes[NODES.columns]
+    return communities, nodes.assign(x=None, y=None)[NODES.columns]
 
 
 def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFrame:
     """(entity_id, level, community_id, parent): one row for each entity and level it is in."""
     edges = _undirected(relationships)
     if not edges:
-        return pd.DataFrame(columns=[*NODES.columns, "parent"]).astype({"level": "int64"})
+        return pd.DataFrame(columns=MEMBERSHIP).astype({"level": "int64"})
     clusters = leiden.hierarchical_leiden(  # pyright: ignore[reportAttributeAccessIssue]
         edges=edges,
         max_cluster_size=params.max_cluster_size,
@@ -64,7 +68,7 @@ def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataF
             for key, names in members.items()
             for name in names
         ],
-        columns=[*NODES.columns, "parent"],
+        columns=MEMBERSHIP,
     )
 
 
@@ -83,6 +87,9 @@ def _communities(
         children[parent].append(child)
     units_of = dict(zip(entities["id"], entities["text_unit_ids"], strict=True))
     inside = _relationships_inside(nodes, relationships)
+    ranked = entities.sort_values(["degree", "id"], ascending=[False, True])
+    places = {id: place for place, id in enumerate(ranked["id"])}
+    names = ranked["name"].tolist()
     rows = []
     for level, id, members in _members(nodes):
         rows.append(
@@ -95,6 +102,7 @@ def _communities(
                 "relationship_ids": inside.get(id, []),
                 "text_unit_ids": sorted({unit for member in members for unit in units_of[member]}),
                 "size": len(members),
+                "title": ", ".join(names[place] for place in sorted(places[id] for id in members)[:TITLE_NAMES]),
             }
         )
     return COMMUNITIES.frame(rows)
