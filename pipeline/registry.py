@@ -1,5 +1,8 @@
 """@verb: declare what a function reads, writes and needs; the function itself stays plain.
 
+Most tables have schemas of their own; a verb over any table (schemas.ANY, schemas.at_least) says what its outputs
+have by a function of the schemas it reads and of its params.
+
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
 annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. It returns its outputs in declared order.
 """
@@ -25,6 +28,10 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
+"""The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """What the engine knows of a verb.
@@ -40,7 +47,7 @@ class Verb:
     name: str
     function: Callable[..., Any]
     inputs: Mapping[str, TableSchema]
-    outputs: Mapping[str, TableSchema]
+    outputs: Mapping[str, TableSchema | Derived]
     params: type[Params]
     roles: Mapping[str, type]
     placeholders: Mapping[str, Placeholders] = field(default_factory=dict)
@@ -53,6 +60,13 @@ class Verb:
 
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
+
+    def written(self, read: Mapping[str, TableSchema], params: Params) -> dict[str, TableSchema]:
+        """The schemas of what comes of tables of these schemas. Raises ValueError where the params do not fit."""
+        return {
+            name: schema if isinstance(schema, TableSchema) else schema(read, params)
+            for name, schema in self.outputs.items()
+        }
 
 
 @dataclass
@@ -72,7 +86,7 @@ ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
 def verb(
     *,
     inputs: Mapping[str, TableSchema],
-    outputs: Mapping[str, TableSchema],
+    outputs: Mapping[str, TableSchema | Derived],
     rowwise: str | None = None,
     row_of: Mapping[str, str] | None = None,
     libraries: tuple[str, ...] = (),

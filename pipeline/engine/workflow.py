@@ -9,34 +9,14 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.engine.step import REJECTS, Execution, Step
+from pipeline.engine.wiring import wired
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt
-from pipeline.registry import REGISTRY, Params, Verb
+from pipeline.registry import REGISTRY, Verb
 from pipeline.validation import explain, not_yaml
 from pipeline.yaml_text import parse_yaml
-
-REJECTS = "rejects"
-"""The one output that every step may write: the run gathers them into one table."""
-
-
-Execution = Literal["direct", "batch"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One use of a verb. ``inputs`` and ``outputs`` map the verb's table names to the workflow's;
-    ``prompts`` and ``models`` map its roles to names of files and of settings. ``execution``: "batch" sends what it
-    asks of a chat model to the endpoint's Batch API; the result is the same."""
-
-    id: str
-    verb: Verb
-    params: Params
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-    prompts: Mapping[str, str]
-    models: Mapping[str, str]
-    execution: Execution = "direct"
 
 
 @dataclass(frozen=True)
@@ -103,8 +83,7 @@ def read_workflow(
     steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
     if input_steps:
         steps = _with_input_steps(steps, input_steps, settings)
-    _check_wiring(str(path), steps)
-    return Workflow(content.name, steps)
+    return Workflow(content.name, wired(str(path), steps))
 
 
 def _known_keys(*models: type[BaseModel]) -> list[str]:
@@ -188,30 +167,3 @@ def _bound(where: str, roles: list[str], given: Mapping[str, str], default: str 
     if unknown or missing:
         raise SettingsError(f"{where}: unknown roles {unknown}, unbound roles {missing}; roles: {roles}")
     return {role: given.get(role, default or "") for role in roles}
-
-
-def _check_wiring(where: str, steps: tuple[Step, ...]) -> None:
-    writers: dict[str, str] = {}
-    ids: set[str] = set()
-    for step in steps:
-        if step.id in ids:
-            raise SettingsError(f"{where}: two steps are called '{step.id}'; give one of them an id")
-        ids.add(step.id)
-        for table in step.inputs.values():
-            if table not in writers:
-                have = ", ".join(sorted(writers)) or "none"
-                raise SettingsError(
-                    f"{where}: step '{step.id}' reads '{table}', which no earlier step writes (have: {have})"
-                )
-        for name, table in step.outputs.items():
-            if name == REJECTS:
-                continue
-            if table == REJECTS:
-                raise SettingsError(
-                    f"{where}: step '{step.id}' writes '{table}', which the run gathers itself; rename the output"
-                )
-            if table in writers:
-                raise SettingsError(
-                    f"{where}: steps '{writers[table]}' and '{step.id}' both write '{table}'; rename one output"
-                )
-            writers[table] = step.id

@@ -1,5 +1,6 @@
 """The verbs. Importing this package registers them."""
 
+from pipeline.verbs import tables as tables
 from pipeline.verbs.chunk_documents import chunk_documents
 from pipeline.verbs.compose_texts import compose_texts
 from pipeline.verbs.compute_degrees import compute_degrees
