@@ -8,7 +8,9 @@ annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. It returns its outpu
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
 
@@ -80,6 +82,19 @@ class Registry:
 
 
 REGISTRY = Registry()
+_REGISTERING: ContextVar[Registry] = ContextVar("registering", default=REGISTRY)
+
+
+@contextmanager
+def registering_in(registry: Registry) -> Iterator[None]:
+    """Verbs that are declared meanwhile, in this thread, are this registry's."""
+    token = _REGISTERING.set(registry)
+    try:
+        yield
+    finally:
+        _REGISTERING.reset(token)
+
+
 ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
 
 
@@ -103,7 +118,7 @@ def verb(
         unbound = [name for name in names if name != "params" and name not in roles]
         if unbound:
             raise TypeError(f"verb {function.__name__}: parameters {unbound} are neither input, params nor role")
-        REGISTRY.verbs[function.__name__] = Verb(
+        _REGISTERING.get().verbs[function.__name__] = Verb(
             name=function.__name__,
             function=function,
             inputs=inputs,

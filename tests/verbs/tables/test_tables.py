@@ -25,12 +25,8 @@ def test_drop_leaves_columns_out_and_rename_names_them_anew():
 
 
 def test_without_its_key_a_table_is_in_the_order_of_all_its_columns():
-    assert on_people("drop", {"columns": ["id"]})["name"].tolist() == [
-        "Ada Holm",
-        "Idra Senn",
-        "Mira Vale",
-        "Otto Holm",
-    ]
+    names = on_people("drop", {"columns": ["id"]})["name"].tolist()
+    assert names == ["Ada Holm", "Idra Senn", "Mira Vale", "Otto Holm"]
 
 
 @pytest.mark.parametrize(
@@ -242,15 +238,14 @@ def test_nothing_comes_of_nothing():
     empty = people([])
     args: dict[str, dict[str, Any]] = {
         "select": {"columns": ["id"]}, "drop": {"columns": ["id"]}, "rename": {"columns": {"id": "key"}},
-        "filter": {"where": {"age": 1}}, "derive": {"columns": {"n": {"length": "tags"}}}, "join": {"on": "id"},
+        "filter": {"where": {"age": 1}}, "derive": {"columns": {"n": {"length": "tags"}}},
+        "join": {"on": "id", "prefix": "other_"},
         "concat": {}, "unroll": {"column": "tags", "position": "n"}, "snapshot": {},
         "aggregate": {"by": ["town"], "columns": {"n": {"sum": "age"}, "ids": {"list": "id"}}}, "dedupe": {},
         "order_by": {"by": ["age"], "limit": 3}, "convert": {"columns": {"age": "text"}},
         "replace_text": {"columns": ["name"], "replace": [{"find": "a"}]},
     }  # fmt: skip
     for name, given in args.items():
-        frames = {input: empty for input in REGISTRY.verbs[name].inputs}
-        schemas = {input: PEOPLE for input in frames}
-        if name == "join":
-            given = {**given, "prefix": "other_"}
+        frames = dict.fromkeys(REGISTRY.verbs[name].inputs, empty)
+        schemas = dict.fromkeys(frames, PEOPLE)
         assert all(made.num_rows == 0 for made in applied(name, given, frames, schemas).values()), name
