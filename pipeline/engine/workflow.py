@@ -109,7 +109,8 @@ def _emitted(where: str, content: _WorkflowFile, steps: Sequence[Step]) -> dict[
         for name, table in step.outputs.items() if entry.emit else ():
             if name != REJECTS:
                 wanted.setdefault(table, []).extend(entry.emit)
-    return {table: tuple(dict.fromkeys(["parquet", *formats])) for table, formats in sorted(wanted.items())}
+    always: list[Format] = ["parquet"]
+    return {table: tuple(dict.fromkeys(always + formats)) for table, formats in sorted(wanted.items())}
 
 
 def _known_keys(*models: type[BaseModel]) -> list[str]:

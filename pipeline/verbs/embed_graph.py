@@ -63,7 +63,7 @@ def undirected(relationships: pd.DataFrame) -> list[tuple[str, str, float]]:
 def node2vec(edges: list[tuple[str, str, float]], params: Node2VecParams) -> tuple[list[str], np.ndarray]:
     """The nodes, sorted, and a row for each. Raises SettingsError without gensim."""
     try:
-        from gensim.models import Word2Vec
+        from gensim.models import Word2Vec  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise SettingsError("embed_graph: gensim is not installed; pip install 'graphmill[analytics]'") from error
     graph = _neighbours(edges)

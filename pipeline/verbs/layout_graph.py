@@ -63,13 +63,13 @@ def _by_force(ids: list[str], edges: list[tuple[str, str, float]], params: Layou
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(ids)
     graph.add_weighted_edges_from(edges)
-    placed = nx.spring_layout(graph, iterations=params.iterations, seed=params.seed, method="force")
+    placed = nx.spring_layout(graph, iterations=params.iterations, seed=params.seed)
     return np.array([placed[id] for id in ids])
 
 
 def _by_umap(edges: list[tuple[str, str, float]], params: LayoutParams) -> np.ndarray:
     try:
-        from umap import UMAP
+        from umap import UMAP  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise SettingsError("layout_graph: umap is not installed; pip install 'graphmill[analytics]'") from error
     _, vectors = node2vec(edges, Node2VecParams(seed=params.seed))

@@ -34,7 +34,7 @@ CASES = [(name, args) for name, cases in ARGS.items() for args in cases]
 
 word = st.sampled_from(["", "a", "b", "1", "ß"])
 row = st.tuples(
-    word, word, st.none() | word, st.none() | st.integers(0, 4), st.none() | st.sampled_from([0.1, 0.2, 0.3, 1.0]),
+    st.integers(0, 99).map(str), word, st.none() | word, st.none() | st.integers(0, 4), st.none() | st.sampled_from([0.1, 0.2, 0.3, 1.0]),
     st.none() | st.lists(word, max_size=3),
 )  # fmt: skip
 
@@ -53,8 +53,8 @@ def test_every_table_verb_is_here():
 
 
 @pytest.mark.parametrize(("name", "args"), CASES)
-@settings(max_examples=sized(8, 200))
-@given(rows=st.lists(row, max_size=8), size=st.integers(1, 3))
+@settings(max_examples=sized(5, 200))
+@given(rows=st.lists(row, max_size=8, unique_by=lambda cells: cells[0]), size=st.integers(1, 3))
 def test_neither_order_nor_slices_can_be_seen(name: str, args: dict[str, Any], rows: list[Any], size: int):
     frames, schemas = inputs(name, rows)
     made = applied(name, args, frames, schemas)
