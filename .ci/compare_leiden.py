@@ -47,7 +47,7 @@ def ours(edges: list[tuple[str, str, float]]) -> dict[str, str]:
             "degree": 1,
         }
         for id in ids
-    )
+    )  # fmt: skip
     _, nodes = detect_communities(entities, relationships, CommunityParams(max_cluster_size=SIZE * 2))
     top = nodes[nodes["level"] == 0]
     return dict(zip(top["entity_id"], top["community_id"], strict=True))

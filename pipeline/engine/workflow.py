@@ -100,7 +100,7 @@ def read_workflow(
 
 def _emitted(where: str, content: _WorkflowFile, steps: Sequence[Step]) -> dict[str, tuple[Format, ...]]:
     """Table -> formats, Parquet always: what the workflow names, and the tables of the steps that say so."""
-    tables = [table for step in steps for name, table in step.outputs.items() if name != REJECTS]
+    tables = [table for step in steps for name, table in step.outputs.items() if name != REJECTS] + [REJECTS]
     wanted: dict[str, list[Format]] = {table: list(formats) for table, formats in content.emit.items()}
     for table in wanted:
         if table not in tables:

@@ -25,7 +25,7 @@ def emit(workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folde
     Each file is whole at any time. What an earlier run emitted and this workflow does not is deleted. Raises UsageError
     where the folder cannot be written to.
     """
-    wanted = {
+    wanted: dict[str, tuple[Snapshot, Format]] = {
         f"{table}.{format}": (manifest.tables[table], format)
         for table, formats in workflow.emit.items()
         for format in formats

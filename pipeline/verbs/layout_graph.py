@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from pydantic import Field
@@ -60,6 +59,8 @@ def _places(edges: list[tuple[str, str, float]], params: LayoutParams) -> dict[s
 
 
 def _by_force(ids: list[str], edges: list[tuple[str, str, float]], params: LayoutParams) -> np.ndarray:
+    import networkx as nx
+
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(ids)
     graph.add_weighted_edges_from(edges)

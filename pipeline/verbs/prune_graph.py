@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from pydantic import Field
@@ -81,6 +80,8 @@ def _degrees(relationships: pd.DataFrame) -> pd.Series:
 
 
 def _largest_component(ids: set[str], relationships: pd.DataFrame) -> set[str]:
+    import networkx as nx
+
     graph = nx.from_pandas_edgelist(relationships, *ENDS)
     graph.add_nodes_from(ids)
     return min(nx.connected_components(graph), key=lambda members: (-len(members), min(members)))

@@ -34,9 +34,13 @@ CASES = [(name, args) for name, cases in ARGS.items() for args in cases]
 
 word = st.sampled_from(["", "a", "b", "1", "ß"])
 row = st.tuples(
-    st.integers(0, 99).map(str), word, st.none() | word, st.none() | st.integers(0, 4), st.none() | st.sampled_from([0.1, 0.2, 0.3, 1.0]),
+    st.integers(0, 99).map(str),
+    word,
+    st.none() | word,
+    st.none() | st.integers(0, 4),
+    st.none() | st.sampled_from([0.1, 0.2, 0.3, 1.0]),
     st.none() | st.lists(word, max_size=3),
-)  # fmt: skip
+)
 
 
 def inputs(name: str, rows: list[tuple[Any, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
