@@ -64,7 +64,9 @@ def _by_force(ids: list[str], edges: list[tuple[str, str, float]], params: Layou
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(ids)
     graph.add_weighted_edges_from(edges)
-    placed = nx.spring_layout(graph, iterations=params.iterations, seed=params.seed)
+    placed = nx.spring_layout(  # pyright: ignore[reportCallIssue]
+        graph, iterations=params.iterations, seed=params.seed, method="force"
+    )
     return np.array([placed[id] for id in ids])
 
 
