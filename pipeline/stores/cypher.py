@@ -181,6 +181,13 @@ LINKS = """
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, '')
     ORDER BY r.rank, r.id
     """
+COMMUNITIES_OF = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
+    MATCH (n)-[:IN_COMMUNITY]->(c:Community {workspace: $workspace}) WHERE c.level <= $level
+    WITH n, c ORDER BY c.level DESC, c.id
+    WITH n, collect([c.id, c.level])[0] AS found
+    RETURN n.id, coalesce(found[0], ''), coalesce(found[1], 0) ORDER BY n.id
+    """
 SHARED_UNITS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     WITH n, coalesce(n.source_id, []) AS units

@@ -23,6 +23,7 @@ from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores import cypher
 from pipeline.stores.base import (
+    COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
     LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
@@ -194,6 +195,9 @@ class Neo4jStore:
             shared = dict(pairs)
             rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
         return pd.DataFrame(sorted(rows), columns=["entity_id", "text_unit_id", "neighbours"])
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        return self._frame(cypher.COMMUNITIES_OF, COMMUNITY_COLUMNS, ids=list(entity_ids), level=level)
 
     def close(self) -> None:
         if "driver" in self.__dict__:
