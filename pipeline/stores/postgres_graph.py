@@ -108,7 +108,7 @@ class PostgresGraph:
         if not self.store.holds("communities"):
             return pd.DataFrame(columns=COMMUNITY_COLUMNS)
         ids = list(entity_ids)
-        members = (
+        found = (
             select(
                 func.unnest(COMMUNITIES.c.entity_ids).label("entity_id"),
                 COMMUNITIES.c.id.label("community_id"),
@@ -121,14 +121,12 @@ class PostgresGraph:
             )
             .subquery()
         )
-        entity, community = members.c.entity_id.collate("C"), members.c.community_id.collate("C")
         query = (
-            select(*(members.c[name] for name in COMMUNITY_COLUMNS))
-            .where(members.c.entity_id == func.any(ids))
-            .distinct(entity)
-            .order_by(entity, members.c.level.desc(), community)
+            select(*(found.c[name] for name in COMMUNITY_COLUMNS))
+            .where(found.c.entity_id == func.any(ids))
+            .order_by(found.c.entity_id.collate("C"), found.c.level.desc(), found.c.community_id.collate("C"))
         )
-        return self._frame(query, COMMUNITY_COLUMNS)
+        return self._frame(query, COMMUNITY_COLUMNS).drop_duplicates("entity_id", ignore_index=True)
 
     def _edges(self) -> Select:
         columns = {"text_unit_ids": "source_id"}
