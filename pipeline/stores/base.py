@@ -273,7 +273,8 @@ class VectorReads(Protocol):
         ...
 
     def reports(self, ids: Sequence[str]) -> pd.DataFrame:
-        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked."""
+        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked; of their text
+        units the first SOURCES."""
         ...
 
     def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
