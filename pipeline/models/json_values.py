@@ -56,7 +56,7 @@ def folded(value: Any) -> dict[str, Any]:
     return {"".join(filter(str.isalnum, str(key))).casefold(): item for key, item in value.items()}
 
 
-def first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+def first_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return next((fields[key] for key in keys if fields.get(key) is not None), None)
 
 

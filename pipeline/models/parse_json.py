@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pipeline.models.base import Message
-from pipeline.models.json_values import first, folded, json_values, text_of
+from pipeline.models.json_values import first_of, folded, json_values, text_of
 from pipeline.models.parsed import Graph, Problem, Record, entity, problem, relationship
 from pipeline.models.reply_text import distinct_names, keywords_of, one_line, weight_of
 from pipeline.text import clean
@@ -62,7 +62,7 @@ def parse_graph_json(reply: str) -> Graph:
     return Graph(
         records=tuple(one for one in found if not isinstance(one, Problem)),
         problems=tuple(one for one in found if isinstance(one, Problem)),
-        complete=any(isinstance(first(folded(value), _ENTITIES), list) for value in values),
+        complete=any(isinstance(first_of(folded(value), _ENTITIES), list) for value in values),
     )
 
 
@@ -70,7 +70,7 @@ def parse_keywords(reply: str) -> tuple[list[str], list[str]] | None:
     """(high-level, low-level) keywords; None when the reply holds no such object."""
     for value in json_values(reply):
         fields = folded(value)
-        high, low = first(fields, _HIGH), first(fields, _LOW)
+        high, low = first_of(fields, _HIGH), first_of(fields, _LOW)
         if high is not None or low is not None:
             return _phrases(high), _phrases(low)
     return None
@@ -83,7 +83,7 @@ def _items(value: Any) -> Iterator[Any]:
             yield from _items(item) if isinstance(item, Mapping) else [item]
         return
     graph = folded(value)
-    lists = [first(graph, _ENTITIES), first(graph, _RELATIONSHIPS)]
+    lists = [first_of(graph, _ENTITIES), first_of(graph, _RELATIONSHIPS)]
     if any(isinstance(items, list) for items in lists):
         yield from (item for items in lists if isinstance(items, list) for item in items)
     elif value:
@@ -92,14 +92,14 @@ def _items(value: Any) -> Iterator[Any]:
 
 def _record(item: Any) -> Record | Problem:
     fields, shown = folded(item), clean(str(item))
-    source, target, name = (first(fields, keys) for keys in (_SOURCE, _TARGET, _NAME))
-    description = one_line(text_of(first(fields, _DESCRIPTION)))
+    source, target, name = (first_of(fields, keys) for keys in (_SOURCE, _TARGET, _NAME))
+    description = one_line(text_of(first_of(fields, _DESCRIPTION)))
     if source is not None or target is not None:
-        keywords = keywords_of(_texts(first(fields, _KEYWORDS)))
-        weight = weight_of(text_of(first(fields, _STRENGTH)))
+        keywords = keywords_of(_texts(first_of(fields, _KEYWORDS)))
+        weight = weight_of(text_of(first_of(fields, _STRENGTH)))
         return relationship(text_of(source), text_of(target), description, keywords, weight, shown)
     if name is not None:
-        return entity(text_of(name), text_of(first(fields, _TYPE)), description, shown)
+        return entity(text_of(name), text_of(first_of(fields, _TYPE)), description, shown)
     return problem("kind", shown, "neither an entity nor a relationship")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.models.json_values import first, folded, json_values, text_of
+from pipeline.models.json_values import first_of, folded, json_values, text_of
 from pipeline.models.parsed import Problem, problem, unusable
 from pipeline.models.reply_text import one_line, plain
 
@@ -80,13 +80,13 @@ def _report(fields: Mapping[str, Any]) -> Report:
     inner = fields.get("report")
     if isinstance(inner, Mapping):
         return _report(folded(inner))
-    findings = first(fields, _FINDINGS)
+    findings = first_of(fields, _FINDINGS)
     read = map(_finding, findings if isinstance(findings, list) else [])
     return Report(
-        title=_line(first(fields, _TITLE)),
-        summary=_paragraph(first(fields, _SUMMARY)),
-        rating=_rating(text_of(first(fields, _RATING))),
-        rating_explanation=_paragraph(first(fields, _RATING_EXPLANATION)),
+        title=_line(first_of(fields, _TITLE)),
+        summary=_paragraph(first_of(fields, _SUMMARY)),
+        rating=_rating(text_of(first_of(fields, _RATING))),
+        rating_explanation=_paragraph(first_of(fields, _RATING_EXPLANATION)),
         findings=tuple(finding for finding in read if finding.summary or finding.explanation),
     )
 
@@ -95,7 +95,7 @@ def _finding(item: Any) -> Finding:
     if not isinstance(item, Mapping):
         return Finding(_line(item), "")
     fields = folded(item)
-    return Finding(_line(first(fields, _SUMMARY + _TITLE)), _paragraph(first(fields, _EXPLANATION)))
+    return Finding(_line(first_of(fields, _SUMMARY + _TITLE)), _paragraph(first_of(fields, _EXPLANATION)))
 
 
 def _rating(text: str) -> float:

@@ -62,7 +62,7 @@ class RecordFormat(Generic[Item]):
         words = "|".join(kind.words for kind in self.kinds)
         return re.compile(
             rf"(?:(?P<opened>[{OPEN}\[{{【])\s?|(?:^|(?<=##))\s?(?:\d{{1,4}}[.)]\s?|[-*•]\s)?[{OPEN}\[{{【]?\s?)"
-            rf"[*_]{{0,2}}{_Q}{{0,3}}(?P<kind>{words}){_Q}{{0,3}}[*_]{{0,2}}\s?"
+            rf"[*_]{{0,2}}{_Q}{{0,3}}(?P<kind>{words}){_Q}{{0,3}}[*_]{{0,2}}[ \n]?"
             rf"(?:(?P<delimiter>{_MARK}|{_DAMAGED})|(?P<bar>{_BAR})|(?<={_Q})\s?(?P<comma>,))",
             re.IGNORECASE | re.MULTILINE,
         )
