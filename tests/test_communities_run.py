@@ -18,23 +18,33 @@ from tests.states import models, set_args, table_hashes
 from tests.test_batch_run import NO_STORE
 from tests.test_purge import CANARY, found_in
 
-HARBOUR = "Mira Vale built the Harrow Light. Anselm Torr ground the lens of the Harrow Light for Mira Vale."
-QUAY = "Anselm Torr paid Mira Vale at Quill Quay. Quill Quay burned in 1871, and Anselm Torr blamed Mira Vale."
-TOWER = "Idra Senn founded the Brack Institute. Governor Pell closed the Brack Institute against Idra Senn."
-SECRET = f"Governor Pell hid the {CANARY} Stone. Idra Senn sold the {CANARY} Stone to Governor Pell."
-DOCUMENTS = {"harbour.txt": HARBOUR, "quay.txt": QUAY, "tower.txt": TOWER}
+
+def ring(place: str, people: int) -> list[str]:
+    """Sentences that join as many people in a ring, each to the next two."""
+    return [
+        f"{place} Number{one} met {place} Number{(one + 1) % people} and {place} Number{(one + 2) % people} at the old "
+        "sea wall, and they spoke for long about the price of oil, coal, salt and bread."
+        for one in range(people)
+    ]
+
+
+HARBOUR, TOWER = ring("Harbour", 17), ring("Tower", 6)
+SECRET = f"Tower Number1 hid the {CANARY} Stone. Tower Number2 sold the {CANARY} Stone to Tower Number1."
+DOCUMENTS = {"harbour.txt": " ".join(HARBOUR[:9]), "quay.txt": " ".join(HARBOUR[9:]), "tower.txt": " ".join(TOWER)}
 WORKFLOWS = ["communities", "claims"]
 
 both_workflows = pytest.mark.parametrize("workflow", WORKFLOWS)
 
 
-def new_folder(root: Path, endpoint: OpenAIServer, documents: Mapping[str, str]) -> ProjectFolder:
+def new_folder(
+    root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], store: str = NO_STORE
+) -> ProjectFolder:
     """Its reports have so little room that large communities are told of by their parts."""
-    folder = new_project(root, NO_STORE, documents, models=models(endpoint))
+    folder = new_project(root, store, documents, models=models(endpoint))
     for workflow in WORKFLOWS:
         set_args(
             folder, workflow,
-            chunk_documents={"size": 30}, detect_communities={"max_cluster_size": 3},
+            chunk_documents={"size": 60}, detect_communities={"max_cluster_size": 3},
             report_communities={"max_input_tokens": 500}, report_communities_with_claims={"max_input_tokens": 500},
         )  # fmt: skip
     return folder
@@ -69,55 +79,49 @@ def test_a_second_run_asks_nothing_and_an_edit_asks_about_its_own_communities_al
     folder = new_folder(tmp_path / "p", openai, DOCUMENTS)
     first = index(folder, workflow, openai)
     communities = ids(folder, workflow)
-    assert sum(map(is_report, first)) == len(communities) == len(ids(folder, workflow, "community_reports")) > 2
+    assert sum(map(is_report, first)) == len(communities) == len(ids(folder, workflow, "community_reports")) > 4
+    assert any("-----Reports-----" in str(request.messages) for request in first)
     assert any(map(is_claim, first)) is (workflow == "claims")
     assert index(folder, workflow, openai) == []
-    folder.write("tower.txt", TOWER + " Idra Senn wrote to Governor Pell about the Tollen Tower.")
+    folder.write("tower.txt", DOCUMENTS["tower.txt"].replace("Number2 met", "Number2 hit"))
     again = index(folder, workflow, openai)
     about = [str(request.messages) for request in again if is_report(request)]
     assert 0 < len(about) < len(communities)
-    assert all("Idra Senn" in words and "Mira Vale" not in words for words in about)
+    assert all("Tower Number" in words and "Harbour Number" not in words for words in about)
     assert not [request for request in again if request in first]
 
 
-def test_a_change_that_leaves_the_members_re_asks_what_holds_them_and_what_stands_on_their_reports(
-    tmp_path: Path, openai: OpenAIServer
-):
-    """The road between the parts is unchanged: the communities above are asked for no other reason than a report."""
-    ring = [f"Harbour Number{n} met Harbour Number{(n + 1) % 6} at the old sea wall of the town." for n in range(6)]
-    folder = new_folder(tmp_path / "p", openai, {f"{n}.txt": line for n, line in enumerate(ring)})
-    set_args(
-        folder, "communities", report_communities={"max_input_tokens": 500}, summarize_descriptions={"max_tokens": 9}
-    )
-    before = {tuple(request.messages[0].values()) for request in index(folder, "communities", openai)}
+def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it_at_most(tmp_path: Path, openai: OpenAIServer):
+    folder = new_folder(tmp_path / "p", openai, {f"{n}.txt": line for n, line in enumerate(HARBOUR)})
+    before = {words(request) for request in index(folder, "communities", openai)}
     members = ids(folder, "communities")
-    folder.write("0.txt", ring[0].replace("old", "new"))
-    after = index(folder, "communities", openai)
+    folder.write("0.txt", HARBOUR[0].replace("old", "new"))
+    reports = [request for request in index(folder, "communities", openai) if is_report(request)]
+    assert ids(folder, "communities") == members
     with folder.open() as project:
         communities = project.table("communities", "communities").set_index("id")
         entities = project.table("entities", "communities").set_index("id")
-    assert ids(folder, "communities") == members
     touched = {id for id, name in entities["name"].items() if name in ("Harbour Number0", "Harbour Number1")}
     holding = [id for id, held in communities["entity_ids"].items() if touched & set(held)]
-    reports = [request for request in after if is_report(request)]
     assert 0 < len(reports) <= len(holding) < len(communities)
-    assert not {tuple(request.messages[0].values()) for request in reports} & before
+    assert not {words(request) for request in reports} & before
 
 
-SENTENCES = [
-    *(f"{text}." for whole in (HARBOUR, QUAY, TOWER) for text in whole.rstrip(".").split(". ")),
-    "The tide was out.",
-]
+def words(request: Request) -> str:
+    return str(request.messages[0]["content"])
+
+
+SENTENCES = [*HARBOUR, *TOWER[:3], "The tide was out."]
 CORPORA = st.dictionaries(
     st.sampled_from(["a.txt", "b.txt", "c.txt"]),
-    st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=4).map(" ".join),
+    st.lists(st.sampled_from(SENTENCES), min_size=3, max_size=12, unique=True).map(" ".join),
     min_size=1,
 )
 
 
 @given(st.lists(CORPORA, min_size=2, max_size=3))
 @settings(
-    max_examples=size(3, 100), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
+    max_examples=size(2, 100), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
 )
 def test_any_nights_end_in_a_full_build(corpora: Sequence[Mapping[str, str]]):
     with openai_server() as endpoint, TemporaryDirectory(prefix="nights-") as root:
@@ -144,19 +148,20 @@ def test_the_claims_workflow_goes_on_from_the_communities_workflow(tmp_path: Pat
 
 
 def out_of_order(messages: Messages, body: Mapping[str, Any]) -> Reply:
-    """No report of Idra Senn's, and no claims from the harbour, can be read."""
+    """No report on the tower, and no claims from the quay, can be read."""
     words = content_of(messages[0])
-    lost = ("rating_explanation" in words and "Idra Senn" in words) or ('("claim"' in words and "Harrow" in words[-200:])
+    about = ("rating_explanation", "Tower Number"), ('("claim"', "Harbour Number12 met")
+    lost = any(kind in words and name in words for kind, name in about)
     return Reply("Prose.") if lost else default_reply(messages, body)
 
 
-def test_rejects_are_told_and_tried_again(tmp_path: Path, openai: OpenAIServer):
-    folder = new_folder(tmp_path / "p", openai, DOCUMENTS)
+def test_rejects_are_told_and_tried_again(tmp_path: Path, openai: OpenAIServer, postgres_url: str):
+    folder = new_folder(tmp_path / "p", openai, DOCUMENTS, postgres_url)
     openai.reply = out_of_order
     index(folder, "claims", openai)
     with folder.open() as project:
         rejects = project.table("rejects", "claims")
-        assert set(rejects["step"]) == {"extract_claims", "report_communities_with_claims"}
+        assert set(rejects["step"]) == {"extract_claims", "report_communities"}
         assert set(rejects["reason"]) == {"parse"}
         missing = ids(folder, "claims") - ids(folder, "claims", "community_reports")
         assert missing == set(rejects.loc[rejects["step"] != "extract_claims", "row_id"])
@@ -169,12 +174,12 @@ def test_rejects_are_told_and_tried_again(tmp_path: Path, openai: OpenAIServer):
         assert project.table("rejects", "claims").empty
         assert kept < ids(folder, "claims", "community_reports") == ids(folder, "claims")
         usage = project.usage()
-        assert set(usage.loc[usage["step"] == "report_communities_with_claims", "row_id"]) == ids(folder, "claims")
+        assert set(usage.loc[usage["step"] == "report_communities", "row_id"]) == ids(folder, "claims")
 
 
 @both_workflows
-def test_nothing_of_a_purged_document_is_left(tmp_path: Path, openai: OpenAIServer, workflow: str):
-    folder = new_folder(tmp_path / "purged", openai, {**DOCUMENTS, "secret.txt": SECRET})
+def test_nothing_of_a_purged_document_is_left(tmp_path: Path, openai: OpenAIServer, postgres_url: str, workflow: str):
+    folder = new_folder(tmp_path / "purged", openai, {**DOCUMENTS, "secret.txt": SECRET}, postgres_url)
     index(folder, workflow, openai)
     with folder.open() as project:
         assert CANARY in project.table("community_reports", workflow)["content"].str.cat()
