@@ -19,7 +19,7 @@ REASONS: Mapping[str, str] = {
     "empty": "no text in the document; nothing in the reply",
     "parse": "the document, or the whole reply, cannot be read",
     # of replies
-    "truncated": "the reply was cut off at the output limit, and so was the one to half of the text, or the shorter one asked for then",
+    "truncated": "the reply was cut off at the output limit, and so was that to half of the text, or to less",
     "refusal": "the model declined",
     "content_filter": "the endpoint's filter stopped the request or the reply",
     # of calls

@@ -91,7 +91,7 @@ def test_a_second_run_asks_nothing_and_an_edit_asks_about_its_own_communities_al
     assert not [request for request in again if request in first]
 
 
-def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it_at_most(tmp_path: Path, openai: OpenAIServer):
+def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it(tmp_path: Path, openai: OpenAIServer):
     folder = new_folder(tmp_path / "p", openai, {f"{n}.txt": line for n, line in enumerate(HARBOUR)})
     before = {words(request) for request in index(folder, "communities", openai)}
     members = ids(folder, "communities")

@@ -9,8 +9,8 @@ from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
 
 
 class TextParams(Params):
-    """``entity``: its name, or its name and its description; ``relationship``: its description alone, or keywords, source
-    and target before it."""
+    """``entity``: its name, or its name and its description; ``relationship``: its description alone, or keywords,
+    source and target before it."""
 
     entity: Literal["name", "name_description"] = "name_description"
     relationship: Literal["description", "keywords_ends_description"] = "keywords_ends_description"
