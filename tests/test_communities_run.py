@@ -33,8 +33,6 @@ SECRET = f"Tower Number1 hid the {CANARY} Stone. Tower Number2 sold the {CANARY}
 DOCUMENTS = {"harbour.txt": " ".join(HARBOUR[:9]), "quay.txt": " ".join(HARBOUR[9:]), "tower.txt": " ".join(TOWER)}
 WORKFLOWS = ["communities", "claims"]
 
-both_workflows = pytest.mark.parametrize("workflow", WORKFLOWS)
-
 
 def new_folder(
     root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], store: str = NO_STORE
@@ -72,7 +70,7 @@ def ids(folder: ProjectFolder, workflow: str, table: str = "communities") -> set
         return set(project.table(table, workflow)["id"])
 
 
-@both_workflows
+@pytest.mark.parametrize("workflow", size(["communities"], WORKFLOWS))
 def test_a_second_run_asks_nothing_and_an_edit_asks_about_its_own_communities_alone(
     tmp_path: Path, openai: OpenAIServer, workflow: str
 ):
@@ -177,7 +175,7 @@ def test_rejects_are_told_and_tried_again(tmp_path: Path, openai: OpenAIServer, 
         assert set(usage.loc[usage["step"] == "report_communities", "row_id"]) == ids(folder, "claims")
 
 
-@both_workflows
+@pytest.mark.parametrize("workflow", size(["claims"], WORKFLOWS))
 def test_nothing_of_a_purged_document_is_left(tmp_path: Path, openai: OpenAIServer, postgres_url: str, workflow: str):
     folder = new_folder(tmp_path / "purged", openai, {**DOCUMENTS, "secret.txt": SECRET}, postgres_url)
     index(folder, workflow, openai)
