@@ -1,5 +1,6 @@
 """Laws that hold for every verb: run a small corpus through all of them, then each by itself again."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,10 @@ CHAIN: dict[str, dict[str, str]] = {
     "compose_texts": {},
     "embed_text": {"texts": "entity_texts"},
     "detect_communities": {},
+    "extract_claims": {},
+    "report_communities": {},
+    "report_communities_with_claims": {},
+    "compose_report_texts": {},
 }
 """Every verb, in an order in which each finds its tables; and the tables whose names differ."""
 
@@ -66,12 +71,14 @@ ARGS: dict[str, dict[str, Any]] = {
     "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},
     "chunk_documents": {"size": 40},
     "extract_graph": {"gleanings": 1},
+    "extract_claims": {"gleanings": 1},
     "summarize_descriptions": {"max_tokens": 20},
 }
 TEMPLATES = {
     "extract": "Types: $entity_types\nText: $text",
     "glean": "What else?",
     "summarize": "$name, at most $max_length words:\n$descriptions",
+    "report": "Report, at most $max_length words:\n$context",
 }
 
 every_verb = pytest.mark.parametrize("name", sorted(REGISTRY.verbs))
@@ -92,7 +99,9 @@ class Clerk:
 
     def _reply(self, question: str) -> ChatReply:
         if question.startswith("What else"):
-            return ChatReply('("entity"<|>Storm<|>event<|>a storm)<|COMPLETE|>')
+            return ChatReply('("entity"<|>Storm<|>event<|>a storm)##("claim"<|>Storm<|><|>loss<|>TRUE<|><|><|>a boat)')
+        if question.startswith("Report"):
+            return ChatReply(json.dumps({"title": question[-30:], "summary": question[-90:], "rating": len(question)}))
         if not question.startswith("Types"):
             return ChatReply(f"In short: {question.splitlines()[-1]}"[:80])
         text = question.partition("Text: ")[2]
@@ -101,7 +110,8 @@ class Clerk:
         one, two = text.split()[0], text.split()[-1]
         entity = f'("entity"<|>{one}<|>person<|>first)'
         relationship = f'("relationship"<|>{one}<|>{two}<|>near<|>place<|>2)'
-        return ChatReply(f"{entity}##{relationship}##nonsense<|COMPLETE|>")
+        claim = f'("claim"<|>{one}<|>{two}<|>debt<|>TRUE<|>1871<|><|>owes<|>owes)'
+        return ChatReply(f"{entity}##{relationship}##{claim}##nonsense<|COMPLETE|>")
 
     def stream(self, request: ChatRequest) -> Any:
         raise NotImplementedError
