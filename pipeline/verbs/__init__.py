@@ -13,6 +13,7 @@ from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.read_graphrag import read_graphrag
+from pipeline.verbs.resolve_entities import resolve_entities
 from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
@@ -30,6 +31,7 @@ __all__ = [
     "load_documents",
     "merge_graphs",
     "read_graphrag",
+    "resolve_entities",
     "select_documents",
     "summarize_descriptions",
 ]
