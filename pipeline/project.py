@@ -32,11 +32,13 @@ from pipeline.export.source import Source
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.verify import Verification, verify
 from pipeline.models.base import ChatModel
+from pipeline.pinning import Pinned, pin, resolutions, undo
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, answer
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 from pipeline.query.stream import Event, stream_answer
+from pipeline.resolution.pins import Decision
 from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings
 from pipeline.settings_file import read_settings
@@ -181,6 +183,18 @@ class Project(Services):
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
         return purge(self, document)
+
+    def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
+        """Every pair of names that resolve_entities decided about; see pinning.py."""
+        return resolutions(self, workflow)
+
+    def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> Pinned:
+        """Take two names for one ("same") or for two ("different") from the next run on."""
+        return pin(self, decision, a, b, workflow)
+
+    def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> Pinned:
+        """Take back a pin, or part what the last run merged."""
+        return undo(self, a, b, workflow)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""

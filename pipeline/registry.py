@@ -1,8 +1,8 @@
 """@verb: declare what a function reads, writes and needs; the function itself stays plain.
 
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
-annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. A role ``... | None = None`` is bound only where the workflow
-names what for. It returns its outputs in declared order.
+annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. A role ``... | None = None`` is bound only where the
+workflow names what for. It returns its outputs in declared order.
 """
 
 import inspect

@@ -8,6 +8,7 @@ LEGAL_FORMS = {
     "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",
 }  # fmt: skip
 """What stands behind a company's name -> which form it is."""
+LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
 JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
 
 TITLES = {
@@ -49,7 +50,7 @@ def singular(word: str) -> str:
         return word[:-3] + "y" if len(word) > 6 else word
     if word.endswith(("sses", "shes", "ches", "xes", "zzes")):
         return word[:-2]
-    return word[:-1] if word.endswith("s") else word
+    return word.removesuffix("s")
 
 
 def is_person(type: str) -> bool:

@@ -86,8 +86,8 @@ def _within(key: str, members: list[int], names: Sequence[Name]) -> Iterator[Pai
 
 
 def near_pairs(vectors: np.ndarray, least: float) -> dict[Pair, float]:
-    """Positions of vectors (rows of length 1) whose cosine is at least ``least``, with it: those that fall into one cell
-    of some random partition (sign random projections, Charikar 2002, section 3), so that some near pairs are missed."""
+    """Positions of vectors (rows of length 1) whose cosine is at least ``least``, with it: those that fall into one
+    cell of some random partition (sign random projections, Charikar 2002, section 3); some near pairs are missed."""
     count, dimensions = vectors.shape
     if count < 2 or not vectors.any():
         return {}

@@ -18,7 +18,7 @@ def folded_entities(entities: pd.DataFrame, into: Mapping[str, str], places: Map
     order. An entity keeps the id, and the name, of the one that it becomes; counts of types add up, text units and
     descriptions are united."""
     entities = entities.sort_values("id")
-    apart, together = _parted(entities, entities["id"].map(lambda id: into.get(id, id)))
+    apart, together = _parted(entities, _moved(entities["id"], into))
     rows = [_entity(id, members, places) for id, members in together]
     return pd.concat([apart, MERGED_ENTITIES.frame(rows)], ignore_index=True) if rows else apart
 
@@ -29,9 +29,7 @@ def folded_relationships(
     """(relationships between the ends as they become, those whose ends become one). Weights add up; text units,
     descriptions and keywords are united, those of the heaviest first. ``names`` of all entities that are left."""
     links = links.sort_values("id")
-    ends = {
-        f"{end}_entity_id": links[f"{end}_entity_id"].map(lambda id: into.get(id, id)) for end in ("source", "target")
-    }
+    ends = {f"{end}_entity_id": _moved(links[f"{end}_entity_id"], into) for end in ("source", "target")}
     moved = links.assign(**ends, source=ends["source_entity_id"].map(names), target=ends["target_entity_id"].map(names))
     loops = moved["source_entity_id"] == moved["target_entity_id"]
     stays = moved[~loops]
@@ -44,8 +42,12 @@ def folded_relationships(
 
 
 def folded_mentions(mentions: pd.DataFrame, into: Mapping[str, str]) -> pd.DataFrame:
-    moved = mentions.assign(entity_id=mentions["entity_id"].map(lambda id: into.get(id, id)))
-    return moved.groupby(list(MENTIONS.key), as_index=False, sort=True)["frequency"].sum()[MENTIONS.columns]
+    moved = mentions.assign(entity_id=_moved(mentions["entity_id"], into))
+    return moved.groupby(list(MENTIONS.key), sort=True)["frequency"].sum().reset_index()[MENTIONS.columns]
+
+
+def _moved(ids: pd.Series, into: Mapping[str, str]) -> pd.Series:
+    return ids.map({id: into.get(id, id) for id in ids})
 
 
 def _parted(frame: pd.DataFrame, keys: pd.Series) -> tuple[pd.DataFrame, list[tuple[str, pd.DataFrame]]]:

@@ -1,4 +1,4 @@
-"""A chat model as the judge of pairs that no rule decides: several pairs to a request, which the pairs' content fixes."""
+"""A chat model as the judge of pairs that no rule decides: several pairs to a request, as their content fixes."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Question:
-    """A pair; ``id`` says which, in rejects and in the order of asking."""
+    """A pair, and its ``id``."""
 
     id: str
     one: Entry
@@ -52,6 +52,15 @@ class Question:
 
 Verdict = bool | Problem
 """Whether the two are the same, or why nobody knows."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``row``: which request it comes of, in rejects and usage."""
+
+    question: Question
+    verdict: Verdict
+    row: str
 
 
 def batches(questions: Iterable[Question], size: int) -> list[tuple[Question, ...]]:
@@ -67,7 +76,7 @@ def batches(questions: Iterable[Question], size: int) -> list[tuple[Question, ..
     return [*found, tuple(batch)] if batch else found
 
 
-def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[tuple[Question, Verdict]]]:
+def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[Judgement]]:
     """The conversation about a batch; a reply that leaves a pair out is asked for once more."""
     asked: Message = {"role": "user", "content": prompt.render(pairs="\n".join(_lines(batch)))}
     request = ChatRequest(batch[0].id, (asked,), check=lambda text: _complaint(text, len(batch)))
@@ -78,7 +87,8 @@ def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[tuple[Questio
         (reply,) = yield (more,)
     verdicts = _verdicts(reply.text)
     problem = _problem(reply)
-    return [(question, verdicts.get(number, problem)) for number, question in enumerate(batch, 1)]
+    row = batch[0].id
+    return [Judgement(question, verdicts.get(number, problem), row) for number, question in enumerate(batch, 1)]
 
 
 def _lines(batch: Sequence[Question]) -> Iterator[str]:

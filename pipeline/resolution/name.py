@@ -11,6 +11,7 @@ from pipeline.resolution.affixes import (
     JOINED_LEGAL_FORMS,
     JOINED_TITLES,
     LEGAL_FORMS,
+    LEGAL_FORMS_IN_FRONT,
     TITLES,
     is_person,
     singular,
@@ -20,6 +21,7 @@ from pipeline.resolution.spelling import expanded, folded, plain_width, words
 from pipeline.resolution.transliteration import is_foreign, skeleton
 
 _BRACKETED = re.compile(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]")
+_DOTTED = re.compile(r"\b(?:[^\W\d_]\.){2,}")
 _SMALL_WORDS = frozenset("of the and for in on de la le du des der die das und et y e".split())
 _SHORTEST_ACRONYM = 2
 
@@ -28,8 +30,8 @@ _SHORTEST_ACRONYM = 2
 class Name:
     """``tokens`` of the whole name, numbers as digits; ``core``: without article, title, degree and legal form, which
     ``article, title, legal`` keep; ``inverted``: the name was "Surname, Given". ``spellings``: the whole name without
-    spaces, also with umlauts written out. ``long, short``: of a name "Long Name (LN)" the joined core of the first part,
-    and the second in lower case."""
+    spaces, also with umlauts written out. ``long, short``: of a name "Long Name (LN)" the joined core of the first
+    part, and the second in lower case."""
 
     name: str
     type: str
@@ -87,6 +89,8 @@ class Name:
 def read_name(name: str, type: str) -> Name:
     """Take a name apart; ``type`` of the entity decides whether titles and commas are read as a person's."""
     text = plain_width(name)
+    if not is_person(type):
+        text = _DOTTED.sub(lambda letters: letters[0].replace(".", ""), text)
     long, short = _bracketed(text)
     long = read_name(long, type).joined if long else ""
     cased = words(text)
@@ -101,7 +105,17 @@ def read_name(name: str, type: str) -> Name:
     title, core = _without_title(core) if is_person(type) else (None, core)
     legal, core = (None, core) if is_person(type) else _without_legal_form(core)
     return Name(
-        name, type, tokens, tuple(core), signature(tokens), spellings, article, title, legal, inverted, long,
+        name,
+        type,
+        tokens,
+        tuple(core),
+        signature(tokens),
+        spellings,
+        article,
+        title,
+        legal,
+        inverted,
+        long,
         short.lower(),
     )
 
@@ -115,18 +129,22 @@ def _bracketed(text: str) -> tuple[str, str]:
     for long, short in ((outer, inner), (found[2], outer.replace(".", ""))):
         whole = Name(long, "", (), tuple(words(folded(long))), (), frozenset())
         every = "".join(token[0] for token in whole.core)
-        if short.isupper() and len(short) >= _SHORTEST_ACRONYM and short.lower() in (whole.initials, every):
+        if sum(map(str.isupper, short)) >= _SHORTEST_ACRONYM and short.lower() in (whole.initials, every):
             return long, short
     return "", ""
 
 
 def _turned(text: str) -> str | None:
-    """"Given Surname" of "Surname, Given"; None where the comma means something else."""
+    """ "Given Surname" of "Surname, Given"; None where the comma means something else."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 2 or not all(parts):
         return None
     behind = folded(parts[1]).replace(".", "")
-    if behind in DEGREES or behind in LEGAL_FORMS or behind in {"jr", "sr", "junior", "senior", "md", "ii", "iii", "iv"}:
+    if (
+        behind in DEGREES
+        or behind in LEGAL_FORMS
+        or behind in {"jr", "sr", "junior", "senior", "md", "ii", "iii", "iv"}
+    ):
         return None
     return f"{parts[1]} {parts[0]}"
 
@@ -154,6 +172,8 @@ def _without_legal_form(core: Sequence[str]) -> tuple[str | None, Sequence[str]]
     if front := next((end for end in JOINED_LEGAL_FORMS if rest[0].startswith(end) and rest != [end]), None):
         rest, forms = [rest[0].removeprefix(front), *rest[1:]], [front]
         rest = rest if rest[0] else rest[1:]
+    if len(rest) > 1 and rest[0] in LEGAL_FORMS_IN_FRONT:
+        forms.append(LEGAL_FORMS[rest.pop(0)])
     while len(rest) > 1 and rest[-1] in LEGAL_FORMS:
         forms.append(LEGAL_FORMS[rest.pop()])
     if rest and (end := next((end for end in JOINED_LEGAL_FORMS if rest[-1].endswith(end)), None)):

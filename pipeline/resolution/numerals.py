@@ -64,10 +64,9 @@ def counted(tokens: Sequence[str], cased: Sequence[str]) -> tuple[str, ...]:
     for place, token in enumerate(tokens):
         written = cased[place] if place < len(cased) else ""
         if numbers and _joins_tens(tokens, place, token):
-            ten = int(numbers.pop())
-            token = _number(token, written, place, len(tokens))
-            mark = ORDINAL if token.endswith(ORDINAL) else ""
-            numbers.append(f"{ten + int(token.removesuffix(ORDINAL))}{mark}")
+            ten, one = int(numbers.pop()), _number(token, written, place, len(tokens))
+            mark = ORDINAL if one.endswith(ORDINAL) else ""
+            numbers.append(f"{ten + int(one.removesuffix(ORDINAL))}{mark}")
         else:
             numbers.append(_number(token, written, place, len(tokens)))
     return tuple(numbers)

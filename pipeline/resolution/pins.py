@@ -1,8 +1,8 @@
 """Pins: what a person has decided about pairs of names, in a CSV file that people and ``graphmill resolutions`` edit.
 
-    decision,a,b,note
-    same,IBM,International Business Machines,
-    different,Georgia (state),Georgia (country),seen in the atlas
+decision,a,b,note
+same,IBM,International Business Machines,
+different,Georgia (state),Georgia (country),seen in the atlas
 """
 
 import csv

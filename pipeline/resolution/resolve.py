@@ -116,8 +116,11 @@ class Resolution:
 
 def read_pins_of(pins: Mapping[tuple[str, str], Decision], positions: Mapping[str, int]) -> dict[Pair, Decision]:
     """Pins of entity ids as pins of positions; those of entities that are not there are left out."""
-    known = {ids: decision for ids, decision in pins.items() if set(ids) <= set(positions)}
-    return {_ordered(*(positions[id] for id in ids)): decision for ids, decision in known.items()}
+    return {
+        _ordered(positions[a], positions[b]): decision
+        for (a, b), decision in pins.items()
+        if a in positions and b in positions
+    }
 
 
 def _best(scores: Mapping[Pair, float], most: int) -> set[Pair]:

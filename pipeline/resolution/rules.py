@@ -10,7 +10,7 @@ from pipeline.resolution.affixes import PROPER_TYPES
 from pipeline.resolution.name import Name
 
 Outcome = Literal["same", "perhaps", "different"]
-SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 7, 9
+SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 8, 9
 """Letters of a word in which one may be mistaken, beside other words and alone."""
 FIXED_END = 2
 """Letters at a word's end that are never mistaken: they inflect it."""

@@ -1,6 +1,7 @@
 """resolve_entities: entities that are one thing under several names become one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.models.parse import Problem
 from pipeline.prompts import Placeholders, Prompt
 from pipeline.registry import Params, verb
-from pipeline.resolution.candidates import Pair, near_pairs
+from pipeline.resolution.candidates import near_pairs
 from pipeline.resolution.folding import folded_entities, folded_mentions, folded_relationships
-from pipeline.resolution.judge import TEXTS, Entry, Question, batches, judged
+from pipeline.resolution.judge import TEXTS, Entry, Judgement, Question, batches, judged
 from pipeline.resolution.name import read_name
 from pipeline.resolution.pins import pins_digest, read_pins
 from pipeline.resolution.resolve import Resolution, chosen, read_pins_of
@@ -23,9 +24,10 @@ from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, PL
 
 
 class ResolveParams(Params):
-    """``similarity``: of two names, from which on they are a doubtful pair; ``near``: the cosine of their vectors, where
-    an embedding model is named. ``candidates``: doubtful pairs of one entity at most. ``batch``: pairs that the model
-    judges at a time. ``pins``: a person's decisions, a CSV file below ``root`` (the project) unless it is absolute."""
+    """``similarity``: of two names, from which on they are a doubtful pair; ``near``: the cosine of their vectors,
+    where an embedding model is named. ``candidates``: doubtful pairs of one entity at most. ``batch``: pairs that the
+    model judges at a time. ``pins``: a person's decisions, a CSV file below ``root`` (the project) unless it is
+    absolute."""
 
     similarity: float = Field(default=0.88, ge=0.5, le=1)
     near: float = Field(default=0.9, ge=0.5, le=1)
@@ -75,22 +77,24 @@ def resolve_entities(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The merged graph with entities of several names as one, and every decision about a pair of names.
 
-    Rules join what differs in writing only, and never what counts differently; ``chat`` judges the doubtful pairs, which
-    ``embedding`` adds to; without it they are kept apart. Names become one only where each passes with each. The name
-    that all take is the most frequent, ties by code point. A relationship whose ends become one is a reject, as is a
-    pair that the model does not judge.
+    Rules join what differs in writing only, and never what counts differently; ``chat`` judges the doubtful pairs,
+    which ``embedding`` adds to; without it they are kept apart. Names become one only where each passes with each. The
+    name that all take is the most frequent, ties by code point. A relationship whose ends become one is a reject, as is
+    a pair that the model does not judge.
 
     Raises SettingsError for pins that cannot be read, and for a model without its prompt.
     """
     if (chat is None) != (judge is None):
-        raise SettingsError("resolve_entities: the judge needs models: {chat: ...} and prompts: {judge: ...}; give both")
+        raise SettingsError(
+            "resolve_entities: the judge needs models: {chat: ...} and prompts: {judge: ...}; give both"
+        )
     entities = merged_entities.sort_values("id").reset_index(drop=True)
     names = [read_name(name, type) for name, type in zip(entities["name"], entities["type"], strict=True)]
     positions = {id: position for position, id in enumerate(entities["id"])}
     near = near_pairs(_vectors(entities, embedding), params.near) if embedding else {}
     pins = read_pins_of({pin.ids: pin.decision for pin in read_pins(params.file)}, positions)
     resolution = Resolution(names, params.similarity, params.candidates, pins, near)
-    problems = _judge(resolution, entities, params, judge, chat) if judge and chat else {}
+    unknown = _judge(resolution, entities, params, judge, chat) if judge and chat else []
     clusters = resolution.clusters()
     into = _into(clusters.of_several, entities, resolution)
     places = {id: place for place, id in enumerate(text_units.sort_values(list(PLACES.key))["id"])}
@@ -108,7 +112,7 @@ def resolve_entities(
         links,
         folded_mentions(mentions, into),
         RESOLUTIONS.frame(decisions),
-        REJECTS.frame([*_loops(loops), *_unjudged(problems, entities)]),
+        REJECTS.frame([*_loops(loops), *_unjudged(unknown)]),
     )
 
 
@@ -118,23 +122,21 @@ def _vectors(entities: pd.DataFrame, embedding: EmbeddingModel) -> np.ndarray:
 
 def _judge(
     resolution: Resolution, entities: pd.DataFrame, params: ResolveParams, prompt: Prompt, chat: ChatModel
-) -> dict[Pair, Problem]:
-    """Ask about the doubtful pairs, then about those that its verdicts leave open; the pairs without a verdict."""
-    problems: dict[Pair, Problem] = {}
+) -> list[Judgement]:
+    """Ask about the doubtful pairs, then about those that the verdicts leave open; returns what brought no verdict."""
+    unknown: list[Judgement] = []
     for pairs in (lambda: resolution.doubtful, resolution.unclosed):
         asked = {question.id: (pair, question) for pair in pairs() for question in [_question(pair, entities)]}
         questions = batches((question for _, question in asked.values()), params.batch)
-        for told in chat.converse(judged(batch, prompt) for batch in questions):
-            for question, verdict in told:
-                pair = asked[question.id][0]
-                if isinstance(verdict, Problem):
-                    problems[pair] = verdict
-                else:
-                    resolution.verdicts[pair] = verdict
-    return problems
+        for told in chain.from_iterable(chat.converse(judged(batch, prompt) for batch in questions)):
+            if isinstance(told.verdict, Problem):
+                unknown.append(told)
+            else:
+                resolution.verdicts[asked[told.question.id][0]] = told.verdict
+    return unknown
 
 
-def _question(pair: Pair, entities: pd.DataFrame) -> Question:
+def _question(pair: tuple[int, int], entities: pd.DataFrame) -> Question:
     one, two = (_entry(entities.iloc[position]) for position in pair)
     return Question("+".join(entities["id"].iloc[position] for position in pair), one, two)
 
@@ -159,8 +161,9 @@ def _loops(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
         yield {"step": "", "row_id": id, "kind": "record", "reason": "self_loop", "message": message}
 
 
-def _unjudged(problems: Mapping[Pair, Problem], entities: pd.DataFrame) -> Iterable[dict[str, str]]:
-    for pair, problem in problems.items():
-        ids, names = (entities[column].iloc[list(pair)].tolist() for column in ("id", "name"))
-        message = f"{names[0]!r} and {names[1]!r} are kept apart: {problem.message}"[:300]
-        yield {"step": "", "row_id": "+".join(ids), "kind": "row", "reason": problem.reason, "message": message}
+def _unjudged(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
+    for told in unknown:
+        if isinstance(told.verdict, Problem):
+            names = f"{told.question.one.name!r} and {told.question.two.name!r}"
+            message = f"{names} are kept apart: {told.verdict.message}"[:300]
+            yield {"step": "", "row_id": told.row, "kind": "row", "reason": told.verdict.reason, "message": message}

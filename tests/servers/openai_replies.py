@@ -42,6 +42,8 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     if is_repair(messages):
         return default_reply(messages[:-2], body)
     prompt, last = "\n".join(contents), contents[-1] if contents else ""
+    if is_judging(prompt):
+        return Reply(verdicts(prompt))
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
     if "<|COMPLETE|>" in prompt or wants_json(body):
@@ -93,6 +95,18 @@ def is_summary(prompt: str) -> bool:
     words = prompt.lower()
     is_context = "id,entity,type" in words or "id,content" in words
     return "summar" in words and "descriptions" in words and not is_context
+
+
+def is_judging(prompt: str) -> bool:
+    return "`same` or `different`" in prompt
+
+
+def verdicts(prompt: str) -> str:
+    """Two names are the same where each word of the shorter stands in the longer."""
+    pairs = [json.loads(line) for line in prompt.splitlines() if line.startswith('{"pair"')]
+    words = [[set(pair[side]["name"].lower().split()) for side in "ab"] for pair in pairs]
+    found = ["same" if a <= b or b <= a else "different" for a, b in words]
+    return "\n".join(f"{pair['pair']}: {verdict}" for pair, verdict in zip(pairs, found, strict=True))
 
 
 def wants_json(body: Mapping[str, Any]) -> bool:
