@@ -62,7 +62,7 @@ FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_document
 """What the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
-    "resolve_entities": {"similarity": 0.7, "near": 0.99},
+    "resolve_entities": {"similarity": 0.6, "near": 0.99},
     "join_documents": {"on": "source"},
     "select_documents": {"metadata": ["owner", "year"], "rename": {"owner": "keeper"}},
     "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},

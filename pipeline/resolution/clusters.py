@@ -30,7 +30,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Tests:
+class Criteria:
     """``passes``: the two may be one; ``forbidden``: they must not be."""
 
     passes: Test
@@ -50,12 +50,12 @@ class Clusters:
 
     units: dict[int, Unit] = field(default_factory=dict)
 
-    def joined(self, pairs: Iterable[Pair], tests: Tests) -> "Clusters":
-        """One step: the units that ``pairs`` connect, as far as the tests allow."""
+    def joined(self, pairs: Iterable[Pair], criteria: Criteria) -> "Clusters":
+        """One step: the units that ``pairs`` connect, as far as the criteria allow."""
         graph = nx.Graph()
         for one, two in pairs:
             a, b = self.of(one), self.of(two)
-            if a != b and not graph.has_edge(a, b) and tests.joins(a, b):
+            if a != b and not graph.has_edge(a, b) and criteria.joins(a, b):
                 graph.add_edge(a, b)
         alike: dict[frozenset[Unit], list[Unit]] = defaultdict(list)
         for unit in graph:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from pipeline.resolution.candidates import Pair, defined_acronyms, named_pairs
-from pipeline.resolution.clusters import Clusters, Tests, open_pairs, pinned_units
+from pipeline.resolution.clusters import Clusters, Criteria, open_pairs, pinned_units
 from pipeline.resolution.name import Name
 from pipeline.resolution.pins import Decision
 from pipeline.resolution.rules import Comparison, Rules
@@ -65,10 +65,10 @@ class Resolution:
         return sorted(pair for pair in unseen if not self._forbidden(*pair)) if self.verdicts else []
 
     def clusters(self) -> Clusters:
-        tests = Tests(self._passes, self._forbidden)
+        criteria = Criteria(self._passes, self._forbidden)
         pinned = pinned_units(pair for pair, decision in self.pins.items() if decision == "same")
         spelled = [pair for pair, one in self.found.items() if one.rule in CERTAIN and one.outcome == "same"]
-        return pinned.joined(spelled, tests).joined(self._candidates(), tests)
+        return pinned.joined(spelled, criteria).joined(self._candidates(), criteria)
 
     def decided(self, clusters: Clusters) -> Iterator[Decided]:
         for pair in self._candidates():
