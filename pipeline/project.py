@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.forecast import Forecast, forecast
+from pipeline.engine.forecast import Estimate, Forecast, forecast
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
@@ -45,6 +45,7 @@ from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
 from pipeline.stages import Stage, index_stage, load_stage, run_stages
 from pipeline.text import clean
+from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
 from pipeline.validation import explain
 
 if TYPE_CHECKING:
@@ -195,6 +196,15 @@ class Project(Services):
     def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> Pinned:
         """Take back a pin, or part what the last run merged."""
         return undo(self, a, b, workflow)
+
+    def tune(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Tuning:
+        """Write prompts for these documents beside the workflow's; see tuning/tune.py."""
+        with self.runs.alone():
+            return tune(self, name, options)
+
+    def forecast_tuning(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Estimate:
+        """What ``tune`` would ask and cost; no network is used and nothing is written."""
+        return forecast_tuning(self, name, options)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, resolutions, serve, verify, workspace
+from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, resolutions, serve, tune, verify, workspace
 from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
 from pipeline.errors import Terminated
 
@@ -37,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 COMMANDS = (
-    build.init, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
+    build.init, tune.tune, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
     inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
     serve.serve, serve.mcp,
 )  # fmt: skip

@@ -78,6 +78,5 @@ def _print_resolutions(resolutions: "pd.DataFrame") -> None:
     print(f"{'decision':<9} {'by':<8} {'rule':<16} {'score':>5}  names")
     for row in ordered.itertuples(index=False):
         print(f"{row.decision:<9} {row.by:<8} {row.rule:<16} {row.score:>5.2f}  {row.left} | {row.right}")
-    print(
-        f"{(resolutions['decision'] == 'merge').sum():,} merged, {(resolutions['decision'] == 'keep').sum():,} kept apart"
-    )
+    counts = resolutions["decision"].value_counts()
+    print(f"{counts.get('merge', 0):,} merged, {counts.get('keep', 0):,} kept apart")

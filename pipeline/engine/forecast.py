@@ -98,7 +98,7 @@ class Stage:
                 self._frames[step.outputs[name]] = schema.encode(frame, step.id).to_pandas()
         before = max((self._to_come.get(table, 0) for table in step.inputs.values()), default=0)
         estimate = self._estimate(step, tally, before)
-        after = before + (estimate.output_tokens[1] if step.verb.roles_of(ChatModel) else 0)
+        after = before + (estimate.output_tokens[1] if self.resources.chat_names(step) else 0)
         self._to_come |= dict.fromkeys(step.outputs.values(), after)
         return estimate
 
@@ -137,7 +137,7 @@ class Stage:
         more_calls, more_tokens = _more(step, tally, to_come)
         calls = (tally.calls, tally.calls + more_calls)
         asked = (tally.input_tokens, tally.input_tokens + more_tokens)
-        said = self._replies(step, calls, asked) if step.verb.roles_of(ChatModel) else (0, 0)
+        said = self._replies(step, calls, asked) if self.resources.chat_names(step) else (0, 0)
         cost = _cost(models[0], asked, said, few=calls[1] if to_come else calls[0])
         return Estimate(tally.rows, tally.known, calls, asked, said, cost)
 

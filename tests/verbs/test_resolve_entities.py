@@ -199,7 +199,7 @@ RECORDS = st.one_of(
 UNITS = st.dictionaries(st.sampled_from(["a/0", "a/1", "b/0", "c/0"]), st.lists(RECORDS, max_size=6))
 
 
-@settings(max_examples=size(100, reduced=12))
+@settings(max_examples=size(12, 100))
 @given(UNITS)
 def test_rows_keep_their_order_hidden_and_no_weight_or_mention_is_lost(units: Units):
     made = tables(units, chat=Judge(), judge=JUDGE)
