@@ -36,7 +36,7 @@ PLURAL_ONLY = frozenset(
 PROPER_TYPES = frozenset(
     """
     PERSON PEOPLE ORGANIZATION ORGANISATION COMPANY LOCATION PLACE GEO CITY COUNTRY EVENT BRAND TEAM BAND WORK BOOK FILM
-    SONG UNKNOWN
+    SONG NAME TITLE UNKNOWN
     """.split()
 )
 """Types of what has a name of its own, which has no plural."""

@@ -87,8 +87,9 @@ class Name:
 
 
 def read_name(name: str, type: str) -> Name:
-    """Take a name apart; ``type`` of the entity decides whether titles and commas are read as a person's."""
-    text = plain_width(name)
+    """Take a name apart; the entity's ``type``, whose case says nothing, decides whether titles and commas are read as
+    a person's."""
+    text, type = plain_width(name), type.upper()
     if not is_person(type):
         text = _DOTTED.sub(lambda letters: letters[0].replace(".", ""), text)
     long, short = _bracketed(text)
