@@ -24,6 +24,11 @@ MENTION_COLUMNS = ["entity_id", "name", "text_unit_ids"]
 OPENING_COLUMNS = ["id", "title", "opening"]
 LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
 
+HUB = 1000
+"""Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
+SOURCES = 1000
+"""Text units that a record names in a read at most."""
+
 
 @dataclass(frozen=True)
 class Delta:
@@ -278,7 +283,7 @@ class GraphReads(Protocol):
     """What a query asks of the graph; a constant number of round trips each."""
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        """ENTITY_COLUMNS of the ids that exist, in the order asked."""
+        """ENTITY_COLUMNS of the ids that exist, in the order asked; of their text units the first SOURCES."""
         ...
 
     def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
@@ -291,8 +296,9 @@ class GraphReads(Protocol):
         ...
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
-        """(entity_id, text_unit_id, neighbours): for each text unit of each entity, how many of the
-        entity's neighbours have that text unit too."""
+        """(entity_id, text_unit_id, neighbours): for each of the first SOURCES text units of each entity, how many of
+        the entity's neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
+        counted."""
         ...
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
@@ -312,4 +318,4 @@ class GraphStore(GraphReads, Protocol):
 def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
     """The rows of a frame with an ``id`` column, in the order of the ids."""
     place = {id: position for position, id in enumerate(ids)}
-    return frame.sort_values("id", key=lambda column: column.map(place)).reset_index(drop=True)
+    return frame.iloc[np.argsort([place[id] for id in frame["id"]], kind="stable")].reset_index(drop=True)

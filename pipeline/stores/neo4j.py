@@ -24,8 +24,10 @@ from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores import cypher
 from pipeline.stores.base import (
     ENTITY_COLUMNS,
+    HUB,
     LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
+    SOURCES,
     Advanced,
     Live,
     Shown,
@@ -230,7 +232,7 @@ class Neo4jStore:
         with self._errors():
             result = self.driver.execute_query(
                 query,
-                {"workspace": self.workspace, **parameters},
+                {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters},
                 database_=self.database,
                 routing_=RoutingControl.READ,
             )
