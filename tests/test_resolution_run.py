@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.errors import UsageError
+from pipeline.errors import SettingsError, UsageError
 from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
@@ -29,13 +29,13 @@ STEP: dict[str, Any] = {
 }
 
 
-def resolving(folder: ProjectFolder) -> ProjectFolder:
-    """With the step between merge_graphs and summarize_descriptions, as docs/resolution.md says."""
-    path = folder.root / "workflows" / "index.yaml"
+def resolving(folder: ProjectFolder, name: str = "index", step: dict[str, Any] = STEP) -> ProjectFolder:
+    """With the step after merge_graphs, as docs/resolution.md says."""
+    path = folder.root / "workflows" / f"{name}.yaml"
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     place = next(number for number, step in enumerate(workflow["steps"]) if step["verb"] == "merge_graphs")
     workflow["steps"][place]["outputs"] = MERGED
-    workflow["steps"].insert(place + 1, STEP)
+    workflow["steps"].insert(place + 1, step)
     path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
     return folder
 
@@ -99,3 +99,19 @@ def test_the_commands_list_pin_and_undo(folder: ProjectFolder, openai: OpenAISer
 def test_a_workflow_without_the_step_says_so(folder: ProjectFolder):
     with folder.open() as project, pytest.raises(UsageError, match="no step resolve_entities"):
         project.resolutions("fast")
+
+
+def test_without_a_judge_no_chat_model_is_needed(tmp_path: Path):
+    step = {name: part for name, part in STEP.items() if name not in ("prompts", "models")}
+    folder = resolving(new_project(tmp_path / "fast", "embedded", DOCUMENTS), "fast", step)
+    with folder.open() as project:
+        report = project.index("fast")
+        assert report.exit_code == 0
+        assert set(project.resolutions("fast")["by"]) == {"rule"}
+        assert {"Brack Institute", "Bräck Institute"} & names(project) == {"Brack Institute"}
+
+
+def test_a_role_that_is_not_there_is_no_optional_one(folder: ProjectFolder):
+    resolving(folder, "fast", {**STEP, "models": {"judge": "default"}})
+    with folder.open() as project, pytest.raises(SettingsError, match="unknown roles"):
+        project.workflow("fast")

@@ -1,6 +1,7 @@
 """What two names have to do with each other: the same by a rule, perhaps the same, or two for certain."""
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from rapidfuzz import fuzz
@@ -71,7 +72,7 @@ class Rules:
 
 
 def _same_by_spelling(one: Name, two: Name) -> str:
-    return "spelling" if one.spellings & two.spellings and _fuse_safely(one, two) else ""
+    return "spelling" if one.tokens and one.spellings & two.spellings and _fuse_safely(one, two) else ""
 
 
 def _fuse_safely(one: Name, two: Name) -> bool:
@@ -131,8 +132,8 @@ def _same_abroad(one: Name, two: Name) -> str:
 
 def _mistyped(one: Name, two: Name) -> str:
     """One letter of one long word is missing, doubled, or changed places with the next, within the word. A letter in
-    place of another is no such mistake: sulfate and sulfite, Colombia and Columbia. Of people's names none is: Anderson
-    and Andersson are two."""
+    place of another is no such mistake: sulfate and sulfite, Colombia and Columbia; nor is a missing one in a word that
+    stands alone: deprecate and depreciate. Of people's names none is: Anderson and Andersson are two."""
     if one.is_person or one.type != two.type or len(one.core) != len(two.core):
         return ""
     unequal = [(a, b) for a, b in zip(one.core, two.core, strict=True) if a != b]
@@ -141,7 +142,13 @@ def _mistyped(one: Name, two: Name) -> str:
     least = SHORTEST_TYPO if len(one.core) > 1 else SHORTEST_TYPO_ALONE
     a, b = unequal[0]
     long_enough = min(len(a), len(b)) >= least and (a + b).isalpha()
-    return "typo" if long_enough and slipped(a, b) else ""
+    likely = len(one.core) > 1 or len(a) == len(b) or _single(a) == _single(b)
+    return "typo" if long_enough and likely and slipped(a, b) else ""
+
+
+def _single(word: str) -> str:
+    """Without doubled letters."""
+    return "".join(letter for letter, _ in groupby(word))
 
 
 def slipped(a: str, b: str) -> bool:

@@ -15,7 +15,8 @@ _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
 _LONG_END = regex.compile(r"(?<=[ぁ-ゖー]{3})ー(?![ぁ-ゖー])")
 _JOINED = regex.compile(r"(?<=\p{L})['’‘ʼ´`](?=\p{L})")
 _THOUSANDS = regex.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d.,])")
-TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[@/%°№#+]")
+TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[\p{S}@/%*#]")
+"""Words, and signs that mean something: $100 is not €100, A* not A."""
 
 
 def plain_width(name: str) -> str:
