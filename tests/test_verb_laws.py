@@ -62,7 +62,7 @@ FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_document
 """What the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
-    "resolve_entities": {"similarity": 0.6, "near": 0.99},
+    "resolve_entities": {"similarity": 0.5, "near": 0.99, "batch": 2},
     "join_documents": {"on": "source"},
     "select_documents": {"metadata": ["owner", "year"], "rename": {"owner": "keeper"}},
     "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},
@@ -97,7 +97,7 @@ class Clerk:
         if question.startswith("What else"):
             return ChatReply('("entity"<|>Storm<|>event<|>a storm)<|COMPLETE|>')
         if question.startswith("Pairs"):
-            return ChatReply("1: same\n2: different\n3: same")
+            return ChatReply("1: different\n2: same")
         if not question.startswith("Types"):
             return ChatReply(f"In short: {question.splitlines()[-1]}"[:80])
         text = question.partition("Text: ")[2]
