@@ -83,6 +83,18 @@ def test_an_incremental_run_resolves_as_a_full_one(folder: ProjectFolder, tmp_pa
         assert table_hashes(nightly) == table_hashes(whole)
 
 
+def test_the_plan_counts_the_judge(folder: ProjectFolder, openai: OpenAIServer):
+    with folder.open() as project:
+        before = {entry.planned.step.id: entry.estimate for entry in project.forecast()}
+        assert openai.requests == []
+        assert before["resolve_entities"].calls[0] == 0
+        assert before["resolve_entities"].calls[1] > 0
+        report = project.index()
+        assert next(step for step in report.steps if step.step == "resolve_entities").calls == 1
+        after = {entry.planned.step.id: entry for entry in project.forecast()}
+        assert after["resolve_entities"].planned.action == "reuse"
+
+
 def test_the_commands_list_pin_and_undo(folder: ProjectFolder, openai: OpenAIServer):
     endpoint = [part for override in folder.endpoint_overrides for part in ("--set", override)]
     assert folder.invoke("index", *endpoint).exit_code == 0
