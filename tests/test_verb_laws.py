@@ -49,6 +49,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "extract_graph": {},
     "extract_graph_fast": {},
     "merge_graphs": {},
+    "resolve_entities": {},
     "join_descriptions": {},
     "summarize_descriptions": {},
     "compute_degrees": {},
@@ -66,6 +67,7 @@ FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_document
 """What the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
+    "resolve_entities": {"similarity": 0.5, "near": 0.99, "batch": 2},
     "join_documents": {"on": "source"},
     "select_documents": {"metadata": ["owner", "year"], "rename": {"owner": "keeper"}},
     "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},
@@ -77,6 +79,7 @@ ARGS: dict[str, dict[str, Any]] = {
 TEMPLATES = {
     "extract": "Types: $entity_types\nText: $text",
     "glean": "What else?",
+    "judge": "Pairs:\n$pairs",
     "summarize": "$name, at most $max_length words:\n$descriptions",
     "report": "Report, at most $max_length words:\n$context",
 }
@@ -102,6 +105,8 @@ class Clerk:
             return ChatReply('("entity"<|>Storm<|>event<|>a storm)##("claim"<|>Storm<|><|>loss<|>TRUE<|><|><|>a boat)')
         if question.startswith("Report"):
             return ChatReply(json.dumps({"title": question[-30:], "summary": question[-90:], "rating": len(question)}))
+        if question.startswith("Pairs"):
+            return ChatReply("1: different\n2: same")
         if not question.startswith("Types"):
             return ChatReply(f"In short: {question.splitlines()[-1]}"[:80])
         text = question.partition("Text: ")[2]
@@ -129,7 +134,7 @@ ROLES: dict[type, Callable[[str], Any]] = {
 
 def roles_of(verb: Verb, folder: Path) -> dict[str, Any]:
     roles = {role: ROLES[kind](role) for role, kind in verb.roles.items()}
-    path = {"path": str(folder / FILES[verb.name])} if verb.stamp else {}
+    path = {"path": str(folder / FILES[verb.name])} if verb.name in FILES else {}
     args = path | ARGS.get(verb.name, {})
     return roles | ({"params": verb.params.model_validate(args)} if verb.takes_params else {})
 

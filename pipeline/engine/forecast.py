@@ -155,7 +155,7 @@ class Stage:
         surely = 0 if to_come.rows and COMMUNITIES in step.verb.inputs else 1
         calls = (tally.calls * surely, tally.calls + more_calls)
         asked = (tally.input_tokens * surely, tally.input_tokens + more_tokens)
-        said = self._replies(step, calls, asked) if step.verb.roles_of(ChatModel) else (0, 0)
+        said = self._replies(step, calls, asked) if self.resources.chat_names(step) else (0, 0)
         cost = _cost(models[0], asked, said, few=calls[1] if to_come.rows else calls[0])
         return Estimate(tally.rows, tally.known, calls, asked, said, cost)
 

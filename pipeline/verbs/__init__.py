@@ -17,6 +17,7 @@ from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.read_graphrag import read_graphrag
 from pipeline.verbs.report_communities import report_communities
 from pipeline.verbs.report_communities_with_claims import report_communities_with_claims
+from pipeline.verbs.resolve_entities import resolve_entities
 from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
@@ -38,6 +39,7 @@ __all__ = [
     "read_graphrag",
     "report_communities",
     "report_communities_with_claims",
+    "resolve_entities",
     "select_documents",
     "summarize_descriptions",
 ]

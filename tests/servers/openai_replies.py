@@ -43,6 +43,10 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     if is_repair(messages):
         return default_reply(messages[:-2], body)
     prompt, last = "\n".join(contents), contents[-1] if contents else ""
+    if is_judging(prompt):
+        return Reply(verdicts(prompt))
+    if found := next((told for words, told in TUNING.items() if words in prompt), None):
+        return Reply(found)
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
     if "rating_explanation" in prompt:
@@ -101,6 +105,27 @@ def is_summary(prompt: str) -> bool:
     words = prompt.lower()
     is_context = "id,entity,type" in words or "id,content" in words
     return "summar" in words and "descriptions" in words and not is_context
+
+
+TUNING = {
+    "In which field would somebody be at home": "lighthouses and those who built them",
+    "In which language are most of the passages": "English",
+    'that begin with "You are"': "You are a historian of lighthouses. You look out for who built what, and when.",
+    "Which types do they call for?": "1. Person, lighthouse; institute, event, person",
+}
+"""Words of a prompt that tunes -> the reply."""
+
+
+def is_judging(prompt: str) -> bool:
+    return "`same` or `different`" in prompt
+
+
+def verdicts(prompt: str) -> str:
+    """Two names are the same where each word of the shorter stands in the longer."""
+    pairs = [json.loads(line) for line in prompt.splitlines() if line.startswith('{"pair"')]
+    words = [[set(pair[side]["name"].lower().split()) for side in "ab"] for pair in pairs]
+    found = ["same" if a <= b or b <= a else "different" for a, b in words]
+    return "\n".join(f"{pair['pair']}: {verdict}" for pair, verdict in zip(pairs, found, strict=True))
 
 
 def wants_json(body: Mapping[str, Any]) -> bool:
