@@ -4,11 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from sqlalchemy import Select, distinct, func, or_, select, union
+from sqlalchemy import ARRAY, Select, Text, cast, distinct, func, or_, select, union
 
-from pipeline.stores.base import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, Shown, VectorStore, in_order
+from pipeline.stores.base import (
+    COMMUNITY_COLUMNS,
+    ENTITY_COLUMNS,
+    LINK_COLUMNS,
+    RELATIONSHIP_COLUMNS,
+    Shown,
+    VectorStore,
+    in_order,
+)
 from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import EDGES, GRAPH_TABLES, NODES
+from pipeline.stores.tables import COMMUNITIES, EDGES, NODES
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class PostgresGraph:
     def shown(self) -> Shown:
         """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
-        return Shown(live.version if live and live.tables.keys() >= GRAPH_TABLES.keys() else "")
+        return Shown(live.version if live and "nodes" in live.tables else "")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         query = select(
@@ -95,6 +103,32 @@ class PostgresGraph:
         found = union(*at_end).subquery()
         query = select(*(found.c[name] for name in LINK_COLUMNS))
         return self._frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        if not self.store.holds("communities"):
+            return pd.DataFrame(columns=COMMUNITY_COLUMNS)
+        ids = list(entity_ids)
+        members = (
+            select(
+                func.unnest(COMMUNITIES.c.entity_ids).label("entity_id"),
+                COMMUNITIES.c.id.label("community_id"),
+                COMMUNITIES.c.level,
+            )
+            .where(
+                COMMUNITIES.c.workspace == self.store.workspace,
+                COMMUNITIES.c.entity_ids.bool_op("&&")(cast(ids, ARRAY(Text))),
+                COMMUNITIES.c.level <= level,
+            )
+            .subquery()
+        )
+        entity, community = members.c.entity_id.collate("C"), members.c.community_id.collate("C")
+        query = (
+            select(*(members.c[name] for name in COMMUNITY_COLUMNS))
+            .where(members.c.entity_id == func.any(ids))
+            .distinct(entity)
+            .order_by(entity, members.c.level.desc(), community)
+        )
+        return self._frame(query, COMMUNITY_COLUMNS)
 
     def _edges(self) -> Select:
         columns = {"text_unit_ids": "source_id"}

@@ -131,6 +131,9 @@ ALTERED = {
     "relationships": "embedding = '[1,2]'",
     "nodes": "source_id = source_id || ARRAY['']",
     "edges": "weight = weight + 1e-12",
+    "reports": "rating = 10",
+    "claims": "status = 'FALSE'",
+    "communities": "entity_ids = entity_ids[2:]",
 }
 
 
