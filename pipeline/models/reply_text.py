@@ -3,7 +3,7 @@
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pipeline.text import clean, clean_name
 
@@ -12,6 +12,7 @@ OPEN, CLOSE = "(（", ")）"
 MISSING_WEIGHT, LEAST_WEIGHT, GREATEST_WEIGHT = 1.0, 0.1, 10.0
 
 _THINKING = re.compile(r"<\s?(/?)\s?(?:think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
+LONGEST_TAG = len("< reasoning >")
 _FENCE = re.compile(r"```[ \t]{0,3}[A-Za-z]{0,12}")
 _CHARACTER_REFERENCE = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _EDGES = QUOTES + " \n"
@@ -36,6 +37,29 @@ def without_thinking(reply: str) -> str:
             kept.append(reply[position : tag.start()])
         position, thinking = tag.end(), not closes
     return "".join(kept) + reply[position:]
+
+
+def after_thinking(pieces: Iterator[str]) -> Iterator[str]:
+    """A reply as it comes, without the thinking it begins with; nothing comes while that lasts."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        if said := _after_first_thinking(held):
+            yield said
+            break
+    else:
+        yield without_thinking(held)
+    yield from pieces
+
+
+def _after_first_thinking(text: str) -> str:
+    """Nothing while it lasts, and while it may yet begin."""
+    begun = text.lstrip()
+    if opened := _THINKING.match(begun):
+        closed = _THINKING.search(begun, opened.end())
+        return begun[closed.end() :].lstrip() if closed else ""
+    may_open = begun.startswith("<") and ">" not in begun and len(begun) <= LONGEST_TAG
+    return "" if not begun or may_open else text
 
 
 def bare(reply: str) -> str:

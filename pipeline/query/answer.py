@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
+from pipeline.models.reply_text import after_thinking
 from pipeline.query.answer_json import dropped_json, evidence_json, shown_tables
 from pipeline.query.citations import Citations
 from pipeline.query.clock import Clock
@@ -121,7 +122,8 @@ def fixed_answer(prepared: Prepared, stage: QueryStage) -> Said | None:
 
 def read_answer(pieces: Iterator[str], prepared: Prepared) -> Generator[str, None, tuple[Abstention, int]]:
     """The answer as it is to be shown, in pieces; returns why it is none, if so, and how many citations were removed.
-    Without a search there is nothing that could be cited, and the text stays as it is."""
+    Without a search there is nothing that could be cited, and the text stays as it is. Thinking is never shown."""
+    pieces = after_thinking(pieces)
     if prepared.request.mode == "bypass":
         yield from pieces
         return "", 0

@@ -15,7 +15,8 @@ LEAST_NAME = 4
 
 _FILE = r"\.(?:pdf|docx?|txt|md|markdown|csv|tsv|xlsx?|pptx?|html?|jsonl?|xml|epub|rtf|odt|ya?ml)"
 _LIST = r" ?(?:(?:source|reference|document)s?:? *)?\^?\d+(?: ?[,;–-] ?\d+)* ?"
-_NUMBERS = re.compile(rf" ?\[{_LIST}\]| ?\(\[{_LIST}\]\)", re.IGNORECASE)
+_PLACE = r"(?:†[^】\n]{0,100})?"
+_NUMBERS = re.compile(rf" ?\[{_LIST}\]| ?\(\[{_LIST}\]\)| ?【{_LIST}{_PLACE}】", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _ENTRY = re.compile(rf"[ \t]*(?:[-*] +|\d+\. +)?\[(\d+)\][ \t:]+(\S[^\n]*{_FILE}\W*)\n?$", re.IGNORECASE)
 _TITLED = re.compile(r"[ \t]*(?:[-*] +|\d+\. +)\[(\d+)\][ \t:]+\S[^\n]*[^\s.!?:]\n?$")
@@ -26,7 +27,7 @@ _NAMED = re.compile(
     "|".join(rf" ?\[{name}\]| ?\({name}\)" for name in (_LABELLED, _UNLABELLED)),
     re.IGNORECASE,
 )
-PAIRS = {"]": "[", ")": "("}
+PAIRS = {"]": "[", ")": "(", "】": "【"}
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,6 @@ class Citations:
 
     references: Sequence[Reference]
     records: DataCitations = UNCHECKED
-
-    def checked(self, text: str) -> tuple[str, int]:
-        """The text without citations of what was not shown, and how many those were."""
-        lines = [self._line(line) for line in _lines(text)]
-        return "".join(line for line, _ in lines), sum(count for _, count in lines)
 
     def stream(self, pieces: Iterable[str]) -> Generator[str, None, int]:
         """The checked text in pieces; returns how many citations were removed. What may yet become a citation is held
@@ -65,7 +61,7 @@ class Citations:
         if len(line) <= LONGEST and self._made_up_entry(line):
             return "", 1
         line, strange = self.records.checked(line)
-        cited = [number for citation in _NUMBERS.findall(line) for number in _NUMBER.findall(citation)]
+        cited = [number for citation in _NUMBERS.findall(line) for number in _numbers(citation)]
         unknown = [number for number in cited if number not in self._numbers]
         line = _NUMBERS.sub(self._with_shown, line)
         made_up = [match for match in _NAMED.finditer(line) if not self._names(_name(match))]
@@ -92,7 +88,7 @@ class Citations:
 
     def _with_shown(self, citation: re.Match[str]) -> str:
         """``[1]`` or ``[1, 2]`` with the numbers that were shown; nothing, not even the space before, without any."""
-        numbers = _NUMBER.findall(citation[0])
+        numbers = _numbers(citation[0])
         kept = [number for number in numbers if number in self._numbers]
         if kept == numbers:
             return citation[0]
@@ -105,6 +101,10 @@ class Citations:
             len(part) >= LEAST_NAME and re.search(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", wanted)
             for part in self._known_names
         )
+
+
+def _numbers(citation: str) -> list[str]:
+    return _NUMBER.findall(citation.partition("†")[0])
 
 
 def _name(match: re.Match[str]) -> str:

@@ -143,9 +143,10 @@ def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
     return 0 < live.dimensions <= HALFVEC_LIMIT and rows >= hnsw.exact_below
 
 
-def cursor(connection: Connection) -> Any:
-    """psycopg's own cursor inside this transaction: for COPY and for quoted identifiers."""
-    return connection.connection.cursor()
+def cursor(connection: Connection, binary: bool = False) -> Any:
+    """psycopg's own cursor inside this transaction: for COPY, quoted identifiers and rows in binary."""
+    driver_connection: Any = connection.connection
+    return driver_connection.cursor(binary=binary)
 
 
 def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Composed:

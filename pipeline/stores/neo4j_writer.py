@@ -46,8 +46,9 @@ class Neo4jWriter:
     """``around`` is the transaction that holds the workspace's lock.
 
     A load of few changes goes into it whole. A commit is no single moment for Neo4j's readers, so that it is said just
-    before; a larger load says from its start that it is under way and goes in batches, each a transaction: several run side by side, but commit one at a time,
-    for relationships are chained, and commits at once of chains that touch deadlock, whatever their ends.
+    before; a larger load says from its start that it is under way and goes in batches, each a transaction: several run
+    side by side, but commit one at a time, for relationships are chained, and commits at once of chains that touch
+    deadlock, whatever their ends.
     Nodes are deleted when the load is published, so that every relationship that goes is found by its ends.
     """
 

@@ -134,14 +134,16 @@ def lexical_query(word: str) -> str:
     """The tsquery of a word as ``pipeline.words`` gives it, which holds letters and digits alone."""
     if is_syllabic(word):
         return " & ".join(f"'{character}'" for character in word)
-    return f"'{word}':*" if len(word) >= SHORTEST_STEM else f"'{word}' | '{word}s'"
+    plural = f" | '{word[:-1]}ies'" if word.endswith("y") else ""
+    return f"'{word}':*{plural}" if len(word) >= SHORTEST_STEM else f"'{word}' | '{word}s'{plural}"
 
 
 def lexical_pattern(word: str) -> str:
     """A regular expression that matches where a text has the word, or begins with it where ``lexical_query`` does."""
     if is_syllabic(word):
         return word
-    return rf"\m{word}" if len(word) >= SHORTEST_STEM else rf"\m{word}s?\M"
+    plural = rf"|\m{word[:-1]}ies\M" if word.endswith("y") else ""
+    return (rf"\m{word}" if len(word) >= SHORTEST_STEM else rf"\m{word}s?\M") + plural
 
 
 def _followed(asked: Sequence[str], statistics: TextStatistics) -> list[str]:

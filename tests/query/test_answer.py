@@ -69,6 +69,25 @@ def test_citations_of_references_that_were_not_shown_are_removed_and_counted(sai
     assert (given.text, given.removed_citations) == (text, removed)
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "bypass"])
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("<think>Who [9]? Ada, I <b>think</b>.</think>\n\nAda.", "Ada."),
+        ("\n< thinking >Hm.</ thinking >Ada.", "Ada."),
+        ("<think>It is Ada", "It is Ada"),
+        ("<b>Ada</b> <think>", "<b>Ada</b> <think>"),
+        ("<", "<"),
+    ],
+)
+def test_what_a_model_thinks_is_not_shown(mode: str, said: str, text: str):
+    replies = (said,) if mode == "bypass" else (KEYWORDS, said)
+    assert asked(*replies, mode=mode)[0].text == text
+    *_, done = stream_answer(question(mode=mode), stage(village(), ScriptedChat(list(replies))))
+    assert isinstance(done, Done)
+    assert done.answer.text == text
+
+
 def test_without_a_chat_model_the_evidence_is_the_answer():
     given = answer(question(), stage(village()))
     assert given.text.splitlines()[0] == NOTICE

@@ -79,6 +79,13 @@ def test_chinese_is_found_by_two_characters_next_to_each_other(postgres: OpenSto
     assert [id for id, _ in store.lexical("灯塔", 5).hits] == ["chunk-0005"]
 
 
+def test_plurals_are_found_by_their_singular(postgres: OpenStore):
+    store = postgres()
+    load(store, ["Two puppies and some skies.", "A puppy.", "Cities by the quay."])
+    for question, found in (("puppy", {0, 1}), ("puppies", {0, 1}), ("sky", {0}), ("city", {2})):
+        assert {id for id, _ in store.lexical(question, 5).hits} == {f"chunk-{place:04}" for place in found}
+
+
 def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
     store = postgres()
     load(store, TEXTS)
@@ -186,13 +193,22 @@ def test_an_empty_workspace_finds_nothing(postgres: OpenStore):
     assert store.lexical("sea", 5).hits == []
 
 
-@pytest.mark.parametrize(("word", "pattern"), [("灯塔", "灯塔"), ("sea", r"\mseas?\M"), ("harbour", r"\mharbour")])
+@pytest.mark.parametrize(
+    ("word", "pattern"),
+    [("灯塔", "灯塔"), ("sea", r"\mseas?\M"), ("harbour", r"\mharbour"), ("puppy", r"\mpuppy|\mpuppies\M")],
+)
 def test_the_pattern_of_a_word(word: str, pattern: str):
     assert lexical_pattern(word) == pattern
 
 
 @pytest.mark.parametrize(
-    ("word", "query"), [("灯塔", "'灯' & '塔'"), ("sea", "'sea' | 'seas'"), ("harbour", "'harbour':*")]
+    ("word", "query"),
+    [
+        ("灯塔", "'灯' & '塔'"),
+        ("sea", "'sea' | 'seas'"),
+        ("harbour", "'harbour':*"),
+        ("puppy", "'puppy':* | 'puppies'"),
+    ],
 )
 def test_the_query_of_a_word(word: str, query: str):
     assert lexical_query(word) == query
