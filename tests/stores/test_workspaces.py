@@ -15,7 +15,17 @@ from pipeline.stores.tables import CHUNKS, TABLES, VECTOR_TABLES, partition_of
 from tests.load.tables import corpus, save
 
 CORPUS = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
-ROWS = {"documents": 1, "chunks": 1, "entities": 2, "relationships": 1, "nodes": 2, "edges": 1, "reports": 3, "claims": 2, "communities": 3}
+ROWS = {
+    "documents": 1,
+    "chunks": 1,
+    "entities": 2,
+    "relationships": 1,
+    "nodes": 2,
+    "edges": 1,
+    "reports": 3,
+    "claims": 2,
+    "communities": 3,
+}
 
 OpenPostgres = Callable[..., PostgresStore]
 
