@@ -73,7 +73,7 @@ def main() -> None:
         snapshots = SnapshotStore(Path(folder))
         write_tables(snapshots, sizes)
         manifest = snapshots.manifest(WORKFLOW, FIRST)
-        with _stores(options.graph) as stores:
+        with open_stores(options.graph) as stores:
             load(manifest, snapshots, stores.all, MAX_TYPES)
             stage = _stage(stores, manifest, snapshots)
             questions = _questions(manifest, snapshots, WARM_UP + options.questions)
@@ -120,7 +120,7 @@ def _questions(manifest: Manifest, snapshots: SnapshotStore, count: int) -> list
 
 
 @contextmanager
-def _stores(graph: str):
+def open_stores(graph: str):
     with server_folder() as folder:
         url = start_embedded(folder)
         vectors = PostgresStore(url, "bench", graph == "postgres")

@@ -9,14 +9,16 @@ def reports(told: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
     """Rows without their vectors. ``told``: community_reports; ``communities``: (id, children)."""
     columns = ["id", "level", "parent", "title", "summary", "content", "rating", "weight", "size"]
     rows = told[columns].assign(chunk_ids=lists(told["text_unit_ids"]))
-    return rows.merge(communities.assign(children=lists(communities["children"])), on="id", validate="1:1")
+    return rows.merge(communities[["id"]].assign(children=lists(communities["children"])), on="id", validate="1:1")
 
 
 def communities(found: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
     """One without a report has its own title, and nothing else to tell. ``told``: (id, title, summary, rating,
     weight)."""
     rows = found[["id", "level", "parent", "size"]].reset_index(drop=True)
-    report = rows[["id"]].merge(told, on="id", how="left", validate="1:1")
+    report = rows[["id"]].merge(
+        told[["id", "title", "summary", "rating", "weight"]], on="id", how="left", validate="1:1"
+    )
     return rows.assign(
         title=report["title"].where(report["title"].notna(), found["title"].to_numpy()),
         summary=report["summary"].where(report["summary"].notna(), ""),

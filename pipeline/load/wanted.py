@@ -26,10 +26,7 @@ class Wanted:
 
     def rows(self, table: str) -> pd.DataFrame:
         """With ``row_hash``. Raises DataError when a snapshot is gone or damaged, or rows lack their text or vector."""
-        sources = {
-            name: frame_of(self._table(name, list(columns)))
-            for name, columns in TABLE_SOURCES[table].items()
-        }
+        sources = {name: frame_of(self._table(name, list(columns))) for name, columns in TABLE_SOURCES[table].items()}
         return with_hashes(project_table(table, sources, self.max_types))
 
     @cached_property

@@ -32,6 +32,11 @@ CLAIM_COLUMNS = [
 ]  # fmt: skip
 COMMUNITY_COLUMNS = ["entity_id", "community_id", "level"]
 
+HUB = 1000
+"""Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
+SOURCES = 1000
+"""Text units that a record names in a read at most."""
+
 
 @dataclass(frozen=True)
 class Delta:
@@ -268,7 +273,8 @@ class VectorReads(Protocol):
         ...
 
     def reports(self, ids: Sequence[str]) -> pd.DataFrame:
-        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked."""
+        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked; of their text
+        units the first SOURCES."""
         ...
 
     def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
@@ -301,7 +307,7 @@ class GraphReads(Protocol):
     """What a query asks of the graph; a constant number of round trips each."""
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        """ENTITY_COLUMNS of the ids that exist, in the order asked."""
+        """ENTITY_COLUMNS of the ids that exist, in the order asked; of their text units the first SOURCES."""
         ...
 
     def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
@@ -314,8 +320,9 @@ class GraphReads(Protocol):
         ...
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
-        """(entity_id, text_unit_id, neighbours): for each text unit of each entity, how many of the
-        entity's neighbours have that text unit too."""
+        """(entity_id, text_unit_id, neighbours): for each of the first SOURCES text units of each entity, how many of
+        the entity's neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
+        counted."""
         ...
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:

@@ -217,7 +217,7 @@ DROP_LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) DELETE live"
 ENTITIES = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.description, ''),
-           coalesce(n.degree, 0), coalesce(n.source_id, [])
+           coalesce(n.degree, 0), coalesce(n.source_id, [])[..$sources]
     """
 RELATIONSHIPS = """
     UNWIND $rows AS row
@@ -227,7 +227,7 @@ RELATIONSHIPS = """
     MATCH (source)-[r {id: id}]->(target)
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
            coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
-           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])
+           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])[..$sources]
     """
 RELATIONSHIPS_OF = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
@@ -236,7 +236,7 @@ RELATIONSHIPS_OF = """
     WITH r, startNode(r) AS source, endNode(r) AS target
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
            coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
-           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])
+           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])[..$sources]
     ORDER BY r.rank DESC, r.weight DESC, r.id
     """
 LINKS = """
@@ -256,9 +256,10 @@ COMMUNITIES_OF = """
     """
 SHARED_UNITS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    WITH n, coalesce(n.source_id, []) AS units
+    WITH n, coalesce(n.source_id, [])[..$sources] AS units
     CALL (n, units) {
-        MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n
+        MATCH (n) WHERE n.degree <= $hub
+        MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n AND neighbour.degree <= $hub
         WITH DISTINCT neighbour
         UNWIND neighbour.source_id AS unit
         WITH neighbour, unit WHERE unit IN units

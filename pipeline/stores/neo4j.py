@@ -26,8 +26,10 @@ from pipeline.stores import cypher
 from pipeline.stores.base import (
     COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
+    HUB,
     LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
+    SOURCES,
     Advanced,
     Live,
     Shown,
@@ -237,7 +239,7 @@ class Neo4jStore:
         with self._errors():
             result = self.driver.execute_query(
                 query,
-                {"workspace": self.workspace, **parameters},
+                {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters},
                 database_=self.database,
                 routing_=RoutingControl.READ,
             )

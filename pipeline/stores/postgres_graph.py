@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import pandas as pd
-from sqlalchemy import ARRAY, Select, Text, cast, distinct, func, or_, select, union
+from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, cast, func, or_, select, union
 
 from pipeline.stores.base import (
     COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
+    HUB,
     LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
+    SOURCES,
     Shown,
     VectorStore,
     in_order,
@@ -40,7 +43,7 @@ class PostgresGraph:
             NODES.c.entity_type.label("type"),
             NODES.c.description,
             NODES.c.degree,
-            NODES.c.source_id.label("text_unit_ids"),
+            NODES.c.source_id[1:SOURCES].label("text_unit_ids"),
         ).where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
         return in_order(self._frame(query, ENTITY_COLUMNS), ids)
 
@@ -60,28 +63,26 @@ class PostgresGraph:
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         workspace, ids = self.store.workspace, list(entity_ids)
-        source, target = EDGES.c.source_entity_id, EDGES.c.target_entity_id
+        asked = (NODES.c.workspace == workspace, NODES.c.id == func.any(ids))
+        found = select(NODES.c.id, func.unnest(NODES.c.source_id[1:SOURCES]).label("unit")).where(*asked).subquery()
         pairs = union(
-            select(source.label("entity"), target.label("neighbour")).where(
-                EDGES.c.workspace == workspace, source == func.any(ids), source != target
-            ),
-            select(target, source).where(EDGES.c.workspace == workspace, target == func.any(ids), source != target),
+            *(
+                select(few.c.id.label("entity"), far.label("neighbour"))
+                .join_from(few, EDGES, (EDGES.c.workspace == workspace) & (near == few.c.id))
+                .where(near != far)
+                for few in [_few(asked)]
+                for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
+            )
         ).subquery()
-        found = (
-            select(NODES.c.id, func.unnest(NODES.c.source_id).label("unit"))
-            .where(NODES.c.workspace == workspace, NODES.c.id == func.any(ids))
+        theirs = (
+            select(pairs.c.entity, func.unnest(NODES.c.source_id).label("unit"))
+            .join_from(pairs, NODES, (NODES.c.workspace == workspace) & (NODES.c.id == pairs.c.neighbour))
+            .where(NODES.c.degree <= HUB)
             .subquery()
         )
-        neighbour = NODES.alias("neighbour")
         query = (
-            select(found.c.id, found.c.unit, func.count(distinct(neighbour.c.id)))
-            .outerjoin_from(found, pairs, pairs.c.entity == found.c.id)
-            .outerjoin(
-                neighbour,
-                (neighbour.c.workspace == workspace)
-                & (neighbour.c.id == pairs.c.neighbour)
-                & (found.c.unit == func.any(neighbour.c.source_id)),
-            )
+            select(found.c.id, found.c.unit, func.count(theirs.c.entity))
+            .outerjoin_from(found, theirs, (theirs.c.entity == found.c.id) & (theirs.c.unit == found.c.unit))
             .group_by(found.c.id, found.c.unit)
             .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
         )
@@ -89,12 +90,7 @@ class PostgresGraph:
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
         workspace = self.store.workspace
-        few = (
-            select(NODES.c.id)
-            .where(NODES.c.workspace == workspace, NODES.c.id == func.any(list(entity_ids)), NODES.c.degree <= most)
-            .cte("few")
-            .prefix_with("MATERIALIZED")
-        )
+        few = _few((NODES.c.workspace == workspace, NODES.c.id == func.any(list(entity_ids))), most)
         columns = [*(EDGES.c[name] for name in LINK_COLUMNS), EDGES.c.rank]
         at_end = [
             select(*columns).join_from(few, EDGES, (EDGES.c.workspace == workspace) & (end == few.c.id))
@@ -108,7 +104,7 @@ class PostgresGraph:
         if not self.store.holds("communities"):
             return pd.DataFrame(columns=COMMUNITY_COLUMNS)
         ids = list(entity_ids)
-        members = (
+        found = (
             select(
                 func.unnest(COMMUNITIES.c.entity_ids).label("entity_id"),
                 COMMUNITIES.c.id.label("community_id"),
@@ -121,21 +117,23 @@ class PostgresGraph:
             )
             .subquery()
         )
-        entity, community = members.c.entity_id.collate("C"), members.c.community_id.collate("C")
         query = (
-            select(*(members.c[name] for name in COMMUNITY_COLUMNS))
-            .where(members.c.entity_id == func.any(ids))
-            .distinct(entity)
-            .order_by(entity, members.c.level.desc(), community)
+            select(*(found.c[name] for name in COMMUNITY_COLUMNS))
+            .where(found.c.entity_id == func.any(ids))
+            .order_by(found.c.entity_id.collate("C"), found.c.level.desc(), found.c.community_id.collate("C"))
         )
-        return self._frame(query, COMMUNITY_COLUMNS)
+        return self._frame(query, COMMUNITY_COLUMNS).drop_duplicates("entity_id", ignore_index=True)
 
     def _edges(self) -> Select:
-        columns = {"text_unit_ids": "source_id"}
-        return select(*(EDGES.c[columns.get(name, name)].label(name) for name in RELATIONSHIP_COLUMNS)).where(
-            EDGES.c.workspace == self.store.workspace
-        )
+        units = EDGES.c.source_id[1:SOURCES].label("text_unit_ids")
+        columns = [EDGES.c[name] for name in RELATIONSHIP_COLUMNS if name != units.name]
+        return select(*columns, units).where(EDGES.c.workspace == self.store.workspace)
 
     def _frame(self, query: Select, columns: list[str]) -> pd.DataFrame:
         with self.store.connection() as connection:
             return pd.DataFrame(connection.execute(query).all(), columns=columns)
+
+
+def _few(asked: Sequence[ColumnElement[bool]], most: int = HUB) -> CTE:
+    """The entities asked for that have at most so many neighbours, found before any relationship is looked at."""
+    return select(NODES.c.id).where(*asked, NODES.c.degree <= most).cte("few").prefix_with("MATERIALIZED")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 from sqlalchemy import Connection, Select, func, or_, select
 
-from pipeline.stores.base import CLAIM_COLUMNS, REPORT_COLUMNS, in_order
+from pipeline.stores.base import CLAIM_COLUMNS, REPORT_COLUMNS, SOURCES, in_order
 from pipeline.stores.postgres_origins import told_by
 from pipeline.stores.tables import CHUNKS, CLAIMS, REPORTS
 
@@ -54,7 +54,6 @@ def claims_of(
 
 
 def _reports(workspace: str) -> Select:
-    columns = {"text_unit_ids": "chunk_ids"}
-    return select(*(REPORTS.c[columns.get(name, name)].label(name) for name in REPORT_COLUMNS)).where(
-        REPORTS.c.workspace == workspace
-    )
+    units = REPORTS.c.chunk_ids[1:SOURCES].label("text_unit_ids")
+    columns = [units if name == "text_unit_ids" else REPORTS.c[name] for name in REPORT_COLUMNS]
+    return select(*columns).where(REPORTS.c.workspace == workspace)
