@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.models.parse_json import _first as first_of
-from pipeline.models.parse_json import _folded as folded
-from pipeline.models.parse_json import _text as text_of
-from pipeline.models.parse_json import _values as json_values
+from pipeline.models.json_values import first_of, folded, json_values, text_of
 from pipeline.models.reply_text import one_line
 
 HIGHEST_SCORE, HIGHEST_RATING = 100.0, 5.0

@@ -9,6 +9,8 @@ from itertools import combinations
 from typing import Any
 from zlib import crc32
 
+from tests.servers.openai_inquiries import inquiry_reply
+
 Messages = Sequence[Mapping[str, Any]]
 
 
@@ -42,6 +44,8 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     if is_repair(messages):
         return default_reply(messages[:-2], body)
     prompt, last = "\n".join(contents), contents[-1] if contents else ""
+    if (told := inquiry_reply(prompt)) is not None:
+        return Reply(told)
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
     if "<|COMPLETE|>" in prompt or wants_json(body):
