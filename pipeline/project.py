@@ -35,6 +35,7 @@ from pipeline.models.base import ChatModel
 from pipeline.pinning import Pinned, pin, resolutions, undo
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, answer
+from pipeline.query.next_questions import NextQuestions, next_questions
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 from pipeline.query.stream import Event, stream_answer
@@ -50,6 +51,9 @@ from pipeline.validation import explain
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+MOST_QUESTIONS = 50
 
 
 class Project(Services):
@@ -255,6 +259,15 @@ class Project(Services):
         """What was found, structured, with no model call for an answer."""
         found = self.query(question, **{**options, "only_need_context": True}).to_json()
         return {name: value for name, value in found.items() if name != "answer"}
+
+    def questions(self, question: str, number: int = 5, **options: Any) -> NextQuestions:
+        """What could be asked next, after this question and ``conversation_history``; ``options`` are QueryRequest's.
+
+        Raises UsageError also without a chat model, ModelError where it gives none.
+        """
+        if not 1 <= number <= MOST_QUESTIONS:
+            raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
+        return next_questions(self.request(question, **options), number, self.query_stage)
 
     async def aquery(self, question: str, **options: Any) -> Answer:
         return await asyncio.to_thread(self.query, question, **options)

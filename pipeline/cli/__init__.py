@@ -39,7 +39,7 @@ app = typer.Typer(
 COMMANDS = (
     build.init, tune.tune, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
     inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
-    serve.serve, serve.mcp,
+    ask.questions, serve.serve, serve.mcp,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -36,6 +36,15 @@ PROMPTS = {
     "answer_graph": "Answer as $response_type. $user_prompt Graph:\n$context",
     "answer_chunks": "Answer as $response_type. $user_prompt Passages:\n$context",
     "no_context": "Nothing was found.\n",
+    "answer_mixed": "Answer as $response_type. $user_prompt Mixed:\n$context",
+    "community_map": "Points of:\n$context",
+    "community_rate": "Ratings of:\n$context",
+    "community_reduce": "Answer as $response_type. $user_prompt Points:\n$context",
+    "drift_primer": "Begin with:\n$context",
+    "drift_local": "For: $question\n$context",
+    "drift_reduce": "Answer as $response_type. $user_prompt Steps:\n$context",
+    "general_knowledge": "You may add [LLM: verify].",
+    "next_questions": "$number questions from:\n$context",
 }
 
 
@@ -82,6 +91,10 @@ class ScriptedChat:
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests))
+
+    @property
+    def asked_for(self) -> list[str]:
+        return [request.row_id for request in self.asked]
 
     def _next(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)

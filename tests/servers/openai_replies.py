@@ -9,6 +9,8 @@ from itertools import combinations
 from typing import Any
 from zlib import crc32
 
+from tests.servers.openai_inquiries import inquiry_reply
+
 Messages = Sequence[Mapping[str, Any]]
 
 
@@ -47,6 +49,8 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         return Reply(verdicts(prompt))
     if found := next((told for words, told in TUNING.items() if words in prompt), None):
         return Reply(found)
+    if (told := inquiry_reply(prompt)) is not None:
+        return Reply(told)
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
     if "rating_explanation" in prompt:
