@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.parse import Entity, Parsed, Problem, failed, parse_records, unusable
+from pipeline.models.parse import Entity, Graph, Problem, failed, parse_records, unusable
 from pipeline.models.reply_text import one_line, plain
 from pipeline.prompts import Prompt
 
@@ -107,16 +107,16 @@ def _examples(
         return ()
     rendered = [extract.render(text=text, entity_types=", ".join(types)) for text in texts]
     replies = yield [ChatRequest(ROW, ({"role": "user", "content": f"{opening}\n\n{one}"},)) for one in rendered]
-    parsed = [Parsed((), (), False) if failed(reply) else parse_records(reply.text) for reply in replies]
+    parsed = [Graph((), (), False) if failed(reply) else parse_records(reply.text) for reply in replies]
     return tuple(Example(text, _records(one)) for text, one in zip(texts, parsed, strict=True) if one.entities)
 
 
-def _records(parsed: Parsed) -> str:
+def _records(parsed: Graph) -> str:
     """The records that could be read, as the prompt's format has them."""
     return "##\n".join(_written(parsed)) + "<|COMPLETE|>"
 
 
-def _written(parsed: Parsed) -> Iterator[str]:
+def _written(parsed: Graph) -> Iterator[str]:
     for record in (*parsed.entities, *parsed.relationships):
         if isinstance(record, Entity):
             fields = ("entity", record.name, record.type.lower(), record.description)
