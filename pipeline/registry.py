@@ -1,12 +1,17 @@
 """@verb: declare what a function reads, writes and needs; the function itself stays plain.
 
+Most tables have schemas of their own; a verb over any table (schemas.ANY, schemas.at_least) says what its outputs
+have by a function of the schemas it reads and of its params.
+
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
 annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. A role ``... | None = None`` is bound only where the
 workflow names what for. It returns its outputs in declared order.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -26,6 +31,10 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
+"""The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """What the engine knows of a verb.
@@ -42,7 +51,7 @@ class Verb:
     name: str
     function: Callable[..., Any]
     inputs: Mapping[str, TableSchema]
-    outputs: Mapping[str, TableSchema]
+    outputs: Mapping[str, TableSchema | Derived]
     params: type[Params]
     roles: Mapping[str, type]
     optional: frozenset[str] = frozenset()
@@ -57,6 +66,13 @@ class Verb:
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
 
+    def written(self, read: Mapping[str, TableSchema], params: Params) -> dict[str, TableSchema]:
+        """The schemas of what comes of tables of these schemas. Raises ValueError where the params do not fit."""
+        return {
+            name: schema if isinstance(schema, TableSchema) else schema(read, params)
+            for name, schema in self.outputs.items()
+        }
+
 
 @dataclass
 class Registry:
@@ -69,6 +85,19 @@ class Registry:
 
 
 REGISTRY = Registry()
+_REGISTERING: ContextVar[Registry] = ContextVar("registering", default=REGISTRY)
+
+
+@contextmanager
+def registering_in(registry: Registry) -> Iterator[None]:
+    """Verbs that are declared meanwhile, in this thread, are this registry's."""
+    token = _REGISTERING.set(registry)
+    try:
+        yield
+    finally:
+        _REGISTERING.reset(token)
+
+
 ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
 
 
@@ -80,7 +109,7 @@ def _role_kind(hint: Any) -> type | None:
 def verb(
     *,
     inputs: Mapping[str, TableSchema],
-    outputs: Mapping[str, TableSchema],
+    outputs: Mapping[str, TableSchema | Derived],
     rowwise: str | None = None,
     row_of: Mapping[str, str] | None = None,
     libraries: tuple[str, ...] = (),
@@ -98,7 +127,7 @@ def verb(
         unbound = [name for name in names if name != "params" and name not in roles]
         if unbound:
             raise TypeError(f"verb {function.__name__}: parameters {unbound} are neither input, params nor role")
-        REGISTRY.verbs[function.__name__] = Verb(
+        _REGISTERING.get().verbs[function.__name__] = Verb(
             name=function.__name__,
             function=function,
             inputs=inputs,

@@ -104,7 +104,7 @@ class Stage:
             return Estimate()
         step, tally = planned.step, Tally(self.resources.tokenizer)
         frames = step.verb.function(**self._inputs(step), **self._roles(step, tally))
-        outputs = zip(step.verb.outputs.items(), frames if isinstance(frames, tuple) else (frames,), strict=True)
+        outputs = zip(step.writes.items(), frames if isinstance(frames, tuple) else (frames,), strict=True)
         for (name, schema), frame in outputs:
             if name != REJECTS:
                 self._frames[step.outputs[name]] = schema.encode(frame, step.id).to_pandas()
@@ -127,7 +127,7 @@ class Stage:
         return False
 
     def _inputs(self, step: Step) -> dict[str, pd.DataFrame]:
-        return {name: self._table(table)[step.verb.inputs[name].columns] for name, table in step.inputs.items()}
+        return {name: self._table(table)[step.reads[name].columns] for name, table in step.inputs.items()}
 
     def _table(self, table: str) -> pd.DataFrame:
         if table not in self._frames:
