@@ -4,10 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "bypass"]
+Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift", "bypass"]
 Records = Annotated[int, Field(ge=1, le=10_000)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 ChunkPick = Literal["RELATION", "WEIGHT", "VECTOR"]
+ContextKind = Literal["plain", "graphrag"]
+Few = Annotated[int, Field(ge=1, le=100)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class QueryOptions(BaseModel):
@@ -28,6 +31,13 @@ class QueryOptions(BaseModel):
     ``enable_rerank``: text units are ranked anew by models.rerank, where one is configured.
     ``include_references``: the documents shown are listed; ``include_chunk_content``: with the text that was shown.
     ``stream``: a streamed answer comes in pieces, not as one.
+
+    ``community_level``: reports of the communities of this level cover the graph, 0 the coarsest;
+    ``dynamic_community_selection``: the model chooses among them from level 0 down. ``context``: with ``graphrag``,
+    ``local`` shows reports and claims too, ``community_prop`` of the budget for reports, ``text_unit_prop`` for text
+    units. ``max_map_tokens``: evidence in each call before the last; ``max_calls``: calls a question may make in modes
+    ``community`` and ``drift``. ``primer_reports`` in ``primer_folds`` calls, then ``n_depth`` rounds of
+    ``drift_k_followups`` questions: mode ``drift``. ``general_knowledge``: the model may add what it knows, marked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -51,3 +61,24 @@ class QueryOptions(BaseModel):
     include_references: bool = True
     include_chunk_content: bool = False
     stream: bool = True
+    community_level: int = Field(default=2, ge=0, le=100)
+    dynamic_community_selection: bool = False
+    context: ContextKind = "plain"
+    community_prop: Share = 0.15
+    text_unit_prop: Share = 0.5
+    max_map_tokens: Tokens = 12000
+    max_calls: int = Field(default=100, ge=2, le=1000)
+    primer_reports: Records = 20
+    primer_folds: Few = 5
+    drift_k_followups: Few = 5
+    n_depth: int = Field(default=2, ge=0, le=10)
+    general_knowledge: bool = False
+
+    @property
+    def mixed(self) -> bool:
+        """Whether reports and claims are shown beside what ``local`` finds."""
+        return self.mode == "local" and self.context == "graphrag"
+
+    @property
+    def with_reports(self) -> bool:
+        return self.mixed or self.mode in ("community", "drift")

@@ -4,7 +4,8 @@ Most tables have schemas of their own; a verb over any table (schemas.ANY, schem
 have by a function of the schemas it reads and of its params.
 
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
-annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. It returns its outputs in declared order.
+annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. A role ``... | None = None`` is bound only where the
+workflow names what for. It returns its outputs in declared order.
 """
 
 import inspect
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 
@@ -41,6 +42,7 @@ class Verb:
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
     ``row_of``: of each output, the column that says of which row (by ``id``) of that input a row is; with it, rows
     whose input has not changed are kept from the last run.
+    ``optional`` names the roles that may be left unbound.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
     ``stamp`` digests, from the params, what the verb reads from outside; a verb without inputs is a source.
@@ -52,6 +54,7 @@ class Verb:
     outputs: Mapping[str, TableSchema | Derived]
     params: type[Params]
     roles: Mapping[str, type]
+    optional: frozenset[str] = frozenset()
     placeholders: Mapping[str, Placeholders] = field(default_factory=dict)
     takes_params: bool = False
     rowwise: str | None = None
@@ -98,6 +101,11 @@ def registering_in(registry: Registry) -> Iterator[None]:
 ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
 
 
+def _role_kind(hint: Any) -> type | None:
+    """The kind of role that an annotation names, alone or as one that may be None."""
+    return next((kind for kind in ROLE_KINDS if hint is kind or set(get_args(hint)) == {kind, type(None)}), None)
+
+
 def verb(
     *,
     inputs: Mapping[str, TableSchema],
@@ -114,7 +122,8 @@ def verb(
     def register(function: Function) -> Function:
         hints = get_type_hints(function)
         names = [name for name in inspect.signature(function).parameters if name not in inputs]
-        roles = {name: hints[name] for name in names if hints[name] in ROLE_KINDS}
+        kinds = {name: _role_kind(hints[name]) for name in names}
+        roles = {name: kind for name, kind in kinds.items() if kind}
         unbound = [name for name in names if name != "params" and name not in roles]
         if unbound:
             raise TypeError(f"verb {function.__name__}: parameters {unbound} are neither input, params nor role")
@@ -125,6 +134,7 @@ def verb(
             outputs=outputs,
             params=hints.get("params", Params),
             roles=roles,
+            optional=frozenset(name for name in roles if hints[name] is not roles[name]),
             placeholders=placeholders or {},
             takes_params="params" in names,
             rowwise=rowwise,

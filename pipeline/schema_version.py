@@ -6,7 +6,7 @@ does not have it: it would change the file's content hash, and so run every step
 
 from pipeline.errors import DataError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 UNMARKED = 1
 """The version that did not write itself down."""
 

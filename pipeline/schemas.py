@@ -149,6 +149,12 @@ MERGED_RELATIONSHIPS = table(
     id=STRING, source=STRING, target=STRING, source_entity_id=STRING, target_entity_id=STRING,
     descriptions=STRINGS, keywords=STRINGS, weight=FLOAT, text_unit_ids=STRINGS,
 )  # fmt: skip
+RESOLUTIONS = table(
+    "left_id", "right_id",
+    left_id=STRING, right_id=STRING, left=STRING, right=STRING, score=FLOAT, rule=STRING, decision=STRING, by=STRING,
+)  # fmt: skip
+PLACES = table("document_id", "order", id=STRING, document_id=STRING, order=INT)
+"""What of text units a verb reads that needs their order alone."""
 DESCRIBED_ENTITIES = table(
     "id",
     id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, description=STRING, text_unit_ids=STRINGS,

@@ -143,6 +143,14 @@ def test_counts_by_type(ask: Callable[..., Rows], project: Project):
     assert counts == {"entity": len(project.table("entities")), "relationship": len(project.table("relationships"))}
 
 
+def test_reports(ask: Callable[..., Rows]):
+    """The workflow writes none."""
+    assert (
+        ask("The reports that cover the graph at level 1: of its communities, and of coarser ones without children")
+        == []
+    )
+
+
 def test_the_nearest_text_units_come_by_the_index(ask: Callable[..., Rows], project: Project):
     title = "The text units nearest to one: for 256 dimensions, as the builtin model has"
     found = ask(title)
@@ -164,7 +172,7 @@ def test_whose_vectors(ask: Callable[..., Rows], project: Project):
 def test_sizes(ask: Callable[..., Rows], project: Project):
     found = ask("What each table of the workspaces takes, with its indexes")
     own = {row["table"] for row in found if f"'{project.settings.workspace}'" in row["workspace"]}
-    assert own == {"lightrag_chunks", "lightrag_entities", "lightrag_relationships"}
+    assert own == {"lightrag_chunks", "lightrag_entities", "lightrag_relationships", "graphmill_reports"}
 
 
 def test_every_column_is_on_the_page():
@@ -280,6 +288,11 @@ def test_a_path(match: Callable[..., Rows]):
     [row] = match("How two entities are linked, over at most four relationships", other="Idra Senn")
     assert (row["names"][0], row["names"][-1]) == ("Anselm Torr", "Idra Senn")
     assert len(row["types"]) == len(row["names"]) - 1
+
+
+def test_communities(match: Callable[..., Rows]):
+    """The workflow finds none."""
+    assert match("The communities of an entity, the finest first") == []
 
 
 def test_whole_names(match: Callable[..., Rows], in_neo4j: Project, neo4j_address: Neo4jAddress):

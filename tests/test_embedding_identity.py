@@ -83,7 +83,7 @@ def test_another_model_is_embedded_anew_and_loaded_when_it_is_said(
         assert all(loaded["postgres"][table]["unchanged"] == 0 for table in replaced)
         assert loaded["postgres"]["nodes"]["unchanged"] > 0
         assert opened.verify("index").agrees
-        assert len(indexes_of(opened)) == len(VECTOR_TABLES)
+        assert len(indexes_of(opened)) == len(replaced)
         assert opened.query_data(QUESTION, mode="naive")["chunks"]
         again = opened.load("index").load
     assert again

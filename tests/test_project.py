@@ -35,6 +35,7 @@ def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, 
             "relationships": len(opened.table("relationships")),
             "nodes": len(opened.table("entities")),
             "edges": len(opened.table("relationships")),
+            **dict.fromkeys(("reports", "claims", "communities"), 0),
         }
     assert rows == {table: counts["inserted"] for table, counts in first["load"]["postgres"].items()}
 
@@ -66,7 +67,7 @@ def test_graph_in_neo4j_gives_the_same_records(
     assert first["outcome"] == "completed"
     with plain.open(*plain.endpoint_overrides) as a, other.open(*other.endpoint_overrides) as b:
         rows = _rows(b.stores.all[1])
-        assert rows == {"nodes": len(b.table("entities")), "edges": len(b.table("relationships"))}
+        assert rows == {"nodes": len(b.table("entities")), "edges": len(b.table("relationships")), "communities": 0}
         assert first["load"]["neo4j"]["nodes"]["inserted"] == rows["nodes"]
         assert first["load"]["neo4j"]["relationships"]["inserted"] == rows["edges"]
         for mode in MODES:

@@ -6,17 +6,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import text
 
 from pipeline.errors import DataError
 from pipeline.load.loader import load
+from pipeline.load.verify import verify
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.schemas import TEXTS
 from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
 from pipeline.stores.base import Live
 from pipeline.stores.neo4j import Neo4jStore
 from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.text import entity_id
 from tests.load.tables import corpus, save
 from tests.stores.conftest import neo4j, postgres, workspace
 
@@ -99,6 +103,30 @@ def test_a_database_of_the_first_version_is_read_and_brought_up_to_date(
     assert live
     assert live.schema_version == SCHEMA_VERSION
     assert live.tables == opened.table_states()
+
+
+def test_tables_that_came_later_are_made_by_the_next_load(postgres: Callable[..., PostgresStore], store: SnapshotStore):
+    opened = postgres()
+    graph, ids = PostgresGraph(opened), [entity_id("Ada")]
+    manifest = save(TABLES, store)
+    load(manifest, store, [opened], 100)
+    _execute(opened, "DROP TABLE graphmill_reports, graphmill_claims, graphmill_communities")
+    _execute(opened, "UPDATE graphmill_live SET schema_version = 4 WHERE workspace = :workspace")
+    with opened.reading() as reading:
+        assert reading.nearest("reports", np.ones(4, np.float32), 9) == []
+        assert reading.reports(["com-x"]).empty
+        assert reading.reports_at(9, 9).empty
+        assert reading.claims_of(ids, 9).empty
+        assert graph.beside(reading).communities_of(ids, 9).empty
+        assert graph.beside(reading).entities(ids)["name"].tolist() == ["Ada"]
+        assert graph.beside(reading).shown().version
+    counts = load(manifest, store, [opened], 100)["postgres"]
+    assert {table: count["inserted"] for table, count in counts.items() if count["inserted"]} == {
+        "reports": 3, "claims": 2, "communities": 3
+    }  # fmt: skip
+    assert len(opened.reports_at(9, 9)) == len(opened.claims_of([*ids, entity_id("Babbage")], 9)) == 2
+    assert graph.communities_of(ids, 9)["level"].tolist() == [1]
+    assert verify(manifest, store, [opened], 100).agrees
 
 
 def test_a_database_of_a_newer_version_is_refused(postgres: Callable[..., PostgresStore], store: SnapshotStore):

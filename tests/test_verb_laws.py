@@ -1,5 +1,6 @@
 """Laws that hold for every verb: run a small corpus through all of them, then each by itself again."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "extract_graph": {},
     "extract_graph_fast": {},
     "merge_graphs": {},
+    "resolve_entities": {},
     "prune_graph": {"entities": "merged_entities", "relationships": "merged_relationships"},
     "join_descriptions": {},
     "summarize_descriptions": {},
@@ -56,6 +58,10 @@ CHAIN: dict[str, dict[str, str]] = {
     "compose_texts": {},
     "embed_text": {"texts": "entity_texts"},
     "detect_communities": {},
+    "extract_claims": {},
+    "report_communities": {},
+    "report_communities_with_claims": {},
+    "compose_report_texts": {},
     "layout_graph": {},
 }
 """Every verb of tables with fixed columns, in an order in which each finds its tables; and the tables whose
@@ -65,17 +71,21 @@ FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_document
 """What the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
+    "resolve_entities": {"similarity": 0.5, "near": 0.99, "batch": 2},
     "join_documents": {"on": "source"},
     "select_documents": {"metadata": ["owner", "year"], "rename": {"owner": "keeper"}},
     "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},
     "chunk_documents": {"size": 40},
     "extract_graph": {"gleanings": 1},
+    "extract_claims": {"gleanings": 1},
     "summarize_descriptions": {"max_tokens": 20},
 }
 TEMPLATES = {
     "extract": "Types: $entity_types\nText: $text",
     "glean": "What else?",
+    "judge": "Pairs:\n$pairs",
     "summarize": "$name, at most $max_length words:\n$descriptions",
+    "report": "Report, at most $max_length words:\n$context",
 }
 
 NEED_EXTRAS = {"embed_graph"}
@@ -98,7 +108,11 @@ class Clerk:
 
     def _reply(self, question: str) -> ChatReply:
         if question.startswith("What else"):
-            return ChatReply('("entity"<|>Storm<|>event<|>a storm)<|COMPLETE|>')
+            return ChatReply('("entity"<|>Storm<|>event<|>a storm)##("claim"<|>Storm<|><|>loss<|>TRUE<|><|><|>a boat)')
+        if question.startswith("Report"):
+            return ChatReply(json.dumps({"title": question[-30:], "summary": question[-90:], "rating": len(question)}))
+        if question.startswith("Pairs"):
+            return ChatReply("1: different\n2: same")
         if not question.startswith("Types"):
             return ChatReply(f"In short: {question.splitlines()[-1]}"[:80])
         text = question.partition("Text: ")[2]
@@ -107,7 +121,8 @@ class Clerk:
         one, two = text.split()[0], text.split()[-1]
         entity = f'("entity"<|>{one}<|>person<|>first)'
         relationship = f'("relationship"<|>{one}<|>{two}<|>near<|>place<|>2)'
-        return ChatReply(f"{entity}##{relationship}##nonsense<|COMPLETE|>")
+        claim = f'("claim"<|>{one}<|>{two}<|>debt<|>TRUE<|>1871<|><|>owes<|>owes)'
+        return ChatReply(f"{entity}##{relationship}##{claim}##nonsense<|COMPLETE|>")
 
     def stream(self, request: ChatRequest) -> Any:
         raise NotImplementedError
@@ -125,7 +140,7 @@ ROLES: dict[type, Callable[[str], Any]] = {
 
 def roles_of(verb: Verb, folder: Path) -> dict[str, Any]:
     roles = {role: ROLES[kind](role) for role, kind in verb.roles.items()}
-    path = {"path": str(folder / FILES[verb.name])} if verb.stamp else {}
+    path = {"path": str(folder / FILES[verb.name])} if verb.name in FILES else {}
     args = path | ARGS.get(verb.name, {})
     return roles | ({"params": verb.params.model_validate(args)} if verb.takes_params else {})
 

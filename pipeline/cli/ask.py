@@ -1,7 +1,8 @@
-"""query: answers over the loaded stores."""
+"""query and questions: over the loaded stores."""
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +15,24 @@ if TYPE_CHECKING:
     from pipeline.query.answer import Answer
     from pipeline.query.stream import Event
 
-MODES = "naive, local, global, hybrid, mix, graph or bypass."
+FEW_CALLS = 2
+"""One for keywords, one for the answer: not worth a word."""
+MODES = "naive, local, global, hybrid, mix, graph, community, drift or bypass."
+
+
+Where = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Only documents with this metadata; also < <= > >= !=."),
+]
+History = Annotated[Path | None, typer.Option(metavar="FILE", help='JSON: [{"role": "user", "content": "..."}, ...]')]
+Mode = Annotated[str | None, typer.Option("--mode", "--method", help=MODES)]
+Model = Annotated[str | None, typer.Option(help="Which of models.chat answers.")]
 
 
 def query(
-    context: typer.Context,
+    invocation: typer.Context,
     question: Annotated[str, typer.Argument()],
-    mode: Annotated[str | None, typer.Option("--mode", "--method", help=MODES)] = None,
+    mode: Mode = None,
     only_need_context: Annotated[
         bool | None, typer.Option("--only-need-context/--no-context-only", "--context-only", help="No answer.")
     ] = None,
@@ -40,16 +52,11 @@ def query(
     ] = None,
     related_chunk_number: Annotated[int | None, typer.Option(help="Text units of each, by WEIGHT or VECTOR.")] = None,
     min_score: Annotated[float | None, typer.Option(help="No answer below this similarity.")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Only documents with this metadata; also < <= > >= !=."),
-    ] = None,
-    conversation_history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON: [{"role": "user", "content": "..."}, ...]')
-    ] = None,
+    where: Where = None,
+    conversation_history: History = None,
     user_prompt: Annotated[str | None, typer.Option(help="A wish added to the prompt.")] = None,
     system_prompt: Annotated[str | None, typer.Option(help="A prompt instead of the project's.")] = None,
-    model: Annotated[str | None, typer.Option(help="Which of models.chat answers.")] = None,
+    model: Model = None,
     enable_rerank: Annotated[bool | None, typer.Option("--enable-rerank/--no-rerank", help="Rank anew.")] = None,
     include_references: Annotated[
         bool | None, typer.Option("--include-references/--no-references", help="List the documents shown.")
@@ -58,12 +65,32 @@ def query(
         bool | None, typer.Option("--include-chunk-content/--no-chunk-content", help="With the text shown.")
     ] = None,
     stream: Annotated[bool | None, typer.Option("--stream/--no-stream", help="Print the answer as it comes.")] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Of local: plain, or graphrag: with reports and claims.")
+    ] = None,
+    community_level: Annotated[int | None, typer.Option(help="Level of the reports, 0 the coarsest.")] = None,
+    dynamic_community_selection: Annotated[
+        bool | None,
+        typer.Option("--dynamic-community-selection/--static-community-selection", help="The model picks reports."),
+    ] = None,
+    community_prop: Annotated[float | None, typer.Option(help="Part of a graphrag context for reports.")] = None,
+    text_unit_prop: Annotated[float | None, typer.Option(help="Part of a graphrag context for text units.")] = None,
+    max_map_tokens: Annotated[int | None, typer.Option(help="Evidence in each call before the last.")] = None,
+    max_calls: Annotated[int | None, typer.Option(help="Calls that community and drift may make.")] = None,
+    primer_reports: Annotated[int | None, typer.Option(help="Reports that drift begins with.")] = None,
+    primer_folds: Annotated[int | None, typer.Option(help="Calls that read these.")] = None,
+    drift_k_followups: Annotated[int | None, typer.Option(help="Questions that drift follows in a round.")] = None,
+    n_depth: Annotated[int | None, typer.Option(help="Rounds of drift.")] = None,
+    general_knowledge: Annotated[
+        bool | None,
+        typer.Option("--general-knowledge/--no-general-knowledge", help="The model may add its own, marked."),
+    ] = None,
     folder: Folder = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question over the loaded stores, with sources."""
-    with open_project(context, folder, overrides, as_json) as project:
+    with open_project(invocation, folder, overrides, as_json) as project:
         from pipeline.query.stream import Done, Failed
         from pipeline.query.where import read_conditions
 
@@ -93,6 +120,18 @@ def query(
             include_references=include_references,
             include_chunk_content=include_chunk_content,
             stream=stream,
+            context=context,
+            community_level=community_level,
+            dynamic_community_selection=dynamic_community_selection,
+            community_prop=community_prop,
+            text_unit_prop=text_unit_prop,
+            max_map_tokens=max_map_tokens,
+            max_calls=max_calls,
+            primer_reports=primer_reports,
+            primer_folds=primer_folds,
+            drift_k_followups=drift_k_followups,
+            n_depth=n_depth,
+            general_knowledge=general_knowledge,
         ):
             if isinstance(event, Failed):
                 raise event.error
@@ -105,6 +144,37 @@ def query(
             print_json(found.to_json())
         else:
             _print_rest(found)
+
+
+def questions(
+    invocation: typer.Context,
+    question: Annotated[str, typer.Argument(help="What was asked last.")],
+    number: Annotated[int, typer.Option(help="How many.")] = 5,
+    mode: Mode = None,
+    where: Where = None,
+    conversation_history: History = None,
+    model: Model = None,
+    folder: Folder = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Suggest what to ask next."""
+    with open_project(invocation, folder, overrides, as_json) as project:
+        from pipeline.query.where import read_conditions
+
+        found = project.questions(
+            question,
+            number,
+            mode=mode,
+            where=read_conditions(where or []),
+            conversation_history=_conversation(conversation_history),
+            model=model,
+        )
+        if as_json:
+            print_json(found.to_json())
+            return
+        print("\n".join(f"- {text}" for text in found.questions))
+        _print_notes(found.notes)
 
 
 def _listed(value: str | None) -> tuple[str, ...] | None:
@@ -123,18 +193,29 @@ def _conversation(path: Path | None) -> list[Any] | None:
 
 
 def _print_piece(event: "Event") -> None:
-    from pipeline.query.stream import Token
+    from pipeline.query.stream import Sources, Token
 
     if isinstance(event, Token):
         print(event.text, end="", flush=True)
+    if isinstance(event, Sources) and event.most_calls > FEW_CALLS:
+        print(f"graphmill: at most {event.most_calls} calls of the chat model", file=sys.stderr)
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"graphmill: {note}", file=sys.stderr)
 
 
 def _print_rest(found: "Answer") -> None:
     print("" if found.text.endswith("\n") else "\n", end="")
-    for note in found.notes:
-        print(f"graphmill: {note}", file=sys.stderr)
+    _print_notes(found.notes)
     if found.request.only_need_context or found.request.only_need_prompt:
         return
+    reports = found.context.reports.records
+    if len(reports):
+        print("\nReports:")
+        for number, title, level in reports[["number", "title", "level"]].itertuples(index=False):
+            print(f"  [{number}] {title} (level {level})")
     if found.references:
         print("\nSources:")
         for reference in found.references:

@@ -138,8 +138,8 @@ class _Reader:
             params=params,
             inputs=_renamed(f"{where}: inputs", verb.inputs, entry.inputs),
             outputs=_renamed(f"{where}: outputs", verb.outputs, entry.outputs),
-            prompts=_bound(f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None),
-            models=_bound(f"{where}: models", embedded_or_asked, entry.models, "default"),
+            prompts=_bound(f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None, verb.optional),
+            models=_bound(f"{where}: models", embedded_or_asked, entry.models, "default", verb.optional),
             execution=entry.execution,
         )
 
@@ -188,9 +188,12 @@ def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) 
     return {name: given.get(name, name) for name in declared}
 
 
-def _bound(where: str, roles: list[str], given: Mapping[str, str], default: str | None) -> dict[str, str]:
+def _bound(
+    where: str, roles: list[str], given: Mapping[str, str], default: str | None, optional: frozenset[str]
+) -> dict[str, str]:
     unknown = sorted(set(given) - set(roles))
-    missing = [role for role in roles if role not in given and default is None]
+    wanted = [role for role in roles if role in given or role not in optional]
+    missing = [role for role in wanted if role not in given and default is None]
     if unknown or missing:
         raise SettingsError(f"{where}: unknown roles {unknown}, unbound roles {missing}; roles: {roles}")
-    return {role: given.get(role, default or "") for role in roles}
+    return {role: given.get(role, default or "") for role in wanted}

@@ -7,7 +7,9 @@ from typing import Any, get_args
 from pipeline.errors import UsageError
 from pipeline.query_options import Mode
 
-MODES = tuple(mode for mode in get_args(Mode) if mode != "bypass")
+ANSWERING = frozenset({"bypass", "community", "drift"})
+"""Modes that find no text units before a model answers."""
+MODES = tuple(mode for mode in get_args(Mode) if mode not in ANSWERING)
 """Those that retrieve."""
 KS = (2, 5, 10, 20)
 
@@ -33,7 +35,10 @@ class Setup:
         chosen = tuple(dict.fromkeys(modes))
         if not chosen or not set(chosen) <= set(MODES):
             strange = ", ".join(mode for mode in chosen if mode not in MODES) or "none"
-            raise UsageError(f"eval: modes: {strange}: what can be evaluated is {', '.join(MODES)}")
+            raise UsageError(
+                f"eval: modes: {strange}: what can be evaluated are modes that find text units without an answer, "
+                f"{', '.join(MODES)}"
+            )
         if not ks or min(ks) < 1:
             raise UsageError("eval: k: give whole numbers from 1, as in 2,5,10,20")
         if budget is not None and budget < 1:

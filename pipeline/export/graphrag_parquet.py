@@ -4,6 +4,7 @@ What its columns have no place for, and a later import would miss, follows them:
 relationships. ``raw_data`` of a document holds our ``source`` and ``metadata``.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,18 @@ import pyarrow.parquet as pq
 
 from pipeline.export.exported import Exported, new_file
 from pipeline.export.source import CORPUS, GRAPH, Source
-from pipeline.schemas import COMMUNITIES, FLOAT, INT, STRING, STRINGS, TYPE_COUNTS, list_of
+from pipeline.schemas import (
+    COMMUNITIES,
+    COMMUNITY_REPORTS,
+    COVARIATES,
+    FLOAT,
+    INT,
+    STRING,
+    STRINGS,
+    TYPE_COUNTS,
+    TableSchema,
+    list_of,
+)
 
 NUMBER = "human_readable_id"
 RAW_DATA = pa.struct([("source", STRING), ("metadata", STRING)])
@@ -48,27 +60,41 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "findings": list_of(pa.struct([("explanation", STRING), ("summary", STRING)])), "full_content_json": STRING,
         "period": STRING, "size": INT,
     },
+    "covariates": {
+        "id": STRING, NUMBER: INT, "covariate_type": STRING, "type": STRING, "description": STRING,
+        "subject_id": STRING, "object_id": STRING, "status": STRING, "start_date": STRING, "end_date": STRING,
+        "source_text": STRING, "text_unit_id": STRING,
+    },
 }  # fmt: skip
+TOLD = ("title", "summary", "findings", "rating", "rating_explanation")
+"""What the model told of a community."""
+CLAIM = "claim"
+"""The one kind of covariate that there is."""
 
 Columns = dict[str, Any]
 
 
 def write_graphrag_parquet(source: Source, folder: Path) -> Exported:
-    """A file a table, rows numbered from 0; communities are empty where the workflow finds none, reports always.
+    """A file a table, rows numbered from 0; communities and reports are empty where the workflow makes none, and
+    covariates.parquet is not there.
 
     Raises UsageError without documents, text units or a graph.
     """
     source.require(*CORPUS, *GRAPH)
     entities, relationships = source.table("entities"), source.table("relationships")
-    units = source.table("text_units")
+    units, covariates = source.table("text_units"), _optional(source, "covariates", COVARIATES)
+    communities = _optional(source, "communities", COMMUNITIES)
+    numbers = {id: number for number, id in enumerate(communities["id"].to_pylist())}
     tables = {
         "documents": _documents(source.table("documents"), units),
-        "text_units": _text_units(units, entities, relationships),
+        "text_units": _text_units(units, entities, relationships, covariates),
         "entities": _named(entities, title="name"),
         "relationships": _named(relationships, combined_degree="rank"),
-        "communities": _communities(source),
-        "community_reports": {},
+        "communities": _communities(communities, numbers),
+        "community_reports": _reports(_optional(source, "community_reports", COMMUNITY_REPORTS), communities, numbers),
     }
+    if source.has("covariates"):
+        tables["covariates"] = _covariates(covariates)
     return Exported(
         "parquet", folder, {f"{name}.parquet": _write(folder, name, columns) for name, columns in tables.items()}
     )
@@ -103,10 +129,16 @@ def _documents(documents: pa.Table, units: pa.Table) -> Columns:
     return _named(documents) | {"text_unit_ids": _lists(documents["id"], of_document), "raw_data": raw_data}
 
 
-def _text_units(units: pa.Table, entities: pa.Table, relationships: pa.Table) -> Columns:
+def _optional(source: Source, name: str, schema: TableSchema) -> pa.Table:
+    return source.table(name) if source.has(name) else schema.arrow.empty_table()
+
+
+def _text_units(units: pa.Table, entities: pa.Table, relationships: pa.Table, covariates: pa.Table) -> Columns:
+    of_unit = covariates.select(["text_unit_id", "id"]).to_pandas().groupby("text_unit_id", sort=False)["id"].agg(list)
     return _named(units) | {
         "entity_ids": _lists(units["id"], _ids_by_unit(entities)),
         "relationship_ids": _lists(units["id"], _ids_by_unit(relationships)),
+        "covariate_ids": _lists(units["id"], of_unit),
     }
 
 
@@ -120,10 +152,8 @@ def _lists(ids: pa.ChunkedArray, lists: pd.Series) -> list[list[str]]:
     return [known.get(id, []) for id in ids.to_pylist()]
 
 
-def _communities(source: Source) -> Columns:
+def _communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:
     """Numbered from the coarsest level down."""
-    table = source.table("communities") if source.has("communities") else COMMUNITIES.arrow.empty_table()
-    numbers = {id: number for number, id in enumerate(table["id"].to_pylist())}
     return _named(table) | {
         "community": list(numbers.values()),
         "parent": [numbers.get(parent, NO_PARENT) for parent in table["parent"].to_pylist()],
@@ -131,3 +161,25 @@ def _communities(source: Source) -> Columns:
         "title": [f"Community {number}" for number in numbers.values()],
         "period": [""] * len(numbers),
     }
+
+
+def _reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int]) -> Columns:
+    """Of communities that are there."""
+    rows = [row for row in reports.to_pylist() if row["id"] in numbers]
+    children = dict(zip(communities["id"].to_pylist(), communities["children"].to_pylist(), strict=True))
+    same = ("id", "level", "title", "summary", "rating_explanation", "findings", "size")
+    return {name: [row[name] for row in rows] for name in same} | {
+        "community": [numbers[row["id"]] for row in rows],
+        "parent": [numbers.get(row["parent"], NO_PARENT) for row in rows],
+        "children": [[numbers[child] for child in children[row["id"]]] for row in rows],
+        "full_content": [row["content"] for row in rows],
+        "rank": [row["rating"] for row in rows],
+        "full_content_json": [json.dumps({name: row[name] for name in TOLD}, ensure_ascii=False) for row in rows],
+        "period": [""] * len(rows),
+    }
+
+
+def _covariates(covariates: pa.Table) -> Columns:
+    """There a claim has the names of its entities for ids."""
+    rows = covariates.num_rows
+    return _named(covariates, subject_id="subject", object_id="object") | {"covariate_type": [CLAIM] * rows}

@@ -1,4 +1,5 @@
-"""CSV for Neo4j's import tool: nodes and relationships as a load writes them (pipeline/stores/neo4j.py)."""
+"""CSV for Neo4j's import tool: nodes and relationships as a load writes them (pipeline/stores/neo4j.py), and
+communities where the workflow finds them."""
 
 import shlex
 from collections import Counter
@@ -8,7 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.export import neo4j_communities
 from pipeline.export.exported import Exported, new_file
+from pipeline.export.neo4j_communities import community_links, community_nodes, community_rows
 from pipeline.export.rows import joined, write_rows
 from pipeline.export.source import GRAPH, Source
 from pipeline.load.diff import with_hashes
@@ -34,7 +37,8 @@ EDGES: Mapping[str, pa.DataType] = {
 
 
 def write_neo4j_admin(source: Source, folder: Path) -> Exported:
-    """nodes.csv and relationships.csv, each with its header in a file of its own; ``command`` imports them.
+    """nodes.csv and relationships.csv, communities.csv and community_links.csv, each with its header in a file of its
+    own; ``command`` imports them.
 
     A load into the database after the import finds these rows there, but for those with an empty list.
     Raises UsageError without a graph.
@@ -47,19 +51,28 @@ def write_neo4j_admin(source: Source, folder: Path) -> Exported:
         **_write(folder, "nodes", NODES, node_frames),
         **_write(folder, "relationships", EDGES, edge_frames),
     }
-    return Exported("neo4j-admin", folder, files, import_command(folder))
+    if source.has("communities"):
+        rows = community_rows(source)
+        files |= _write(folder, "communities", neo4j_communities.NODES, iter([community_nodes(rows, source)]))
+        files |= _write(folder, "community_links", neo4j_communities.LINKS, community_links(rows))
+    return Exported("neo4j-admin", folder, files, import_command(folder, source.has("communities")))
 
 
-def import_command(folder: Path) -> str:
+def import_command(folder: Path, with_communities: bool = False) -> str:
     """For a shell on the database's machine; the names are relative, so that no folder's name meets the tool."""
-    options = " ".join(import_options())
+    options = " ".join(import_options(with_communities))
     return f"cd {shlex.quote(str(folder))} && neo4j-admin database import full neo4j {options}"
 
 
-def import_options() -> list[str]:
+def import_options(with_communities: bool = False) -> list[str]:
+    communities = [
+        "--nodes=communities_header.csv,communities.csv",
+        "--relationships=community_links_header.csv,community_links.csv",
+    ]
     return [
         "--nodes=nodes_header.csv,nodes.csv",
         "--relationships=relationships_header.csv,relationships.csv",
+        *(communities if with_communities else ()),
         f"--array-delimiter={_UNIT_NAME}",
         "--multiline-fields=true",
         f"--read-buffer-size={_LARGEST_FIELD}",

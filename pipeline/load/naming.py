@@ -10,8 +10,8 @@ from pipeline.text import clean_name
 SHOWN = 10
 LONGEST = 60
 NAMES = (
-    ["title"], ["entity_name"], ["display_name"], ["name"], ["src_id", "tgt_id"], ["source", "target"], ["content"],
-    ["text"], ["entity_id"], ["id"],
+    ["title"], ["entity_name"], ["display_name"], ["name"], ["src_id", "tgt_id"], ["source", "target"],
+    ["subject", "object"], ["content"], ["text"], ["entity_id"], ["id"],
 )  # fmt: skip
 """Columns that name a row, in snapshots and stores; the first that a table has."""
 

@@ -11,7 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.errors import DataError, UsageError
-from pipeline.stores.lists import in_arrow, lengths_of, to_arrow
+from pipeline.load.community_rows import communities, lists, reports
+from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, EMBEDDINGS, TableSchema
+from pipeline.stores.lists import lengths_of, to_arrow
 from pipeline.text import digest
 
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -30,6 +32,14 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "relationship_texts": ["id", "text"],
         "relationship_embeddings": ["id", "vector"],
     },
+    "reports": {
+        "community_reports": [
+            "id", "level", "parent", "title", "summary", "content", "rating", "weight", "text_unit_ids", "size",
+        ],
+        "communities": ["id", "children"],
+        "report_embeddings": ["id", "vector"],
+    },
+    "claims": {"covariates": COVARIATES.columns},
     "nodes": {"entities": ["id", "name", "type", "description", "text_unit_ids", "degree"]},
     "edges": {
         "relationships": [
@@ -37,11 +47,28 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
             "keywords", "text_unit_ids",
         ],
     },
+    "communities": {
+        "communities": ["id", "level", "parent", "entity_ids", "size", "title"],
+        "community_reports": ["id", "title", "summary", "rating", "weight"],
+    },
 }  # fmt: skip
 """Table of a store -> the snapshot tables its rows are made of -> the columns that are used of these."""
 
-SOURCES = tuple(dict.fromkeys(source for sources in TABLE_SOURCES.values() for source in sources))
+OPTIONAL: Mapping[str, TableSchema] = {
+    "communities": COMMUNITIES,
+    "community_reports": COMMUNITY_REPORTS,
+    "report_embeddings": EMBEDDINGS,
+    "covariates": COVARIATES,
+}
+"""The snapshot tables that a workflow may do without: then the stores have no rows of them."""
+
+SOURCES = tuple(
+    dict.fromkeys(source for sources in TABLE_SOURCES.values() for source in sources if source not in OPTIONAL)
+)
 """The snapshot tables a load needs."""
+
+BESIDE_REPORTS = ("communities", "report_embeddings")
+"""What it needs where there are reports."""
 
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH, TYPE_SUFFIX = 100, 12
@@ -55,7 +82,8 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
     Raises UsageError when a table is missing.
     """
     require_sources(tables)
-    return {table: project_table(table, tables, max_types) for table in TABLE_SOURCES}
+    sources = {name: schema.frame() for name, schema in OPTIONAL.items()} | dict(tables)
+    return {table: project_table(table, sources, max_types) for table in TABLE_SOURCES}
 
 
 def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: int) -> pd.DataFrame:
@@ -74,6 +102,13 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: in
         return _relationships(
             sources["relationships"], sources["relationship_texts"], sources["relationship_embeddings"]
         )
+    if table == "reports":
+        told = reports(sources["community_reports"], sources["communities"])
+        return _with_vectors(told, sources["report_embeddings"])
+    if table == "claims":
+        return sources["covariates"][COVARIATES.columns]
+    if table == "communities":
+        return communities(sources["communities"], sources["community_reports"])
     if table == "nodes":
         return nodes(sources["entities"])
     links = sources["relationships"]
@@ -81,8 +116,9 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: in
 
 
 def require_sources(tables: Container[str]) -> None:
-    """Raises UsageError when a table of SOURCES is missing."""
-    missing = [name for name in SOURCES if name not in tables]
+    """Raises UsageError when a table of SOURCES is missing, or one of BESIDE_REPORTS."""
+    needed = (*SOURCES, *(BESIDE_REPORTS if "community_reports" in tables else ()))
+    missing = [name for name in needed if name not in tables]
     if missing:
         raise UsageError(f"load: the workflow writes no {', '.join(missing)}; add the steps that do")
 
@@ -112,22 +148,18 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
 
 def _entities(entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
-    rows = rows.assign(chunk_ids=_lists(entities["text_unit_ids"]))
+    rows = rows.assign(chunk_ids=lists(entities["text_unit_ids"]))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _relationships(links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = links[["id", "source", "target"]].rename(columns={"source": "src_id", "target": "tgt_id"})
-    rows = rows.assign(chunk_ids=_lists(links["text_unit_ids"]))
+    rows = rows.assign(chunk_ids=lists(links["text_unit_ids"]))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _with_vectors(rows: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     return _joined(rows, embeddings.rename(columns={"vector": "embedding"}))
-
-
-def _lists(column: pd.Series) -> pd.Series:
-    return column if in_arrow(column) else column.map(list)
 
 
 def _joined(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +180,7 @@ def nodes(entities: pd.DataFrame) -> pd.DataFrame:
             "display_name": entities["name"],
             "entity_type": _type_names(to_arrow(entities["type"], pa.string()), UNKNOWN),
             "description": entities["description"],
-            "source_id": _lists(entities["text_unit_ids"]),
+            "source_id": lists(entities["text_unit_ids"]),
             "degree": entities["degree"],
         }
     )
@@ -159,8 +191,8 @@ def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
     ends = ["source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank"]
     return links[["id", *ends]].assign(
         type=[type if type in kept_types else RELATED for type in edge_types(links["keywords"])],
-        keywords=_lists(links["keywords"]),
-        source_id=_lists(links["text_unit_ids"]),
+        keywords=lists(links["keywords"]),
+        source_id=lists(links["text_unit_ids"]),
     )
 
 

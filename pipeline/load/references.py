@@ -20,13 +20,18 @@ IN_SNAPSHOTS = {
         "relationship_ids": "relationships", "text_unit_ids": "text_units",
     },
     "nodes": {"entity_id": "entities", "community_id": "communities"},
+    "community_reports": {"id": "communities", "parent": "communities", "text_unit_ids": "text_units"},
+    "covariates": {"text_unit_id": "text_units"},
 }  # fmt: skip
 """Table -> column, of an id or a list of ids -> the table these are in. An empty text refers to nothing."""
 
 IN_STORES = {
     "chunks": {"full_doc_id": "documents"},
+    "reports": {"id": "communities", "chunk_ids": "chunks"},
+    "claims": {"text_unit_id": "chunks"},
     "nodes": {"source_id": "chunks"},
     "edges": {"source_entity_id": "nodes", "target_entity_id": "nodes", "source_id": "chunks"},
+    "communities": {"parent": "communities", "entity_ids": "nodes"},
 }
 
 

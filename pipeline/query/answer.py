@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
-from pipeline.errors import ModelError, UsageError
+from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
 from pipeline.models.reply_text import after_thinking
-from pipeline.query.answer_json import dropped_json, evidence_json
+from pipeline.query.answer_json import dropped_json, evidence_json, shown_tables
 from pipeline.query.citations import Citations
 from pipeline.query.clock import Clock
 from pipeline.query.context import Context, Reference
 from pipeline.query.evidence_text import evidence_text
 from pipeline.query.keywords import Keywords
-from pipeline.query.prepare import Abstention, Prepared, prepare
+from pipeline.query.messages import count_tokens
+from pipeline.query.prepare import prepare
+from pipeline.query.prepared import Abstention, Prepared
+from pipeline.query.replies import refuse_failed
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 
@@ -37,8 +40,8 @@ class Said:
 @dataclass(frozen=True)
 class Answer:
     """``abstention``: why there is no answer; "" where there is one. ``removed_citations``: those of what the model was
-    not shown. ``tokens``: of the prompt and its parts; ``usage``: as the endpoint counted them. ``notes``: what those
-    who ask, or run the stores, should know."""
+    not shown. ``tokens``: of the prompt and its parts; ``usage``: as the endpoint counted them; ``most_calls``: how
+    many the question could have taken. ``notes``: what those who ask, or run the stores, should know."""
 
     request: QueryRequest
     text: str
@@ -50,6 +53,7 @@ class Answer:
     timings_ms: dict[str, float]
     removed_citations: int = 0
     notes: tuple[str, ...] = ()
+    most_calls: int = 1
 
     @property
     def abstained(self) -> bool:
@@ -70,8 +74,9 @@ class Answer:
             **evidence_json(self.context, self.request),
             "tokens": self.tokens,
             "usage": self.usage,
+            "most_calls": self.most_calls,
             "timings_ms": self.timings_ms,
-            "dropped": dropped_json(self.context),
+            "dropped": dropped_json(self.context, self.request),
             "removed_citations": self.removed_citations,
             "notes": list(self.notes),
         }
@@ -80,10 +85,23 @@ class Answer:
 def answer(request: QueryRequest, stage: QueryStage) -> Answer:
     """Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer."""
     started = time.perf_counter()
-    prepared = prepare(request, stage)
+    prepared = inquired(prepare(request, stage), stage)
     with Clock(prepared.timings).measure("model"):
         said = fixed_answer(prepared, stage) or _asked(prepared, stage.chat(request.model))
     return finished(prepared, stage, said, started)
+
+
+def inquired(prepared: Prepared, stage: QueryStage) -> Prepared:
+    """Ready for the last call: those before it are made, if there is to be an answer of a model.
+
+    Raises ModelError where they bring nothing.
+    """
+    request, chat = prepared.request, stage.chat(prepared.request.model)
+    unasked = request.only_need_context or request.only_need_prompt or prepared.abstention
+    if unasked or chat is None or prepared.inquiry is None:
+        return prepared
+    with Clock(prepared.timings).measure("inquiry"):
+        return chat.converse([prepared.inquiry()])[0]
 
 
 def fixed_answer(prepared: Prepared, stage: QueryStage) -> Said | None:
@@ -111,7 +129,7 @@ def read_answer(pieces: Iterator[str], prepared: Prepared) -> Generator[str, Non
         return "", 0
     opening = _opening(pieces)
     text = opening.removeprefix(NO_ANSWER)
-    removed = yield from Citations(prepared.context.references).stream(chain([text], pieces))
+    removed = yield from Citations(prepared.context.references, prepared.citable).stream(chain([text], pieces))
     return "not_in_context" if text != opening else "", removed
 
 
@@ -134,15 +152,14 @@ def finished(prepared: Prepared, stage: QueryStage, said: Said, started: float) 
         context,
         said.abstention,
         tokens={
-            "prompt": sum(stage.tokenizer.count(message["content"]) for message in prepared.messages),
-            "entities": context.entities.tokens,
-            "relationships": context.relationships.tokens,
-            "chunks": context.chunks.tokens,
+            "prompt": count_tokens(prepared.messages, stage.tokenizer),
+            **{name: getattr(context, name).tokens for name in shown_tables(prepared.request)},
         },
-        usage=_usage(prepared.keywords.reply, said.reply),
+        usage=usage_of(*prepared.replies, said.reply),
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
-        removed_citations=said.removed_citations,
+        removed_citations=prepared.removed_citations + said.removed_citations,
         notes=(*prepared.notes, *_notes(said.reply)),
+        most_calls=prepared.most_calls,
     )
 
 
@@ -159,12 +176,6 @@ def any_text(text: str) -> str | None:
     return None
 
 
-def refuse_failed(reply: ChatReply) -> None:
-    """Raises ModelError for a reply that is no answer."""
-    if reply.reason:
-        raise ModelError(f"query: the chat model gave no answer ({reply.reason}: {reply.message}); ask again")
-
-
 def _notes(reply: ChatReply | None) -> tuple[str, ...]:
     cut = reply is not None and reply.finish_reason == "length"
     return ("the answer was cut off at the model's output limit",) if cut else ()
@@ -178,7 +189,7 @@ def _opening(pieces: Iterator[str]) -> str:
     return opening
 
 
-def _usage(*replies: ChatReply | None) -> dict[str, int]:
+def usage_of(*replies: ChatReply | None) -> dict[str, int]:
     """Tokens as the endpoint counted them, for calls that were made now."""
     made = [reply for reply in replies if reply is not None and not reply.cached]
     return {

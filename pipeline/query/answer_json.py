@@ -10,21 +10,27 @@ from pipeline.query.context import Context, Reference
 from pipeline.query.request import QueryRequest
 
 
+def shown_tables(request: QueryRequest) -> tuple[str, ...]:
+    """Names of the context's tables that a request has."""
+    plain = ("entities", "relationships", "chunks")
+    return ("reports", *plain, "claims") if request.with_reports else plain
+
+
 def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
-    """Entities, relationships and text units as they were shown, and the documents they are of."""
+    """Entities, relationships and text units as they were shown, and the documents they are of; reports and claims
+    where the request has them."""
     chunks = _records(context.chunks.records.drop(columns=["title", "tokens"], errors="ignore"))
     listed = context.references if request.include_references else ()
     return {
-        "entities": _records(context.entities.records),
-        "relationships": _records(context.relationships.records),
+        **{name: _records(getattr(context, name).records) for name in shown_tables(request)},
         "chunks": chunks,
         "references": [_reference(entry, chunks, request.include_chunk_content) for entry in listed],
     }
 
 
-def dropped_json(context: Context) -> dict[str, int]:
+def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
     """How many records the budgets had no room for."""
-    return {name: getattr(context, name).dropped for name in ("entities", "relationships", "chunks")}
+    return {name: getattr(context, name).dropped for name in shown_tables(request)}
 
 
 def _reference(entry: Reference, chunks: list[dict[str, Any]], with_content: bool) -> dict[str, Any]:

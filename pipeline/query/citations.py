@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipeline.query.context import Reference
+from pipeline.query.data_citations import UNCHECKED, DataCitations
 
 LONGEST = 300
 """Characters after which a bracket that has not closed is no citation, and a line no entry of a list."""
@@ -31,9 +32,10 @@ PAIRS = {"]": "[", ")": "(", "】": "【"}
 
 @dataclass(frozen=True)
 class Citations:
-    """Checks an answer, as it comes. ``references``: what it was shown."""
+    """Checks an answer, as it comes. ``references``: its sources; ``records``: the same for citations of data."""
 
     references: Sequence[Reference]
+    records: DataCitations = UNCHECKED
 
     def stream(self, pieces: Iterable[str]) -> Generator[str, None, int]:
         """The checked text in pieces; returns how many citations were removed. What may yet become a citation is held
@@ -58,12 +60,13 @@ class Citations:
     def _line(self, line: str) -> tuple[str, int]:
         if len(line) <= LONGEST and self._made_up_entry(line):
             return "", 1
+        line, strange = self.records.checked(line)
         cited = [number for citation in _NUMBERS.findall(line) for number in _numbers(citation)]
         unknown = [number for number in cited if number not in self._numbers]
         line = _NUMBERS.sub(self._with_shown, line)
         made_up = [match for match in _NAMED.finditer(line) if not self._names(_name(match))]
         line = _NAMED.sub(lambda match: match[0] if self._names(_name(match)) else "", line)
-        return line, len(unknown) + len(made_up)
+        return line, strange + len(unknown) + len(made_up)
 
     def _made_up_entry(self, line: str) -> bool:
         if entry := _ENTRY.match(line):

@@ -37,6 +37,9 @@ class Table:
     dropped: int
 
 
+NO_TABLE = Table(pd.DataFrame(), "", 0, 0)
+
+
 @dataclass(frozen=True)
 class Reference:
     """A document that the context shows; ``id`` is the number an answer cites it by."""
@@ -50,21 +53,32 @@ class Reference:
 
 @dataclass(frozen=True)
 class Context:
+    """``windows``: where several calls are shown a part of it each, what each of them is shown."""
+
     entities: Table
     relationships: Table
     chunks: Table
     references: tuple[Reference, ...]
+    reports: Table = NO_TABLE
+    claims: Table = NO_TABLE
+    windows: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return self.entities.records.empty and self.relationships.records.empty and self.chunks.records.empty
+        tables = (self.reports, self.entities, self.relationships, self.claims, self.chunks)
+        return all(table.records.empty for table in tables)
 
     @property
     def text(self) -> str:
         """The sections that hold anything, and the references."""
-        sections = {"Entities": self.entities, "Relationships": self.relationships, "Sources": self.chunks}
+        if self.windows:
+            return "\n".join(self.windows)
+        sections = {
+            "Reports": self.reports, "Entities": self.entities, "Relationships": self.relationships,
+            "Claims": self.claims, "Sources": self.chunks,
+        }  # fmt: skip
         shown = [SECTION.format(name, table.csv) for name, table in sections.items() if len(table.records)]
-        return "\n".join([*shown, *([REFERENCES.format(_reference_list(self.references))] if self.references else [])])
+        return "\n".join([*shown, *([REFERENCES.format(reference_list(self.references))] if self.references else [])])
 
 
 def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
@@ -89,26 +103,26 @@ def build_context(
     ``chunks``: CHUNK_COLUMNS, and more, in their order; ``overhead``: tokens of the prompt without its context.
     """
     left = max(request.max_total_tokens - overhead - RESERVE, 0)
-    entities = _cut(
-        evidence.entities, _entity_rows(evidence.entities), ENTITY_HEADER,
+    entities = cut(
+        evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER,
         min(request.max_entity_tokens, left), tokenizer,
     )  # fmt: skip
     left -= entities.tokens
-    relationships = _cut(
-        evidence.relationships, _relationship_rows(evidence.relationships), RELATIONSHIP_HEADER,
+    relationships = cut(
+        evidence.relationships, relationship_rows(evidence.relationships), RELATIONSHIP_HEADER,
         min(request.max_relation_tokens, left), tokenizer,
     )  # fmt: skip
     left -= relationships.tokens
     references = _references(chunks)
     numbers = {entry.document_id: entry.id for entry in references}
-    reference_tokens = tokenizer.count(REFERENCES.format(_reference_list(references)))
+    reference_tokens = tokenizer.count(REFERENCES.format(reference_list(references)))
     rows = pd.DataFrame({"id": chunks["document_id"].map(numbers), "content": chunks["content"]})
-    shown = _cut(chunks, rows, SOURCE_HEADER, max(left - reference_tokens, 0), tokenizer)
+    shown = cut(chunks, rows, SOURCE_HEADER, max(left - reference_tokens, 0), tokenizer)
     kept = set(shown.records["document_id"])
     return Context(entities, relationships, shown, tuple(entry for entry in references if entry.document_id in kept))
 
 
-def _entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
+def entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": range(1, len(entities) + 1),
@@ -120,19 +134,19 @@ def _entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
+def relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
     rows = links[["source", "target", "description", "weight", "rank"]].reset_index(drop=True)
     rows.insert(0, "id", range(1, len(links) + 1))
     rows.insert(4, "keywords", [", ".join(words) for words in links["keywords"]])
     return rows
 
 
-def _cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int, tokenizer: Tokenizer) -> Table:
+def cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int, tokenizer: Tokenizer) -> Table:
     """The longest head of the rows whose CSV, header and section frame included, is within the budget."""
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
     for row in rows[list(header)].itertuples(index=False):
-        line = _csv_line(row)
+        line = csv_line(row)
         cost = tokenizer.count(line)
         if used + cost > budget:
             break
@@ -143,14 +157,14 @@ def _cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budge
     return Table(kept, text, used if lines else 0, len(records) - len(kept))
 
 
-def _csv_line(row: Sequence[Any]) -> str:
+def csv_line(row: Sequence[Any]) -> str:
     """A row of a table between fences: what it says can neither close the fence nor open one."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue().replace(FENCE, NO_FENCE)
 
 
-def _reference_list(references: Sequence[Reference]) -> str:
+def reference_list(references: Sequence[Reference]) -> str:
     """A line each, whatever a file is called."""
     return "\n".join(f"[{entry.id}] {' '.join(entry.source.split()).replace(FENCE, NO_FENCE)}" for entry in references)
 

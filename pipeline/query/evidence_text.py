@@ -2,6 +2,7 @@
 
 from pipeline.query.context import Context
 
+REPORT = ("number", "title", "summary")
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 
@@ -19,7 +20,12 @@ def evidence_text(context: Context) -> str:
         f"- {source} -> {target}: {_clipped(description)}"
         for source, target, description in links[["source", "target", "description"]].itertuples(index=False)
     ]
-    parts = [NOTICE, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
+    reports = context.reports.records.head(PASSAGES)
+    told = [
+        f"Report {number}: {title}. {_clipped(summary)}"
+        for number, title, summary in zip(*(reports.get(name, ()) for name in REPORT), strict=True)
+    ]
+    parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
     return "\n\n".join(parts)
 
 

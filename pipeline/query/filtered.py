@@ -1,7 +1,8 @@
 """The stores as those see them who may see some documents only.
 
 A text unit of another document is not there. An entity or relationship is there if a text unit of these documents is
-one of its sources; what was written of it from other documents too (description, type, keywords) is left out.
+one of its sources; what was written of it from other documents too (description, type, keywords) is left out. A report
+is there if all of its sources are text units of these documents, a claim if its one is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,17 @@ class FilteredVectors:
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         return self.vectors.embeddings(table, ids)
 
+    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+        found = self.vectors.reports(ids)
+        whole = self.visible_and_whole("reports", found["id"].tolist())[1]
+        return found[found["id"].isin(whole)].reset_index(drop=True)
+
+    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        return self.vectors.reports_at(level, limit, self.allowed)
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        return self.vectors.claims_of(entity_ids, limit, self.allowed)
+
     def with_visible_units(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows without the text units of other documents."""
         units = self.visible("chunks", rows["text_unit_ids"].explode().dropna().unique().tolist())
@@ -101,6 +113,9 @@ class FilteredGraph:
         links = self.graph.links(entity_ids, most, limit)
         visible = self.vectors.visible("relationships", links["id"].tolist())
         return links[links["id"].isin(visible)].reset_index(drop=True)
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        return self.graph.communities_of(sorted(self.vectors.visible("entities", entity_ids)), level)
 
     def _seen(self, table: str, rows: pd.DataFrame, untold: Mapping[str, Any]) -> pd.DataFrame:
         """The rows that have a source in the documents, with those sources; ``untold`` in place of what was written

@@ -1,51 +1,41 @@
 """From a question to the messages for the chat model: keywords, evidence, context."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
 import pandas as pd
 
-from pipeline.errors import UsageError
-from pipeline.models.base import Tokenizer
 from pipeline.query.clock import Clock
-from pipeline.query.context import Context, build_context, ranked_chunks
+from pipeline.query.community_search import prepare_community
+from pipeline.query.context import Context, build_context
+from pipeline.query.drift_search import prepare_drift
 from pipeline.query.embed_between import read_embedding_between
 from pipeline.query.evidence import Evidence
 from pipeline.query.fact_paths import Embed
-from pipeline.query.filtered import FilteredGraph, FilteredVectors, matching_documents
+from pipeline.query.find import find_evidence, refuse_endless
 from pipeline.query.keywords import Keywords, find_keywords
-from pipeline.query.messages import Messages, messages
+from pipeline.query.messages import count_tokens, messages
+from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.prepared import Abstention, Prepared
+from pipeline.query.read_allowed import allowed
 from pipeline.query.request import QueryRequest
 from pipeline.query.rerank import CANDIDATES, reranked
-from pipeline.query.retrieve import KEYWORD_MODES, embed_question, retrieve
+from pipeline.query.retrieve import KEYWORD_MODES, embed_question
 from pipeline.query.stage import Found, QueryStage
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
 
-LONG_QUESTION = 1000
-"""Tokens; a question up to here is searched for even where the budget has no room for it."""
-
-Abstention = Literal["", "nothing_found", "below_min_score", "no_room", "not_in_context"]
-"""Why there is no answer: the search found nothing; nothing similar enough; nothing fits into max_total_tokens; the
-model found the answer in none of what it was shown."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Everything before the model is asked. ``abstention``: why it is not to be asked."""
-
-    request: QueryRequest
-    keywords: Keywords
-    context: Context
-    messages: Messages
-    timings: dict[str, float]
-    abstention: Abstention
-    notes: tuple[str, ...]
-
 
 def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
-    """Makes one model call at most, for the keywords."""
-    clock = Clock()
+    """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
     refuse_endless(request, stage.tokenizer)
+    if request.mode == "community":
+        return prepare_community(request, stage)
+    if request.mode == "drift":
+        return prepare_drift(request, stage)
+    return _prepare_search(request, stage)
+
+
+def _prepare_search(request: QueryRequest, stage: QueryStage) -> Prepared:
+    clock = Clock()
     with clock.measure("keywords"):
         keywords = _keywords(request, stage)
     with clock.measure("retrieval"):
@@ -53,9 +43,10 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
     with clock.measure("rerank"):
         chunks, complaints = _reranked(request, chunks, stage)
     with clock.measure("context"):
-        counts = [stage.tokenizer.count(message["content"]) for message in messages(request, stage, "")]
-        context = build_context(request, evidence, chunks.head(request.chunk_top_k), stage.tokenizer, sum(counts))
-    return Prepared(
+        build = mixed_context if request.mixed else build_context
+        overhead = count_tokens(messages(request, stage, ""), stage.tokenizer)
+        context = build(request, evidence, chunks.head(request.chunk_top_k), stage.tokenizer, overhead)
+    prepared = Prepared(
         request,
         keywords,
         context,
@@ -63,14 +54,10 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
         clock.parts,
         _abstention(request, evidence, chunks, context),
         (*keywords.notes, *evidence.notes, *complaints, *notes),
+        most_calls=1 + (keywords.reply is not None),
+        replies=(keywords.reply,) if keywords.reply else (),
     )
-
-
-def refuse_endless(request: QueryRequest, tokenizer: Tokenizer) -> None:
-    """Raises UsageError for a question that leaves no room for anything else: searching for it would take long."""
-    tokens = tokenizer.count(request.query)
-    if tokens > max(request.max_total_tokens, LONG_QUESTION):
-        raise UsageError(f"query: the question has {tokens:,} tokens; shorten it, or raise max_total_tokens")
+    return replace(prepared, citable=mixed_citable(context)) if request.mixed else prepared
 
 
 def _keywords(request: QueryRequest, stage: QueryStage) -> Keywords:
@@ -86,16 +73,10 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
     n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and stage.reranker else 1)
 
     def find(embed: Embed | None, vectors: VectorReads, graph: GraphReads) -> Found:
-        if request.where:
-            allowed = FilteredVectors(vectors, matching_documents(vectors.documents(), request.where))
-            return look(embed, allowed, FilteredGraph(graph, allowed))
-        return look(embed, vectors, graph)
+        def look(vectors: VectorReads, graph: GraphReads) -> Found:
+            return find_evidence(request, question, vectors, graph, n_chunks, embed)
 
-    def look(embed: Embed | None, vectors: VectorReads, graph: GraphReads) -> Found:
-        evidence = retrieve(request, question, vectors, graph, n_chunks, embed)
-        ranked = ranked_chunks(evidence, n_chunks)
-        chunks = vectors.chunks(ranked["id"].tolist(), question.question)
-        return evidence, chunks.merge(ranked, on="id", how="left")
+        return allowed(request, look)(vectors, graph)
 
     return read_embedding_between(stage.read, find, stage.embedding.embed)
 

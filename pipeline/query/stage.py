@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import pandas as pd
 
@@ -13,8 +14,13 @@ from pipeline.stores.base import GraphReads, VectorReads
 Found = tuple[Evidence, pd.DataFrame]
 """Evidence, and the text units to show."""
 
-Read = Callable[[Callable[[VectorReads, GraphReads], Found]], tuple[Found, tuple[str, ...]]]
-"""Does all reads of a query at one moment of the stores; and what is to be said of the moment."""
+Result = TypeVar("Result")
+
+
+class Read(Protocol):
+    def __call__(self, work: Callable[[VectorReads, GraphReads], Result], /) -> tuple[Result, tuple[str, ...]]:
+        """Does all reads of ``work`` at one moment of the stores; and what is to be said of the moment."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,24 @@ from dataclasses import dataclass
 
 from pipeline.errors import GraphmillError
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, read_answer, refuse_failed
+from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, inquired, read_answer
 from pipeline.query.clock import Clock
 from pipeline.query.context import Context, Reference
-from pipeline.query.prepare import Prepared, prepare
+from pipeline.query.prepare import prepare
+from pipeline.query.prepared import Prepared
+from pipeline.query.replies import refuse_failed
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 
 
 @dataclass(frozen=True)
 class Sources:
+    """What was found before the model is asked to answer; ``most_calls``: how many calls that can take, with those
+    made for what was found."""
+
     references: tuple[Reference, ...]
     context: Context
+    most_calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ def _events(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
     started = time.perf_counter()
     prepared = prepare(request, stage)
     shown = prepared.context.references if request.include_references else ()
-    yield Sources(shown, prepared.context)
+    yield Sources(shown, prepared.context, prepared.most_calls)
+    prepared = inquired(prepared, stage)
     with Clock(prepared.timings).measure("model"):
         said = yield from _spoken(prepared, stage)
     yield Done(finished(prepared, stage, said, started))

@@ -89,6 +89,30 @@ class ChunkShown(Shown):
     score: float | None = Field(description="Cosine similarity to the question.")
 
 
+class ReportShown(Shown):
+    """A report on a community of entities; ``content`` is Markdown."""
+
+    number: int = Field(description="The number by which the answer cites it: [Data: Reports (1)].")
+    id: str
+    level: int = Field(description="0 is the coarsest.")
+    title: str
+    summary: str
+    content: str
+    rating: float
+    weight: int = Field(description="How many passages the community's entities appear in.")
+
+
+class ClaimShown(Shown):
+    number: int
+    id: str
+    subject: str
+    object: str
+    type: str
+    status: str = Field(description="TRUE, FALSE or SUSPECTED.")
+    description: str
+    source_text: str
+
+
 class Evidence(Shown):
     """What was found, best first."""
 
@@ -100,9 +124,12 @@ class Evidence(Shown):
     entities: list[EntityShown]
     relationships: list[RelationshipShown]
     chunks: list[ChunkShown]
+    reports: list[ReportShown] = Field(default=[], description="In modes community and drift, and context graphrag.")
+    claims: list[ClaimShown] = Field(default=[], description="In mode drift, and context graphrag.")
     references: list[ReferenceShown]
     tokens: dict[str, int] = Field(description="Of the prompt and its parts.")
     usage: dict[str, int] = Field(description="Calls of the chat model, and their tokens as the endpoint counted them.")
+    most_calls: int = Field(default=1, description="Calls of the chat model that the question could have taken.")
     timings_ms: dict[str, float]
     notes: list[str] = Field(description="What those who run the stores should know.")
 

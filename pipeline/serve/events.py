@@ -65,7 +65,7 @@ def framed(events: Iterable[Event], request: QueryRequest) -> Iterator[bytes]:
     for event in events:
         match event:
             case Sources():
-                yield frame("sources", evidence_json(event.context, request))
+                yield frame("sources", evidence_json(event.context, request) | {"most_calls": event.most_calls})
             case Token():
                 yield frame("token", {"text": event.text})
             case Done():

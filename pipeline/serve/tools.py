@@ -37,14 +37,15 @@ NO_EVIDENCE: Mapping[str, str] = {
 """Reason -> what the assistant reads instead of evidence."""
 OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "reason", "usage", "timings_ms", "notes"})
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
-SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph"]
+SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
 """All of ``Mode`` that look into the documents."""
 ModeOption = Annotated[
     SearchMode | None,
     Field(
         description="naive: passages that read like the question. local: about the things it names. global: about its "
-        "themes. hybrid: both. mix: hybrid and naive. graph: passages that several steps of the graph lead to. Left "
-        "out: the project's default."
+        "themes. hybrid: both. mix: hybrid and naive. graph: passages that several steps of the graph lead to. "
+        "community: reports on all the collection, for questions about it as a whole. drift: reports, then, for an "
+        "answer, searches for what they leave open. Left out: the project's default."
     ),
 ]
 Passages = Annotated[int | None, Field(ge=1, le=1000, description="How many passages to consider.")]
@@ -99,6 +100,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     ) -> CallToolResult:  # fmt: skip
         found = await told(query, {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where})
         sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.references]
+        sources += _reports(found)
         structured = {name: value for name, value in found.to_json().items() if name in OF_AN_ANSWER}
         return _result("\n".join([found.text, "", *sources]).strip(), structured)
 
@@ -119,6 +121,13 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
             structured_output=False,
         )
     return server
+
+
+def _reports(found: Answer) -> list[str]:
+    reports = found.context.reports.records
+    if reports.empty:
+        return []
+    return [f"Report {number}: {title}" for number, title in reports[["number", "title"]].itertuples(index=False)]
 
 
 def _result(text: str, structured: dict[str, Any]) -> CallToolResult:

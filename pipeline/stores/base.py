@@ -23,6 +23,14 @@ CHUNK_COLUMNS = [
 MENTION_COLUMNS = ["entity_id", "name", "text_unit_ids"]
 OPENING_COLUMNS = ["id", "title", "opening"]
 LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
+REPORT_COLUMNS = [
+    "id", "level", "parent", "children", "title", "summary", "content", "rating", "weight", "size", "text_unit_ids",
+]  # fmt: skip
+CLAIM_COLUMNS = [
+    "id", "subject_id", "object_id", "subject", "object", "type", "status", "start_date", "end_date", "description",
+    "source_text", "text_unit_id", "document_id",
+]  # fmt: skip
+COMMUNITY_COLUMNS = ["entity_id", "community_id", "level"]
 
 HUB = 1000
 """Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
@@ -221,8 +229,8 @@ class VectorReads(Protocol):
     ) -> list[tuple[str, float]]:
         """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
 
-        ``table``: "chunks", "entities" or "relationships". ``within``: only rows that at least one text unit of these
-        documents is a source of.
+        ``table``: "chunks", "entities", "relationships" or "reports". ``within``: only rows that at least one text unit
+        of these documents is a source of; of reports, which tell of all their sources, those that have no other.
         """
         ...
 
@@ -241,7 +249,7 @@ class VectorReads(Protocol):
 
     def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
         """(id, some, all) of the ids that exist: whether some, or all, of the text units that are a row's sources
-        belong to these documents. ``table``: "chunks", "entities" or "relationships"."""
+        belong to these documents. ``table`` as of ``nearest``."""
         ...
 
     def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
@@ -262,6 +270,22 @@ class VectorReads(Protocol):
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         """id -> vector of the rows that exist. ``table`` as of ``nearest``."""
+        ...
+
+    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked; of their text
+        units the first SOURCES."""
+        ...
+
+    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        """REPORT_COLUMNS of the reports that cover the graph at a level: of its communities, and of those of lower
+        level numbers that have no children; ``limit`` of them by weight, then rating, both the highest first, then id.
+        A level above the deepest gives the deepest cover. ``within`` as of ``nearest``."""
+        ...
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        """CLAIM_COLUMNS of the claims that have one of the entities as subject or object; ``limit`` of them by subject,
+        then id. ``within``: only those from text units of these documents."""
         ...
 
 
@@ -304,6 +328,11 @@ class GraphReads(Protocol):
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
         """LINK_COLUMNS of the relationships at either end of those of the entities that have at most ``most``
         neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
+        ...
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        """COMMUNITY_COLUMNS: for each of the entities that is in one, its community of the highest level number up to
+        ``level``, by entity id."""
         ...
 
 

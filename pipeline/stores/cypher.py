@@ -9,6 +9,7 @@ from typing import LiteralString
 
 CONSTRAINTS: tuple[LiteralString, ...] = (
     "CREATE CONSTRAINT graphmill_entity IF NOT EXISTS FOR (n:Entity) REQUIRE (n.workspace, n.id) IS UNIQUE",
+    "CREATE CONSTRAINT graphmill_community IF NOT EXISTS FOR (n:Community) REQUIRE (n.workspace, n.id) IS UNIQUE",
     "CREATE CONSTRAINT graphmill_live IF NOT EXISTS FOR (n:GraphmillLive) REQUIRE n.workspace IS UNIQUE",
     "CREATE CONSTRAINT graphmill_lock IF NOT EXISTS FOR (n:GraphmillLock) REQUIRE n.workspace IS UNIQUE",
 )
@@ -31,7 +32,8 @@ MOST = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.max_sourc
 WORKSPACES = "MATCH (live:GraphmillLive) RETURN properties(live) AS properties ORDER BY live.workspace"
 
 # Without a hash: a node that no name leads to, a relationship that is not between the ends that its id names (a stray),
-# and, where $most is given, a row that names more or fewer text units than that allows.
+# a community with more or fewer members or another parent than it should have, and, where $most is given, a row that
+# names more or fewer text units than that allows.
 HASHES: Mapping[str, LiteralString] = {
     "nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
@@ -54,6 +56,16 @@ HASHES: Mapping[str, LiteralString] = {
         }
         WITH ids, hashes, strays WHERE size(ids) > 0
         RETURN ids, hashes, strays
+        """,
+    "communities": """
+        MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
+        RETURN [c.id] AS ids, [CASE
+            WHEN c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-(:Entity {workspace: $workspace}) }
+              AND c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-() }
+              AND COUNT { (c)-[:PARENT]->() } = CASE c.parent WHEN '' THEN 0 ELSE 1 END
+              AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace, id: c.parent}) })
+            THEN coalesce(c.row_hash, '') ELSE '' END
+        ] AS hashes, [] AS strays
         """,
 }
 
@@ -78,6 +90,18 @@ STATES: Mapping[str, LiteralString] = {
                 digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
         RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
         """,
+    "communities": """
+        MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
+        WITH [digits IN [
+            CASE WHEN c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-(:Entity {workspace: $workspace}) }
+              AND c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-() }
+              AND COUNT { (c)-[:PARENT]->() } = CASE c.parent WHEN '' THEN 0 ELSE 1 END
+              AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace, id: c.parent}) })
+            THEN left(c.row_hash, 12) ELSE '' END, right(c.id, 12)]
+            | toInteger(replace(replace(replace(replace(replace(replace(
+                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
+        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
+        """,
 }
 
 ROWS: Mapping[str, LiteralString] = {
@@ -95,6 +119,13 @@ ROWS: Mapping[str, LiteralString] = {
                source.displayName AS source, target.displayName AS target, r.description AS description,
                r.weight AS weight, r.rank AS rank, type(r) AS type, r.keywords AS keywords,
                r.source_id AS source_id, r.row_hash AS row_hash, r.source_count AS source_count
+        """,
+    "communities": """
+        MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
+        RETURN c.id AS id, c.level AS level, c.parent AS parent, c.title AS title, c.summary AS summary,
+               c.rating AS rating, c.weight AS weight, c.size AS size, c.entity_count AS entity_count,
+               [(c)<-[:IN_COMMUNITY]-(n) | n.id] AS entity_ids, [(c)-[:PARENT]->(p) | p.id] AS parents,
+               c.row_hash AS row_hash
         """,
 }
 
@@ -132,10 +163,45 @@ DELETE_STRAYS = """
     MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $ids
     DELETE r
     """
+# What leads to it and to its parent is made anew: its hash is right as soon as it is written, its counts are not.
+WRITE_COMMUNITIES = """
+    UNWIND $rows AS row
+    MERGE (c:Community {workspace: $workspace, id: row[0]})
+    SET c.level = row[1], c.parent = row[2], c.title = row[3], c.summary = row[4], c.rating = row[5],
+        c.weight = row[6], c.size = row[7], c.entity_count = row[8], c.row_hash = row[9]
+    WITH c
+    CALL (c) { MATCH (c)<-[r:IN_COMMUNITY]-() DELETE r }
+    CALL (c) { MATCH (c)-[r:PARENT]->() DELETE r }
+    """
+WRITE_MEMBERS = """
+    UNWIND $rows AS row
+    MATCH (c:Community {workspace: $workspace, id: row[0]})
+    MATCH (n:Entity {workspace: $workspace, id: row[1]})
+    CREATE (n)-[:IN_COMMUNITY]->(c)
+    """
+WRITE_PARENTS = """
+    UNWIND $rows AS row
+    MATCH (c:Community {workspace: $workspace, id: row[0]})
+    MATCH (parent:Community {workspace: $workspace, id: row[1]})
+    CREATE (c)-[:PARENT]->(parent)
+    """
+DELETE_COMMUNITIES = """
+    UNWIND $ids AS id
+    MATCH (c:Community {workspace: $workspace, id: id})
+    DETACH DELETE c
+    """
 
 # Each commits by itself, some thousands at a time: they are run outside any transaction. Whatever a load has written
 # goes, also what has lost its label since.
 DROP: Mapping[str, LiteralString] = {
+    "members": """
+        MATCH (:Community {workspace: $workspace})<-[r:IN_COMMUNITY]-()
+        CALL (r) { DELETE r } IN TRANSACTIONS OF 10000 ROWS
+        """,
+    "communities": """
+        MATCH (c:Community {workspace: $workspace}) WHERE c.row_hash IS NOT NULL
+        CALL (c) { DETACH DELETE c } IN TRANSACTIONS OF 10000 ROWS
+        """,
     "edges": """
         MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE n.id IS NOT NULL
         CALL (r) { DELETE r } IN TRANSACTIONS OF 10000 ROWS
@@ -180,6 +246,13 @@ LINKS = """
     WITH r, startNode(r) AS source, endNode(r) AS target
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, '')
     ORDER BY r.rank, r.id
+    """
+COMMUNITIES_OF = """
+    MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
+    MATCH (n)-[:IN_COMMUNITY]->(c:Community {workspace: $workspace}) WHERE c.level <= $level
+    WITH n, c ORDER BY c.level DESC, c.id
+    WITH n, collect([c.id, c.level])[0] AS found
+    RETURN n.id, coalesce(found[0], ''), coalesce(found[1], 0) ORDER BY n.id
     """
 SHARED_UNITS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids

@@ -1,6 +1,7 @@
 """The graph in Neo4j 5.26 or later.
 
 (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
+(:Entity)-[:IN_COMMUNITY]->(:Community {workspace, id, ...})-[:PARENT]->(:Community)
 (:GraphmillLive {workspace, ...})   what the workspace shows; ``loading`` while a load of many rows is under way
 (:GraphmillLock {workspace})        who writes it holds the workspace's rows; "<workspace>/stores": see ``alone``
 
@@ -23,6 +24,7 @@ from pipeline.errors import LostConnectionError, StoreError
 from pipeline.schema_version import UNMARKED, refuse_newer
 from pipeline.stores import cypher
 from pipeline.stores.base import (
+    COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
     HUB,
     LINK_COLUMNS,
@@ -63,7 +65,7 @@ class Neo4jStore:
     atomic_rows: int = 20_000
     max_source_ids: int = 5000
     name: str = "neo4j"
-    tables: tuple[str, ...] = ("nodes", "edges")
+    tables: tuple[str, ...] = ("nodes", "edges", "communities")
 
     @cached_property
     def driver(self) -> Driver:
@@ -150,7 +152,7 @@ class Neo4jStore:
         ):
             result = transaction.run(cypher.ROWS[table], workspace=self.workspace)
             while records := result.fetch(FETCH_ROWS):
-                yield as_read([record.values() for record in records], result.keys())
+                yield as_read(table, [record.values() for record in records], result.keys())
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of a table as ``rows`` gives them where all is well."""
@@ -172,11 +174,13 @@ class Neo4jStore:
                 return session.run(query, workspace=self.workspace).consume().counters
 
             run(cypher.BEGIN)
+            run(cypher.DROP["members"])
+            communities = run(cypher.DROP["communities"]).nodes_deleted
             edges = run(cypher.DROP["edges"]).relationships_deleted
             nodes = run(cypher.DROP["nodes"]).nodes_deleted
             around.run(cypher.DROP_LIVE, workspace=self.workspace).consume()
             around.commit()
-        return {"nodes": nodes, "edges": edges}
+        return {"nodes": nodes, "edges": edges, "communities": communities}
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
@@ -196,6 +200,9 @@ class Neo4jStore:
             shared = dict(pairs)
             rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
         return pd.DataFrame(sorted(rows), columns=["entity_id", "text_unit_id", "neighbours"])
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        return self._frame(cypher.COMMUNITIES_OF, COMMUNITY_COLUMNS, ids=list(entity_ids), level=level)
 
     def close(self) -> None:
         if "driver" in self.__dict__:

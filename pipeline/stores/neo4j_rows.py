@@ -1,9 +1,10 @@
-"""Rows of the tables "nodes" and "edges" as Neo4j takes them, and how they are cut into batches."""
+"""Rows of the tables "nodes", "edges" and "communities" as Neo4j takes them, and how they are cut into batches."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pipeline.stores.lists import first_items, lengths_of, values_of
@@ -13,9 +14,16 @@ NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
 """Characters of a name that an index takes whole, and of its beginning where it is longer."""
 ENTITY = "Entity"
 """A label of every node."""
-INTEGERS = frozenset({"degree", "rank", "source_count"})
-NUMBERS = frozenset({"weight"})
-LISTS = frozenset({"source_id", "keywords", "labels"})
+INTEGERS: Mapping[str, Collection[str]] = {
+    "nodes": {"degree", "source_count"},
+    "edges": {"rank", "source_count"},
+    "communities": {"level", "weight", "size", "entity_count"},
+}
+NUMBERS = frozenset({"weight", "rating"})
+LISTS = frozenset({"source_id", "keywords", "labels", "entity_ids", "parents"})
+UNORDERED = frozenset({"entity_ids", "parents"})
+"""Lists that are relationships in Neo4j."""
+LONG_TEXTS = ("description", "display_name", "summary")
 CELL_BYTES = 64
 """About what an id, a number or a hash takes with what is around it."""
 
@@ -27,7 +35,15 @@ def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
 
 def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
     """The rows as Neo4j keeps them: ``source_id`` capped, and how many it had; of nodes also the key of their name, and
-    their labels, to which people may have added others."""
+    their labels, to which people may have added others; of communities what they are related to."""
+    if "entity_ids" in rows:
+        members = [sorted(ids) for ids in values_of(rows["entity_ids"])]
+        parents = [[parent] if parent else [] for parent in rows["parent"]]
+        return rows.assign(
+            entity_ids=pd.Series(members, rows.index, dtype=object),
+            entity_count=lengths_of(rows["entity_ids"]),
+            parents=pd.Series(parents, rows.index, dtype=object),
+        )
     stored = capped(rows, limit).assign(source_count=lengths_of(rows["source_id"]))
     if "display_name" not in rows:
         return stored
@@ -35,15 +51,17 @@ def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
     return stored.assign(name_key=rows["display_name"].map(name_key), labels=labels)
 
 
-def as_read(records: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """What cypher.ROWS gives. A value that is of another type than was written, as only a hand can have made it, is
-    missing."""
+def as_read(table: str, records: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """What cypher.ROWS gives of a table. A value that is of another type than was written, as only a hand can have made
+    it, is missing."""
     cells = zip(*records, strict=True)
-    return pd.DataFrame({name: _typed(values, name) for name, values in zip(columns, cells, strict=True)})
+    return pd.DataFrame({name: _typed(table, values, name) for name, values in zip(columns, cells, strict=True)})
 
 
-def _typed(values: Sequence[Any], column: str) -> pd.Series:
-    if column in INTEGERS:
+def _typed(table: str, values: Sequence[Any], column: str) -> pd.Series:
+    if column in UNORDERED:
+        values = [sorted(value) if _is_texts(value) else value for value in values]
+    if column in INTEGERS[table]:
         return pd.Series([value if type(value) is int else None for value in values], dtype="Int64")
     if column in NUMBERS:
         return pd.Series([value if type(value) in (int, float) else None for value in values], dtype="float64")
@@ -93,7 +111,36 @@ def edge_rows(edges: pd.DataFrame, max_source_ids: int) -> list[list]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-AS_WRITTEN: Mapping[str, Callable[[pd.DataFrame, int], list[list]]] = {"nodes": node_rows, "edges": edge_rows}
+def community_rows(communities: pd.DataFrame) -> list[list]:
+    """As cypher.WRITE_COMMUNITIES takes them."""
+    plain = ["id", "level", "parent", "title", "summary", "rating", "weight", "size"]
+    columns = [
+        *(communities[name].tolist() for name in plain),
+        lengths_of(communities["entity_ids"]).tolist(),
+        communities["row_hash"].tolist(),
+    ]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def members(communities: pd.DataFrame) -> pd.DataFrame:
+    """(id, entity_id): a row for each entity of each community."""
+    ids = np.repeat(communities["id"].to_numpy(), lengths_of(communities["entity_ids"]))
+    entities = [id for cell in values_of(communities["entity_ids"]) for id in cell]
+    return pd.DataFrame({"id": ids, "entity_id": entities})
+
+
+def parents(communities: pd.DataFrame) -> pd.DataFrame:
+    """(id, parent) of the communities that have one."""
+    return communities.loc[communities["parent"] != "", ["id", "parent"]]
+
+
+AS_WRITTEN: Mapping[str, Callable[[pd.DataFrame, int], list[list]]] = {
+    "nodes": node_rows,
+    "edges": edge_rows,
+    "communities": lambda rows, _: community_rows(rows),
+    "members": lambda rows, _: rows.to_numpy().tolist(),
+    "parents": lambda rows, _: rows.to_numpy().tolist(),
+}
 
 
 def places(ids: Sequence[str]) -> list[list[str]]:
@@ -107,8 +154,12 @@ def places(ids: Sequence[str]) -> list[list[str]]:
 
 def bytes_of(rows: pd.DataFrame, max_source_ids: int) -> pd.Series:
     """About how many bytes each row takes on its way."""
-    lists = pd.Series(lengths_of(rows["source_id"]), rows.index).clip(upper=max_source_ids)
-    texts = sum((rows[name].str.len() for name in ("description", "display_name") if name in rows), start=lists * 0)
+    lists = pd.Series(0, rows.index)
+    if "source_id" in rows:
+        lists = pd.Series(lengths_of(rows["source_id"]), rows.index).clip(upper=max_source_ids)
+    if "entity_ids" in rows:  # relationships
+        lists = pd.Series(lengths_of(rows["entity_ids"]), rows.index)
+    texts = sum((rows[name].str.len() for name in LONG_TEXTS if name in rows), start=lists * 0)
     return (len(rows.columns) + lists) * CELL_BYTES + texts * 2
 
 

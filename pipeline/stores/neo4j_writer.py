@@ -16,7 +16,8 @@ from neo4j.exceptions import TransientError
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.stores import cypher
 from pipeline.stores.base import Advanced, Delta, Live, TableState, silent
-from pipeline.stores.neo4j_rows import AS_WRITTEN, batches, bytes_of, places
+from pipeline.stores.lists import lengths_of
+from pipeline.stores.neo4j_rows import AS_WRITTEN, batches, bytes_of, members, parents, places
 from pipeline.stores.neo4j_states import state_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ ATOMIC_BYTES = 40_000_000
 """A transaction keeps what it changes in the server's memory until it ends."""
 IN_FLIGHT = 2
 RETRY_PAUSES = (0.1, 0.3, 1.0, 3.0)
+NO_END: Mapping[LiteralString, str] = {
+    cypher.WRITE_EDGES: "relationships have an end",
+    cypher.WRITE_MEMBERS: "times a community has an entity",
+    cypher.WRITE_PARENTS: "communities have a parent",
+}
+"""Of the statements that make a relationship of each row: what is said of those that make none."""
+SIDE_BY_SIDE = frozenset({cypher.WRITE_NODES, cypher.WRITE_EDGES, cypher.WRITE_MEMBERS})
+"""What replaces relationships holds locks before it commits: one batch after the other."""
 
 Statement = tuple[LiteralString, dict[str, Any]]
 
@@ -98,10 +107,10 @@ class Neo4jWriter:
     def _too_much_at_once(self) -> bool:
         rows, size = 0, 0
         for _, delta in self.waiting:
-            rows += len(delta.inserted) + len(delta.updated) + len(delta.deleted)
-            size += sum(
-                int(bytes_of(part, self.store.max_source_ids).sum()) for part in (delta.inserted, delta.updated)
-            )
+            rows += len(delta.deleted)
+            for part in (delta.inserted, delta.updated):
+                rows += len(part) + (int(lengths_of(part["entity_ids"]).sum()) if "entity_ids" in part else 0)
+                size += int(bytes_of(part, self.store.max_source_ids).sum())
         return rows > self.store.atomic_rows or size > ATOMIC_BYTES
 
     def _write_waiting(self) -> None:
@@ -109,12 +118,23 @@ class Neo4jWriter:
             if table == "nodes":
                 self.gone.extend(delta.deleted)
                 self._write(table, pd.concat([delta.inserted, delta.updated]), cypher.WRITE_NODES)
+            elif table == "communities":
+                self._write_communities(delta)
             else:
                 self._delete_strays(sorted(self.strays))
                 self._delete_edges(delta.deleted)
                 self._write(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
                 self._write(table, delta.inserted, cypher.WRITE_EDGES)
         self.waiting.clear()
+
+    def _write_communities(self, delta: Delta) -> None:
+        """Whole before any is a parent."""
+        for ids in self._cut(delta.deleted):
+            self._send([(cypher.DELETE_COMMUNITIES, {"ids": ids})])
+        changed = pd.concat([delta.inserted, delta.updated])
+        self._write("communities", changed, cypher.WRITE_COMMUNITIES)
+        self._write("members", members(changed), cypher.WRITE_MEMBERS)
+        self._write("parents", parents(changed), cypher.WRITE_PARENTS)
 
     def _write(self, table: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
         """Each batch of rows by all of the queries."""
@@ -126,8 +146,7 @@ class Neo4jWriter:
 
         sizes = bytes_of(rows, self.store.max_source_ids)
         cut = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
-        # What replaces a relationship holds locks before it commits: one batch after the other.
-        side_by_side = self.in_batches and cypher.DELETE_EDGES not in queries
+        side_by_side = self.in_batches and SIDE_BY_SIDE.issuperset(queries)
         done = 0
         for written in _side_by_side(write, cut) if side_by_side else map(write, cut):
             done += written
@@ -195,10 +214,10 @@ class Neo4jWriter:
         for query, parameters in statements:
             result = transaction.run(query, workspace=self.store.workspace, **parameters)
             created = result.consume().counters.relationships_created
-            if query == cypher.WRITE_EDGES and created != len(parameters["rows"]):
+            if query in NO_END and created != len(parameters["rows"]):
                 raise StoreError(
-                    f"stores.neo4j: {len(parameters['rows']) - created} relationships have an end that "
-                    "is no node; run the workflow again, so that entities and relationships agree"
+                    f"stores.neo4j: {len(parameters['rows']) - created} {NO_END[query]} that is no node; run the "
+                    "workflow again, so that its tables agree"
                 )
 
     def _cut(self, rows: Sequence[Any]) -> Iterator[Sequence[Any]]:

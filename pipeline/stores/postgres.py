@@ -20,7 +20,17 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from pipeline.addresses import fault_of_postgres
 from pipeline.errors import StoreError
 from pipeline.schema_version import refuse_newer
-from pipeline.stores.base import CHUNK_COLUMNS, Advanced, Lexical, Live, TableState, in_order, silent
+from pipeline.stores.base import (
+    CHUNK_COLUMNS,
+    CLAIM_COLUMNS,
+    REPORT_COLUMNS,
+    Advanced,
+    Lexical,
+    Live,
+    TableState,
+    in_order,
+    silent,
+)
 from pipeline.stores.hnsw import (
     Hnsw,
     broken_indexes,
@@ -36,13 +46,14 @@ from pipeline.stores.postgres_errors import store_error
 from pipeline.stores.postgres_lexical import index_name as lexical_index
 from pipeline.stores.postgres_lexical import lexical_search
 from pipeline.stores.postgres_mentions import embeddings, mention_index, mentions, openings
-from pipeline.stores.postgres_origins import has_source_in, origins
+from pipeline.stores.postgres_origins import origins, told_by
+from pipeline.stores.postgres_reports import claims_of, reports, reports_at
 from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
 from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, table_states
 from pipeline.stores.reconnect import PAUSE_SECONDS
-from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
+from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, SINCE, TABLES, VECTOR_TABLES
 
 KNOWS_TYPES = "graphmill_types"
 NO_INDEX = (
@@ -128,6 +139,12 @@ class PostgresStore:
             refuse_newer(live.schema_version, f"stores.postgres.url: {_shown(self.url)}, workspace '{self.workspace}'")
         return live
 
+    def holds(self, table: str) -> bool:
+        """Whether what is shown can have rows in the table; where an earlier version of the software has loaded it, the
+        table may not even be there."""
+        live = self.live()
+        return live is not None and live.schema_version >= SINCE.get(table, 0)
+
     def table_states(self) -> dict[str, TableState]:
         with self.connection() as connection:
             return table_states(connection, self.workspace, self.tables)
@@ -177,12 +194,12 @@ class PostgresStore:
         self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
     ) -> list[tuple[str, float]]:
         live = self.live()
-        if live is None or live.dimensions != len(vector):
+        if live is None or live.dimensions != len(vector) or live.schema_version < SINCE.get(table, 0):
             return []
         rows = VECTOR_TABLES[table]
         conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
         if within is not None:
-            conditions.append(has_source_in(rows, within))
+            conditions.append(told_by(rows, within))
         distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
         with self.connection() as connection:
             connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
@@ -252,6 +269,24 @@ class PostgresStore:
     def embeddings(self, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
         with self.connection() as connection:
             return embeddings(connection, self.workspace, table, ids)
+
+    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+        if not self.holds("reports"):
+            return pd.DataFrame(columns=REPORT_COLUMNS)
+        with self.connection() as connection:
+            return reports(connection, self.workspace, ids)
+
+    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        if not self.holds("reports"):
+            return pd.DataFrame(columns=REPORT_COLUMNS)
+        with self.connection() as connection:
+            return reports_at(connection, self.workspace, level, limit, within)
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        if not self.holds("claims"):
+            return pd.DataFrame(columns=CLAIM_COLUMNS)
+        with self.connection() as connection:
+            return claims_of(connection, self.workspace, entity_ids, limit, within)
 
     def close(self) -> None:
         if "engine" in self.__dict__:

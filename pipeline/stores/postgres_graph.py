@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import pandas as pd
-from sqlalchemy import CTE, ColumnElement, Select, func, or_, select, union
+from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, cast, func, or_, select, true, union
+from sqlalchemy.dialects.postgresql import array
 
 from pipeline.stores.base import (
+    COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
     HUB,
     LINK_COLUMNS,
@@ -18,7 +20,7 @@ from pipeline.stores.base import (
     in_order,
 )
 from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import EDGES, GRAPH_TABLES, NODES
+from pipeline.stores.tables import COMMUNITIES, EDGES, NODES
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class PostgresGraph:
     def shown(self) -> Shown:
         """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
-        return Shown(live.version if live and live.tables.keys() >= GRAPH_TABLES.keys() else "")
+        return Shown(live.version if live and "nodes" in live.tables else "")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         query = select(
@@ -98,6 +100,25 @@ class PostgresGraph:
         found = union(*at_end).subquery()
         query = select(*(found.c[name] for name in LINK_COLUMNS))
         return self._frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        if not self.store.holds("communities"):
+            return pd.DataFrame(columns=COMMUNITY_COLUMNS)
+        ids = cast(sorted(set(entity_ids)), ARRAY(Text))
+        asked = func.unnest(ids).table_valued("id", name="asked").render_derived()
+        finest = (
+            select(COMMUNITIES.c.id, COMMUNITIES.c.level)
+            .where(
+                COMMUNITIES.c.workspace == self.store.workspace,
+                COMMUNITIES.c.entity_ids.bool_op("@>")(array([asked.c.id])),  # the index has it by itself
+                COMMUNITIES.c.level <= level,
+            )
+            .order_by(COMMUNITIES.c.level.desc(), COMMUNITIES.c.id.collate("C"))
+            .limit(1)
+            .lateral()
+        )
+        query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
+        return self._frame(query.order_by(asked.c.id.collate("C")), COMMUNITY_COLUMNS)
 
     def _edges(self) -> Select:
         units = EDGES.c.source_id[1:SOURCES].label("text_unit_ids")

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Select, Table, exists, func, select
 
-from pipeline.stores.tables import CHUNKS
+from pipeline.stores.tables import CHUNKS, REPORTS
+
+
+def told_by(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
+    """The condition that the row is there for who may see these documents only: a report tells of all its sources at
+    once, so that all must be theirs."""
+    if table is REPORTS:
+        return has_source_in(table, documents) & ~_has_source_outside(table, documents)
+    return has_source_in(table, documents)
 
 
 def has_source_in(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
@@ -17,6 +25,21 @@ def has_source_in(table: Table, documents: Sequence[str]) -> ColumnElement[bool]
         chunk.c.id == func.any(table.c.chunk_ids),
         chunk.c.full_doc_id == func.any(list(documents)),
     )
+
+
+def _has_source_outside(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
+    unit = func.unnest(table.c.chunk_ids).table_valued("id", name="unit").render_derived()
+    chunk = CHUNKS.alias("source")
+    known = (
+        exists()
+        .where(
+            chunk.c.workspace == table.c.workspace,
+            chunk.c.id == unit.c.id,
+            chunk.c.full_doc_id == func.any(list(documents)),
+        )
+        .correlate(unit, table)
+    )
+    return select(unit.c.id).where(~known).correlate(table).exists()
 
 
 def origins(table: Table, workspace: str, ids: Sequence[str], documents: Sequence[str]) -> Select:

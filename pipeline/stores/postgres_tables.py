@@ -31,8 +31,8 @@ def create_tables(connection: Connection, workspace: str) -> None:
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/tables"))))
     if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
         connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
-        METADATA.create_all(connection)
         register_types(connection.connection.dbapi_connection)
+    METADATA.create_all(connection)  # those that are not there
     _add_columns(connection)
     for table in VECTOR_TABLES.values():
         partition = partition_of(table, workspace)

@@ -58,6 +58,38 @@ RELATIONSHIPS = _table(
     Column("embedding_key", Text),
     partitioned=True,
 )
+REPORTS = _table(
+    "graphmill_reports",
+    Column("level", Integer),
+    Column("parent", Text),
+    Column("children", ARRAY(Text)),
+    Column("title", Text),
+    Column("summary", Text),
+    Column("content", Text),
+    Column("rating", Double),
+    Column("weight", Integer),
+    Column("size", Integer),
+    Column("chunk_ids", ARRAY(Text)),
+    Column("embedding", VECTOR()),
+    Column("embedding_key", Text),
+    partitioned=True,
+)
+CLAIMS = _table(
+    "graphmill_claims",
+    Column("text_unit_id", Text),
+    Column("subject_id", Text),
+    Column("object_id", Text),
+    Column("subject", Text),
+    Column("object", Text),
+    Column("type", Text),
+    Column("status", Text),
+    Column("start_date", Text),
+    Column("end_date", Text),
+    Column("description", Text),
+    Column("source_text", Text),
+)
+Index("graphmill_claims_subject", CLAIMS.c.workspace, CLAIMS.c.subject_id)
+Index("graphmill_claims_object", CLAIMS.c.workspace, CLAIMS.c.object_id)
 NODES = _table(
     "graphmill_nodes",
     Column("display_name", Text),
@@ -81,6 +113,24 @@ EDGES = _table(
 )
 Index("graphmill_edges_source", EDGES.c.workspace, EDGES.c.source_entity_id)
 Index("graphmill_edges_target", EDGES.c.workspace, EDGES.c.target_entity_id)
+COMMUNITIES = _table(
+    "graphmill_communities",
+    Column("level", Integer),
+    Column("parent", Text),
+    Column("title", Text),
+    Column("summary", Text),
+    Column("rating", Double),
+    Column("weight", Integer),
+    Column("size", Integer),
+    Column("entity_ids", ARRAY(Text)),
+)
+# No pending list, which reads would have to go through one by one.
+Index(
+    "graphmill_communities_entities",
+    COMMUNITIES.c.entity_ids,
+    postgresql_using="gin",
+    postgresql_with={"fastupdate": "off"},
+)
 LIVE = Table(
     "graphmill_live",
     METADATA,
@@ -95,9 +145,11 @@ LIVE = Table(
     Column("lexical", JSONB),
 )
 
-VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS}
-GRAPH_TABLES = {"nodes": NODES, "edges": EDGES}
-TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, **GRAPH_TABLES}
+VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS, "reports": REPORTS}
+GRAPH_TABLES = {"nodes": NODES, "edges": EDGES, "communities": COMMUNITIES}
+TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, "claims": CLAIMS, **GRAPH_TABLES}
+SINCE = {"reports": 5, "claims": 5, "communities": 5}
+"""The version of the software's schema that has brought a table; the others were there from the first."""
 
 MODEL = "embedding_key"
 KEYS = ("workspace", MODEL)

@@ -1,12 +1,10 @@
 """A small corpus whose texts are what files and other tools choke on."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from pipeline.export.source import Source
-from pipeline.schemas import COMMUNITIES
 from pipeline.snapshots import SnapshotStore
 from pipeline.text import clean
 from tests.load.tables import SCHEMAS, corpus, save
@@ -42,7 +40,4 @@ def hostile_tables() -> dict[str, pd.DataFrame]:
 def source_of(tables: dict[str, pd.DataFrame], root: Path, workspace: str = "exported", max_types: int = 5) -> Source:
     snapshots = SnapshotStore(root / "snapshots")
     manifest = save({name: table for name, table in tables.items() if name in SCHEMAS}, snapshots)
-    if "communities" in tables:
-        written = snapshots.write("communities", COMMUNITIES.encode(tables["communities"], "communities"))
-        manifest = replace(manifest, tables={**manifest.tables, "communities": written})
     return Source(manifest, snapshots, workspace, max_types, max_source_ids=5000)

@@ -69,8 +69,13 @@ def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], sto
     source = source_of(hostile_tables(), tmp_path)
     exported = export("neo4j-admin", source, tmp_path / "it's, out")
     shown = {name: rows for name, rows in exported.files.items() if rows}
-    assert shown == {"nodes.csv": len(HOSTILE), "relationships.csv": len(HOSTILE) + 1}
-    admin = ["org.neo4j.cli.AdminTool", "database", "import", "full", "neo4j", *import_options()]
+    assert shown == {
+        "nodes.csv": len(HOSTILE),
+        "relationships.csv": len(HOSTILE) + 1,
+        "communities.csv": len(HOSTILE) + 1,
+        "community_links.csv": 3 * len(HOSTILE),
+    }
+    admin = ["org.neo4j.cli.AdminTool", "database", "import", "full", "neo4j", *import_options(True)]
     where = {"NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")}
     done = run(java(), *QUICK_START, "-cp", f"{jars}/*", *admin, environment=where, folder=exported.folder)
     assert done.returncode == 0, tail(done.stdout + done.stderr)
@@ -87,6 +92,7 @@ def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], sto
         assert again["neo4j"] == {
             "nodes": {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": len(HOSTILE)},
             "relationships": {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": len(HOSTILE)},
+            "communities": {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": len(HOSTILE) + 1},
         }
         assert neo4j_rows(address, "exported")["edges"] == loaded["edges"]
 

@@ -5,9 +5,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pipeline.schemas import DOCUMENTS, EMBEDDINGS, ENTITIES, RELATIONSHIPS, TEXT_UNITS, TEXTS
+from pipeline.schemas import (
+    COMMUNITIES,
+    COMMUNITY_REPORTS,
+    COVARIATES,
+    DOCUMENTS,
+    EMBEDDINGS,
+    ENTITIES,
+    RELATIONSHIPS,
+    TEXT_UNITS,
+    TEXTS,
+)
 from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
-from pipeline.text import document_id, entity_id, relationship_id, text_unit_id
+from pipeline.text import digest, document_id, entity_id, relationship_id, text_unit_id
 
 SCHEMAS = {
     "documents": DOCUMENTS,
@@ -19,6 +29,11 @@ SCHEMAS = {
     "text_unit_embeddings": EMBEDDINGS,
     "entity_embeddings": EMBEDDINGS,
     "relationship_embeddings": EMBEDDINGS,
+    "communities": COMMUNITIES,
+    "community_reports": COMMUNITY_REPORTS,
+    "report_texts": TEXTS,
+    "report_embeddings": EMBEDDINGS,
+    "covariates": COVARIATES,
 }
 Link = tuple[str, str, Sequence[str]]
 
@@ -27,7 +42,8 @@ def corpus(
     texts: Mapping[str, str], names: Mapping[str, str], links: Sequence[Link], dimensions: int = 4
 ) -> dict[str, pd.DataFrame]:
     """``texts``: path -> text, one text unit each; ``names``: entity -> type; ``links``: source, target,
-    keywords. Entities and relationships come from the first text unit."""
+    keywords. Entities and relationships come from the first text unit. A community of all entities has one of each as
+    children; each has a report, and each entity a claim."""
     documents = [
         (document_id(path), f"Title of {path}", text, path, '{"path": "' + path + '"}', "hash")
         for path, text in texts.items()
@@ -56,9 +72,43 @@ def corpus(
             for id, source, target, _, _, description, keywords, *_ in relationships
         ],
     }
-    for name, rows in {"text_unit": units, "entity": entities, "relationship": relationships}.items():
+    tables["communities"] = communities = _communities(list(names), mentions)
+    tables["community_reports"] = reports = [
+        (
+            id, level, parent, f"Of {title}", f"{title} are told of", f"# Of {title}\n\n{title} are told of", 7.5,
+            "because", [{"summary": "found", "explanation": title}], 1, mentions, size,
+        )
+        for id, level, parent, _, _, _, _, size, title in communities
+    ]  # fmt: skip
+    tables["report_texts"] = [(id, content) for id, _, _, _, _, content, *_ in reports]
+    tables["covariates"] = [
+        (
+            f"claim-{digest(name)}", unit, entity_id(name), "", name, "", "DEED", "TRUE", "2020-01-01", "",
+            f"{name} did it", "as told",
+        )
+        for name in names
+        for unit in mentions
+    ]  # fmt: skip
+    embedded = {"text_unit": units, "entity": entities, "relationship": relationships, "report": tables["report_texts"]}
+    for name, rows in embedded.items():
         tables[f"{name}_embeddings"] = [(row[0], _vector(row[1], dimensions)) for row in rows]
     return {name: schema.frame(tables[name]) for name, schema in SCHEMAS.items()}
+
+
+def _communities(names: Sequence[str], units: Sequence[str]) -> list[tuple]:
+    if not names:
+        return []
+    ids = {name: _community_id(1, [name]) for name in names}
+    whole = _community_id(0, names)
+    members = sorted(map(entity_id, names))
+    return [
+        (whole, 0, "", sorted(ids.values()), members, [], units, len(names), ", ".join(names[:3])),
+        *((ids[name], 1, whole, [], [entity_id(name)], [], units, 1, name) for name in names),
+    ]
+
+
+def _community_id(level: int, names: Sequence[str]) -> str:
+    return f"com-{digest(str(level), *sorted(map(entity_id, names)))}"
 
 
 def save(tables: Mapping[str, pd.DataFrame], snapshots: SnapshotStore, model: str = "m") -> Manifest:

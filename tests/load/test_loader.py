@@ -29,7 +29,7 @@ AFTER = corpus(
     {"Ada": "person", "Babbage": "engineer", "Turin": "city"},
     [("Ada", "Babbage", ["met"]), ("Babbage", "Turin", ["went to"])],
 )
-TABLES = {"documents", "chunks", "entities", "relationships", "nodes", "edges"}
+TABLES = set(STORED)
 
 OpenPostgres = Callable[..., PostgresStore]
 
@@ -202,7 +202,7 @@ def test_both_graphs_come_out_equal(postgres: OpenPostgres, neo4j: Callable[...,
     relational, native = postgres(), neo4j()
     for tables in (BEFORE, AFTER):
         counts = load(save(tables, snapshots), snapshots, [relational, native], 100)
-        assert set(counts["neo4j"]) == {"nodes", "relationships"}
+        assert set(counts["neo4j"]) == {"nodes", "relationships", "communities"}
         assert counts["neo4j"]["nodes"] == counts["postgres"]["nodes"]
         assert counts["neo4j"]["relationships"] == counts["postgres"]["edges"]
     graph = PostgresGraph(relational)

@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import pytest
 
@@ -135,6 +135,63 @@ def test_what_was_altered_under_its_hash_is_found_and_repaired_by_a_full_load(
     assert found.repair == "graphmill load index --full"
     load(manifest, snapshots, [loaded], MAX_TYPES, LoadOptions(full=True))
     assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+MEMBERS = "MATCH (n)-[r:IN_COMMUNITY]->(c:Community {workspace: $w, title: 'Of Ada'}) "
+GONE = {
+    "a member": MEMBERS + "DELETE r",
+    "a parent": "MATCH (:Community {workspace: $w, title: 'Of Ada'})-[r:PARENT]->() DELETE r",
+    "a community": "MATCH (c:Community {workspace: $w, title: 'Of Ada'}) DETACH DELETE c",
+}
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_what_leads_to_a_community_and_to_its_parent_is_missed(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, gone: str
+):
+    change(loaded, GONE[gone])
+    kind = "missing" if gone == "a community" else "differing"
+    for quick in (True, False):
+        found = verify(manifest, snapshots, [loaded], MAX_TYPES, quick)
+        assert differences(found) == {"communities": {kind: 1}}
+        assert [row.name for check in found.tables for d in check.differences for row in d.examples] == ["Of Ada"]
+        assert found.repair == "graphmill load index"
+    counts = load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]["communities"]
+    assert counts["inserted"] + counts["updated"] == 1
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+def test_another_member_is_found_by_reading_all(loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore):
+    change(
+        loaded,
+        MEMBERS + "MATCH (o:Entity {workspace: $w, displayName: 'Euler'}) CREATE (o)-[:IN_COMMUNITY]->(c) DELETE r",
+    )
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES, quick=True).agrees
+    found = verify(manifest, snapshots, [loaded], MAX_TYPES)
+    assert differences(found) == {"communities": {"altered": 1}}
+    load(manifest, snapshots, [loaded], MAX_TYPES, LoadOptions(full=True))
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+
+
+@pytest.mark.parametrize("killed_at", ["members", "parents"])
+def test_communities_that_were_cut_off_are_finished(
+    neo4j: OpenNeo4j, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, killed_at: str
+):
+    store, other, manifest = neo4j(atomic_rows=0), save(OTHER, snapshots), save(CORPUS, snapshots)
+    load(other, snapshots, [store], MAX_TYPES)
+    write = Neo4jWriter._write
+
+    def cut_off(writer: Neo4jWriter, table: str, *rest: Any) -> None:
+        if table == killed_at:
+            raise RuntimeError("killed")
+        write(writer, table, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Neo4jWriter, "_write", cut_off)
+        with pytest.raises(RuntimeError, match="killed"):
+            load(manifest, snapshots, [store], MAX_TYPES)
+    load(manifest, snapshots, [store], MAX_TYPES)
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
 def test_a_node_that_no_name_leads_to_is_written_again(

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UsageError
-from pipeline.load.projection import SOURCES, TYPE_LENGTH, project, type_name
+from pipeline.load.projection import OPTIONAL, SOURCES, TYPE_LENGTH, project, type_name
 from pipeline.stores.tables import TABLES
 from pipeline.text import entity_id
 from tests.load.tables import corpus
@@ -25,8 +25,48 @@ def test_rows_have_the_columns_of_the_stores_tables():
         columns = {column.name for column in table.columns} - {"workspace", "row_hash", "embedding_key"}
         assert set(projected[name].columns) == columns
     assert {name: len(rows) for name, rows in projected.items()} == {
-        "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "nodes": 3, "edges": 4
+        "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "nodes": 3, "edges": 4,
+        "reports": 4, "claims": 3, "communities": 4,
     }  # fmt: skip
+
+
+def test_communities_reports_and_claims_may_be_missing():
+    tables = corpus(TEXTS, NAMES, LINKS)
+    whole = project(tables, max_types=100)
+    for name in OPTIONAL:
+        del tables[name]
+    without = project(tables, max_types=100)
+    for name, rows in without.items():
+        if name in ("reports", "claims", "communities"):
+            assert rows.empty
+            assert set(rows.columns) == set(whole[name].columns)
+        else:
+            assert len(rows) == len(whole[name])
+
+
+def test_a_community_without_a_report_has_its_own_title():
+    tables = corpus(TEXTS, NAMES, LINKS)
+    tables["community_reports"] = tables["community_reports"].iloc[:1]
+    tables["report_embeddings"] = tables["report_embeddings"].query("id in @tables['community_reports']['id']")
+    projected = project(tables, max_types=100)
+    rows = projected["communities"].set_index("id")
+    told, untold = (tables["communities"].query("id in @projected['reports']['id']"), tables["communities"].iloc[1:])
+    assert rows.loc[told["id"], "title"].tolist() == [f"Of {title}" for title in told["title"]]
+    assert rows.loc[untold["id"], "title"].tolist() == untold["title"].tolist()
+    assert rows.loc[untold["id"], ["summary", "rating", "weight"]].to_numpy().tolist() == [["", 0.0, 0]] * len(untold)
+    assert rows.loc[told["id"], ["summary", "rating", "weight"]].to_numpy().tolist() == [
+        [told["title"].iloc[0] + " are told of", 7.5, 1]
+    ]
+    [report] = projected["reports"].to_dict("records")
+    assert list(report["children"]) == list(told["children"].iloc[0])
+
+
+@pytest.mark.parametrize("missing", ["communities", "report_embeddings"])
+def test_reports_need_their_communities_and_vectors(missing: str):
+    tables = corpus(TEXTS, NAMES, LINKS)
+    del tables[missing]
+    with pytest.raises(UsageError, match=f"writes no {missing}"):
+        project(tables, max_types=100)
 
 
 def test_contents_are_as_users_of_the_layout_know_them():

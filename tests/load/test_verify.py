@@ -131,6 +131,9 @@ ALTERED = {
     "relationships": "embedding = '[1,2]'",
     "nodes": "source_id = source_id || ARRAY['']",
     "edges": "weight = weight + 1e-12",
+    "reports": "rating = 10",
+    "claims": "status = 'FALSE'",
+    "communities": "entity_ids = entity_ids[2:]",
 }
 
 
@@ -197,6 +200,7 @@ def test_ids_that_lead_nowhere_in_a_store(store: PostgresStore, check: Callable[
         ("postgres", "chunks", "full_doc_id", "documents"): 1,
         ("postgres", "edges", "source_entity_id", "nodes"): 1,
         ("postgres", "edges", "target_entity_id", "nodes"): 1,
+        ("postgres", "communities", "entity_ids", "nodes"): 2,
     }
     [example] = dangling["postgres", "chunks", "full_doc_id", "documents"].examples
     assert (example.name, example.id) == ("Ada wrote this.", id)
@@ -222,15 +226,40 @@ def test_ids_that_lead_nowhere_in_the_snapshots(store: PostgresStore, snapshots:
 
 def test_communities_are_looked_into_where_there_are_any(store: PostgresStore, snapshots: SnapshotStore):
     ada = entity_id("Ada")
-    rows = [("com-1", 0, "", ["com-2"], [ada, "ent-x"], [], [], 1), ("com-2", 1, "com-9", [], [ada], [], [], 1)]
+    rows = [
+        ("com-1", 0, "", ["com-2"], [ada, "ent-x"], [], [], 1, "one"),
+        ("com-2", 1, "com-9", [], [ada], [], [], 1, "two"),
+    ]
     manifest = save(CORPUS, snapshots)
     table = snapshots.write("communities", COMMUNITIES.encode(COMMUNITIES.frame(rows), "communities"))
     manifest = replace(manifest, tables={**manifest.tables, "communities": table})
     found = verify(manifest, snapshots, [store], MAX_TYPES)
-    assert [(d.column, d.target, d.examples[0].id, d.examples[0].name) for d in found.dangling] == [
-        ("parent", "communities", "com-9", "com-2"),
-        ("entity_ids", "entities", "ent-x", "com-1"),
+    told = [(d.table, d.column, d.target, d.examples[0].id, d.examples[0].name) for d in found.dangling]
+    assert told[:2] == [
+        ("communities", "parent", "communities", "com-9", "two"),
+        ("communities", "entity_ids", "entities", "ent-x", "one"),
     ]
+    reports = len(CORPUS["community_reports"])
+    assert {d.column: d.count for d in found.dangling[2:]} == {"id": reports, "parent": reports - 1}
+
+
+def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Verification]):
+    for table, column in (("graphmill_reports", "chunk_ids"), ("graphmill_claims", "text_unit_id")):
+        [[first]] = store_rows(store, f"SELECT min(id) FROM {table} WHERE workspace = :w")
+        nowhere = "ARRAY['chunk-x', 'chunk-y']" if column == "chunk_ids" else "'chunk-z'"
+        change(store, f"UPDATE {table} SET {column} = {nowhere} WHERE workspace = :w AND id = :id", id=first)
+    change(store, "UPDATE graphmill_communities SET parent = 'com-x' WHERE workspace = :w AND parent <> ''")
+    found = {(d.table, d.column, d.target): d.count for d in check().dangling}
+    assert found == {
+        ("reports", "chunk_ids", "chunks"): 2,
+        ("claims", "text_unit_id", "chunks"): 1,
+        ("communities", "parent", "communities"): len(PEOPLE),
+    }
+
+
+def store_rows(store: PostgresStore, query: str) -> list:
+    with store.connection() as connection:
+        return list(connection.execute(text(query), {"w": store.workspace}).all())
 
 
 def test_nothing_loaded(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, store: PostgresStore):

@@ -14,11 +14,14 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 from pipeline.stores.base import (
     CHUNK_COLUMNS,
+    CLAIM_COLUMNS,
+    COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
     LINK_COLUMNS,
     MENTION_COLUMNS,
     OPENING_COLUMNS,
     RELATIONSHIP_COLUMNS,
+    REPORT_COLUMNS,
     Lexical,
     Live,
     Writer,
@@ -33,6 +36,15 @@ PROMPTS = {
     "answer_graph": "Answer as $response_type. $user_prompt Graph:\n$context",
     "answer_chunks": "Answer as $response_type. $user_prompt Passages:\n$context",
     "no_context": "Nothing was found.\n",
+    "answer_mixed": "Answer as $response_type. $user_prompt Mixed:\n$context",
+    "community_map": "Points of:\n$context",
+    "community_rate": "Ratings of:\n$context",
+    "community_reduce": "Answer as $response_type. $user_prompt Points:\n$context",
+    "drift_primer": "Begin with:\n$context",
+    "drift_local": "For: $question\n$context",
+    "drift_reduce": "Answer as $response_type. $user_prompt Steps:\n$context",
+    "general_knowledge": "You may add [LLM: verify].",
+    "next_questions": "$number questions from:\n$context",
 }
 
 
@@ -80,6 +92,10 @@ class ScriptedChat:
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests))
 
+    @property
+    def asked_for(self) -> list[str]:
+        return [request.row_id for request in self.asked]
+
     def _next(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)
         reply = self.replies.pop(0)
@@ -101,6 +117,9 @@ class MemoryStores:
     entity_rows: pd.DataFrame
     relationship_rows: pd.DataFrame
     reads: list[str] = field(default_factory=list)
+    report_rows: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=REPORT_COLUMNS))
+    claim_rows: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CLAIM_COLUMNS))
+    community_rows: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=COMMUNITY_COLUMNS))
     name: str = "memory"
     tables: Sequence[str] = ("chunks", "entities", "relationships")
 
@@ -120,12 +139,14 @@ class MemoryStores:
             "chunks": self.chunk_rows["content"],
             "entities": self.entity_rows["name"],
             "relationships": self.relationship_rows["description"],
+            "reports": self.report_rows["content"],
         }
-        ids = getattr(self, {"chunks": "chunk_rows", "entities": "entity_rows"}.get(table, "relationship_rows"))["id"]
+        ids = self._rows_of(table)["id"]
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
         if within is not None:
             origins = self.origins(table, [id for id, _ in scored], within)
-            scored = [(id, score) for id, score in scored if id in set(origins["id"][origins["some"]])]
+            seen = set(origins["id"][origins["all" if table == "reports" else "some"]])
+            scored = [(id, score) for id, score in scored if id in seen]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
@@ -142,8 +163,7 @@ class MemoryStores:
     def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
         self.reads.append(f"origins {table}")
         inside = set(self.chunk_rows["id"][self.chunk_rows["document_id"].isin(documents)])
-        frames = {"entities": self.entity_rows, "relationships": self.relationship_rows}
-        sources = [[id] for id in ids] if table == "chunks" else _chosen(frames[table], ids)["text_unit_ids"]
+        sources = [[id] for id in ids] if table == "chunks" else _chosen(self._rows_of(table), ids)["text_unit_ids"]
         rows = [
             (id, any(unit in inside for unit in units), all(unit in inside for unit in units))
             for id, units in zip(ids, sources, strict=True)
@@ -183,8 +203,45 @@ class MemoryStores:
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         self.reads.append(f"embeddings {table}")
-        found = _chosen(self.relationship_rows, ids)
-        return dict(zip(found["id"], map(letters, found["description"]), strict=True))
+        found = _chosen(self._rows_of(table), ids)
+        texts = found["content" if table == "reports" else "description"]
+        return dict(zip(found["id"], map(letters, texts), strict=True))
+
+    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+        self.reads.append("reports")
+        return _chosen(self.report_rows, ids)[REPORT_COLUMNS]
+
+    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        self.reads.append("reports_at")
+        rows = self.report_rows
+        cover = rows[(rows["level"] == level) | ((rows["level"] < level) & (rows["children"].map(len) == 0))]
+        if within is not None:
+            origins = self.origins("reports", cover["id"].tolist(), within)
+            cover = cover[cover["id"].isin(origins["id"][origins["all"]])]
+        ranked = cover.sort_values(["weight", "rating", "id"], ascending=[False, False, True])
+        return ranked[REPORT_COLUMNS].head(limit).reset_index(drop=True)
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        self.reads.append("claims_of")
+        rows = self.claim_rows
+        found = rows[rows["subject_id"].isin(entity_ids) | rows["object_id"].isin(entity_ids)]
+        found = found if within is None else found[found["document_id"].isin(within)]
+        return found.sort_values(["subject", "id"])[CLAIM_COLUMNS].head(limit).reset_index(drop=True)
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        self.reads.append("communities_of")
+        rows = self.community_rows
+        found = rows[rows["entity_id"].isin(entity_ids) & (rows["level"] <= level)]
+        deepest = found.sort_values("level").drop_duplicates("entity_id", keep="last").sort_values("entity_id")
+        return deepest[COMMUNITY_COLUMNS].reset_index(drop=True)
+
+    def _rows_of(self, table: str) -> pd.DataFrame:
+        return {
+            "chunks": self.chunk_rows,
+            "entities": self.entity_rows,
+            "relationships": self.relationship_rows,
+            "reports": self.report_rows,
+        }[table]
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
         self.reads.append("links")

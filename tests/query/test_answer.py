@@ -141,7 +141,7 @@ def test_an_answer_is_json(mode: str):
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
         "mode", "question", "keywords", "answer", "abstained", "reason", "entities", "relationships", "chunks",
-        "references", "tokens", "usage", "timings_ms", "dropped",
+        "references", "tokens", "usage", "most_calls", "timings_ms", "dropped",
         "removed_citations", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode

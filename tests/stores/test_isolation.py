@@ -16,6 +16,7 @@ from pipeline.stores.base import GraphStore, Store, VectorStore
 from pipeline.stores.moment import read_together
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.stores.tables import VECTOR_TABLES
 from pipeline.text import entity_id, relationship_id
 from tests.load.tables import corpus, save
 from tests.sizes import size
@@ -28,6 +29,11 @@ CANARIES = ("canary", "nightingale")
 DIMENSIONS = {"canary": 4, "nightingale": 6}
 VERSIONS = 3
 MAX_TYPES = 100
+NAMED = ("entities", "relationships", "reports")
+SIZES = {
+    "chunks": 9, "near": 30, "entities": 10, "relationships": 9, "around": 9, "units": 10, "reports": 10, "claims": 10,
+    "communities": 10,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ def version(canary: str, number: int, snapshots: SnapshotStore) -> Manifest:
     tables["documents"] = documents.assign(title=canary)
     tables["entities"] = entities.assign(description=f"{canary} {number}", text_unit_ids=[[f"chunk-{canary}"]] * 10)
     tables["relationships"] = links.assign(description=f"{canary} {number}")
+    tables["community_reports"] = tables["community_reports"].assign(summary=f"{canary} {number}")
+    tables["covariates"] = tables["covariates"].assign(description=f"{canary} {number}")
     return save(tables, snapshots, model=canary)
 
 
@@ -97,16 +105,19 @@ def check(side: Side, shown: int | None) -> int:
     question = np.ones(DIMENSIONS[side.canary], np.float32)
 
     def everything(vectors: VectorStore, graph: GraphStore) -> dict[str, pd.DataFrame]:
-        near = {table: vectors.nearest(table, question, 99) for table in ("chunks", "entities", "relationships")}
+        near = {table: vectors.nearest(table, question, 99) for table in VECTOR_TABLES}
         for other in set(DIMENSIONS.values()) - {len(question)}:
             assert vectors.nearest("chunks", np.ones(other, np.float32), 99) == []
         return {
             "chunks": vectors.chunks([id for id, _ in near["chunks"]], question),
-            "near": pd.DataFrame([id for table in ("entities", "relationships") for id, _ in near[table]]),
+            "near": pd.DataFrame([id for table in NAMED for id, _ in near[table]]),
             "entities": graph.entities(ids),
             "relationships": graph.relationships(pairs),
             "around": graph.relationships_of(ids, 999),
             "units": graph.shared_units(ids),
+            "reports": vectors.reports_at(1, 99),
+            "claims": vectors.claims_of(ids, 99),
+            "communities": graph.communities_of(ids, 1),
         }
 
     found, notes = read_together(side.vectors, side.graph, everything)
@@ -118,6 +129,7 @@ def check(side: Side, shown: int | None) -> int:
     assert all(text == SHARED or text.startswith(side.canary) for text in found["chunks"]["content"])
     for table in ("entities", "relationships", "around"):
         assert set(found[table]["description"]) == {f"{side.canary} {shown}"}
+    assert set(found["reports"]["summary"]) == set(found["claims"]["description"]) == {f"{side.canary} {shown}"}
     assert set(found["entities"]["type"]) == {side.canary.upper()}
     for words in found["around"]["keywords"]:
         assert list(words) == [side.canary, f"{side.canary} {shown}"]
@@ -128,5 +140,5 @@ def check(side: Side, shown: int | None) -> int:
 
 def _sizes(shown: int | None) -> dict[str, int]:
     if shown is None:
-        return dict.fromkeys(("chunks", "near", "entities", "relationships", "around", "units"), 0)
-    return {"chunks": 9, "near": 19, "entities": 10, "relationships": 9, "around": 9, "units": 10}
+        return dict.fromkeys(SIZES, 0)
+    return SIZES

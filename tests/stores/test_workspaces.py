@@ -15,7 +15,17 @@ from pipeline.stores.tables import CHUNKS, TABLES, VECTOR_TABLES, partition_of
 from tests.load.tables import corpus, save
 
 CORPUS = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
-ROWS = {"documents": 1, "chunks": 1, "entities": 2, "relationships": 1, "nodes": 2, "edges": 1}
+ROWS = {
+    "documents": 1,
+    "chunks": 1,
+    "entities": 2,
+    "relationships": 1,
+    "nodes": 2,
+    "edges": 1,
+    "reports": 3,
+    "claims": 2,
+    "communities": 3,
+}
 
 OpenPostgres = Callable[..., PostgresStore]
 
@@ -59,7 +69,7 @@ def test_a_drop_leaves_the_other_workspace_as_it_is(
     assert one.workspace not in other.workspaces()
     assert partitions(one) == []
     assert contents(other) == before
-    assert (other.live(), len(partitions(other))) == (live, 3)
+    assert (other.live(), len(partitions(other))) == (live, 4)
     assert one.drop() == dict.fromkeys(ROWS, 0)
 
     assert load(manifest, snapshots, [one], 100)["postgres"]["nodes"]["inserted"] == 2
@@ -77,7 +87,7 @@ def test_a_partition_that_cannot_go_stays_and_is_used_again(
         assert one.drop() == ROWS
         assert partitions(one) == [partition_of(CHUNKS, one.workspace)]
     assert load(manifest, snapshots, [one], 100)["postgres"]["chunks"]["inserted"] == 1
-    assert len(partitions(one)) == 3
+    assert len(partitions(one)) == 4
 
 
 def test_loads_and_drops_at_once(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore):

@@ -1,0 +1,114 @@
+"""Dynamic selection of reports: from level 0 down, below a report only where the model finds it relevant."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk
+from pipeline.models.parse_inquiry import parse_ratings
+from pipeline.query.messages import instructed
+from pipeline.query.read_allowed import allowed
+from pipeline.query.replies import refuse_all_failed, told_failures
+from pipeline.query.report_context import refuse_without_reports, window_budget
+from pipeline.query.report_windows import windows_of
+from pipeline.query.request import QueryRequest
+from pipeline.query.stage import QueryStage
+from pipeline.stores.base import REPORT_COLUMNS, GraphReads, VectorReads
+
+RATE = "community_rate"
+RELEVANT = 1.0
+"""The least rating, of 0 to 5, below which a report is looked at no further."""
+REPORT_LIMIT = 10_000
+"""Reports read at most, the weightiest."""
+MAP_AND_REDUCE = 2
+"""Calls kept for the answer, at least."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Reports to answer from, the weightiest first; what is to be said of the choice; what it was paid for."""
+
+    reports: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    replies: tuple[ChatReply, ...] = ()
+
+
+@dataclass
+class _Tree:
+    """``relevant``: reports by id. A report leaves it when one of its children is relevant, which tells more."""
+
+    relevant: dict[str, pd.Series] = field(default_factory=dict)
+    unrated: int = 0
+    notes: list[str] = field(default_factory=list)
+    replies: list[ChatReply] = field(default_factory=list)
+
+
+def choose_reports(request: QueryRequest, stage: QueryStage, chat: ChatModel) -> Chosen:
+    """The most detailed reports, down to ``community_level``, that the model rates as relevant. At most ``max_calls``
+    less those that the answer takes; what is not rated for that counts as relevant, and nothing below it is looked at.
+    """
+    return chat.converse([_choose(request, stage)])[0]
+
+
+def _choose(request: QueryRequest, stage: QueryStage) -> Talk[Chosen]:
+    tree = _Tree()
+    reports, notes = stage.read(_top(request))
+    for level in range(request.community_level + 1):
+        ratings = yield from _rated(reports, request, stage, tree)
+        relevant = reports[reports["id"].map(ratings).fillna(RELEVANT) >= RELEVANT]
+        for parent in relevant["parent"]:
+            tree.relevant.pop(parent, None)
+        tree.relevant |= {row["id"]: row for _, row in relevant.iterrows()}
+        children = relevant.loc[relevant["id"].isin(list(ratings)), "children"]
+        below = [child for ids in children for child in ids]
+        if level == request.community_level or not below:
+            break
+        reports, more = stage.read(_below(request, below))
+        notes = (*notes, *more)
+    return _outcome(tree, notes)
+
+
+def _rated(
+    reports: pd.DataFrame, request: QueryRequest, stage: QueryStage, tree: _Tree
+) -> Generator[Sequence[ChatRequest], Sequence[ChatReply], dict[str, float]]:
+    """Rating of each report that was rated, by id. A window whose reply cannot be read is not held against it."""
+    numbered = reports.assign(number=range(1, len(reports) + 1), content=reports["summary"])
+    windows = windows_of(numbered, window_budget(request, stage, RATE), stage.tokenizer)
+    asked = windows[: max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)]
+    replies = yield [
+        ChatRequest("rate", instructed(request, stage, RATE, window.text, request.query), check=_unreadable)
+        for window in asked
+    ]
+    refuse_all_failed(replies)
+    tree.replies.extend(replies)
+    tree.notes.extend(told_failures(replies, "windows of ratings"))
+    rated: dict[int, float] = {}
+    for window, reply in zip(asked, replies, strict=True):
+        found = parse_ratings(reply.text)
+        rated |= {number: RELEVANT if found is None else found.get(number, 0.0) for number in window.numbers}
+    tree.unrated += len(reports) - len(rated)
+    return {id: rated[number] for id, number in zip(numbered["id"], numbered["number"], strict=True) if number in rated}
+
+
+def _top(request: QueryRequest) -> Callable[[VectorReads, GraphReads], pd.DataFrame]:
+    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
+        refuse_without_reports(vectors)
+        return allowed(request, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))(vectors, graph)
+
+    return read
+
+
+def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, GraphReads], pd.DataFrame]:
+    return allowed(request, lambda vectors, _: vectors.reports(ids))
+
+
+def _unreadable(text: str) -> str | None:
+    return None if parse_ratings(text) is not None else "no ratings in the reply"
+
+
+def _outcome(tree: _Tree, notes: Iterable[str]) -> Chosen:
+    rows = pd.DataFrame(list(tree.relevant.values()), columns=REPORT_COLUMNS)
+    ranked = rows.sort_values(["weight", "rating", "id"], ascending=[False, False, True]).reset_index(drop=True)
+    unrated = [f"max_calls left {tree.unrated} reports without a rating"] if tree.unrated else []
+    return Chosen(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))

@@ -1,0 +1,77 @@
+"""Citations of records: ``[Data: Reports (1, 3, +more); Sources (2)]``. Those of what was not shown are taken out."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+MOST = 5
+"""Records that a citation names of a kind; ``+more`` stands for others."""
+
+_CITATION = re.compile(r" ?\[Data: ?([^\[\]\n]{1,290})\]", re.IGNORECASE)
+_PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
+_NUMBER = re.compile(r"\d+")
+_MORE = "+more"
+
+Shown = Mapping[str, Iterable[int]]
+"""Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be cited."""
+
+
+@dataclass(frozen=True)
+class DataCitations:
+    """Checks citations of records. ``shown`` None: they are left as they are."""
+
+    shown: Mapping[str, frozenset[str]] | None
+
+    @classmethod
+    def of(cls, shown: Shown) -> "DataCitations":
+        return cls({kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()})
+
+    def checked(self, text: str) -> tuple[str, int]:
+        """The text, each citation with at most MOST numbers of a kind, all of them shown; how many others were
+        removed. What names no kind of record that can be cited was never a record."""
+        if self.shown is None:
+            return text, 0
+        removed = 0
+
+        def kept(citation: re.Match[str]) -> str:
+            nonlocal removed
+            parts, count = self._parts(citation[1])
+            removed += count
+            space = " " * citation[0].startswith(" ")
+            return f"{space}[Data: {'; '.join(parts)}]" if parts else ""
+
+        return _CITATION.sub(kept, text), removed
+
+    def cited(self, text: str) -> dict[str, set[int]]:
+        """Kind -> numbers, of the citations in a text that was checked."""
+        found: dict[str, set[int]] = {}
+        for citation in _CITATION.findall(text):
+            for kind, numbers in _PART.findall(citation):
+                found.setdefault(kind.casefold(), set()).update(map(int, _NUMBER.findall(numbers)))
+        return found
+
+    def _parts(self, citation: str) -> tuple[list[str], int]:
+        """What is left of a citation, by kind, and how many numbers are not."""
+        parts: list[str] = []
+        found = _PART.findall(citation)
+        removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
+        for kind, listed in found:
+            numbers = list(dict.fromkeys(number.lstrip("0") or "0" for number in _NUMBER.findall(listed)))
+            known = [number for number in numbers if number in (self.shown or {}).get(kind.casefold(), ())]
+            removed += len(numbers) - len(known)
+            more = [_MORE] if len(known) > MOST or (known and "more" in listed) else []
+            if known:
+                parts.append(f"{kind.capitalize()} ({', '.join(known[:MOST] + more)})")
+        return parts, removed
+
+
+UNCHECKED = DataCitations(None)
+
+
+def together(cited: Iterable[Shown]) -> dict[str, set[int]]:
+    """All numbers of each kind."""
+    union: dict[str, set[int]] = {}
+    for shown in cited:
+        for kind, numbers in shown.items():
+            union.setdefault(kind, set()).update(numbers)
+    return union

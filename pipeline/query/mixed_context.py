@@ -1,0 +1,109 @@
+"""The mixed context of local search: reports, entities, relationships, claims and sources, each in its share of the
+budget (Edge et al. 2024, "From Local to Global", and the local search of Microsoft GraphRAG)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from pipeline.models.base import Tokenizer
+from pipeline.query.context import (
+    ENTITY_HEADER,
+    REFERENCES,
+    RELATIONSHIP_HEADER,
+    RESERVE,
+    SOURCE_HEADER,
+    Context,
+    Reference,
+    Table,
+    cut,
+    entity_rows,
+    reference_list,
+    relationship_rows,
+)
+from pipeline.query.data_citations import DataCitations
+from pipeline.query.evidence import Evidence
+from pipeline.query.numbers import Numbers
+from pipeline.query.report_rows import report_table
+from pipeline.query.request import QueryRequest
+
+CLAIM_HEADER = ["id", "subject", "object", "type", "status", "start_date", "end_date", "description"]
+ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2
+"""Of what entities, relationships and claims have together; relationships get what these leave."""
+
+
+def mixed_context(
+    request: QueryRequest,
+    evidence: Evidence,
+    chunks: pd.DataFrame,
+    tokenizer: Tokenizer,
+    overhead: int,
+    numbers: Numbers | None = None,
+) -> Context:
+    """Reports get ``community_prop`` of the budget, sources ``text_unit_prop``, entities, claims and relationships the
+    rest; what a part leaves goes to the next, and in the end to the sources. Relationships between two entities that
+    were found come before others.
+
+    Arguments as of ``build_context``. Every record has a ``number`` to be cited by, a source that of its document, as
+    in the list of references. ``numbers``: those given before.
+    """
+    tables = _Tables(tokenizer, numbers or Numbers())
+    left = max(request.max_total_tokens - overhead - RESERVE, 0)
+    reserved = int(left * request.text_unit_prop)
+    reports = report_table(tables.numbered("reports", evidence.reports), int(left * request.community_prop), tokenizer)
+    local = max(left - reserved - reports.tokens, 0)
+    entities = tables.cut(
+        "entities", evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER,
+        min(request.max_entity_tokens, int(local * ENTITY_SHARE)),
+    )  # fmt: skip
+    claims = tables.cut("claims", evidence.claims, evidence.claims, CLAIM_HEADER, int(local * CLAIM_SHARE))
+    links = _inner_first(evidence)
+    relationships = tables.cut(
+        "relationships", links, relationship_rows(links), RELATIONSHIP_HEADER,
+        min(request.max_relation_tokens, local - entities.tokens - claims.tokens),
+    )  # fmt: skip
+    left -= reports.tokens + entities.tokens + claims.tokens + relationships.tokens
+    sources, references = tables.sources(chunks, left)
+    return Context(entities, relationships, sources, references, reports, claims)
+
+
+def mixed_citable(context: Context) -> DataCitations:
+    """The records that are shown, by kind."""
+    kinds = ("reports", "entities", "relationships", "claims")
+    shown = {kind: _numbers(getattr(context, kind).records) for kind in kinds}
+    return DataCitations.of({**shown, "sources": [reference.id for reference in context.references]})
+
+
+@dataclass(frozen=True)
+class _Tables:
+    tokenizer: Tokenizer
+    numbers: Numbers
+
+    def numbered(self, kind: str, records: pd.DataFrame) -> pd.DataFrame:
+        return records.assign(number=self.numbers.of(kind, records["id"].tolist()))
+
+    def cut(self, kind: str, records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int) -> Table:
+        numbered = self.numbered(kind, records)
+        return cut(numbered, rows.assign(id=numbered["number"].to_numpy()), header, budget, self.tokenizer)
+
+    def sources(self, chunks: pd.DataFrame, budget: int) -> tuple[Table, tuple[Reference, ...]]:
+        """The text units, and the documents that they are of."""
+        numbers = self.numbers.of("sources", chunks["document_id"].tolist())
+        first = chunks.assign(number=numbers).drop_duplicates("document_id")
+        columns = first[["number", "document_id", "source", "title", "metadata"]].itertuples(index=False, name=None)
+        references = [Reference(*document) for document in columns]
+        listed = self.tokenizer.count(REFERENCES.format(reference_list(references)))
+        rows = pd.DataFrame({"id": numbers, "content": chunks["content"].to_numpy()})
+        shown = cut(chunks.assign(number=numbers), rows, SOURCE_HEADER, max(budget - listed, 0), self.tokenizer)
+        kept = set(shown.records["document_id"])
+        return shown, tuple(reference for reference in references if reference.document_id in kept)
+
+
+def _inner_first(evidence: Evidence) -> pd.DataFrame:
+    links, found = evidence.relationships, set(evidence.entities["id"])
+    inner = links["source_entity_id"].isin(found) & links["target_entity_id"].isin(found)
+    return pd.concat([links[inner], links[~inner]]).reset_index(drop=True)
+
+
+def _numbers(records: pd.DataFrame) -> list[int]:
+    return records["number"].tolist() if "number" in records else []

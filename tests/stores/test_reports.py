@@ -1,0 +1,121 @@
+"""Reports and claims, on a real PostgreSQL with pgvector."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipeline.load.diff import diff, with_hashes
+from pipeline.query.filtered import FilteredVectors
+from pipeline.stores.base import CLAIM_COLUMNS, REPORT_COLUMNS, Live
+from pipeline.stores.postgres import PostgresStore
+
+OpenStore = Callable[..., PostgresStore]
+
+CHUNKS = pd.DataFrame(
+    {
+        "id": ["chunk-1", "chunk-2", "chunk-3"],
+        "full_doc_id": ["doc-1", "doc-1", "doc-2"],
+        "chunk_order_index": 0,
+        "tokens": 1,
+        "content": "text",
+        "char_start": 0,
+        "char_end": 4,
+        "embedding": list(np.eye(3, dtype=np.float32)),
+    }
+)
+
+
+def report(
+    id: str, level: int, parent: str = "", children: Sequence[str] = (), weight: int = 1, rating: float = 5.0,
+    units: Sequence[str] = ("chunk-1",), vector: Sequence[float] = (1, 0, 0),
+) -> dict:  # fmt: skip
+    return {
+        "id": id, "level": level, "parent": parent, "children": list(children), "title": f"Title of {id}",
+        "summary": f"Summary of {id}", "content": f"# Title of {id}\n\nAll of it.", "rating": rating, "weight": weight,
+        "size": 2, "chunk_ids": list(units), "embedding": np.array(vector, np.float32),
+    }  # fmt: skip
+
+
+def claim(id: str, subject: str, object: str = "", unit: str = "chunk-1") -> dict:
+    return {
+        "id": f"claim-{id}", "text_unit_id": unit, "subject_id": f"ent-{subject}",
+        "object_id": f"ent-{object}" if object else "", "subject": subject, "object": object, "type": "FRAUD",
+        "status": "SUSPECTED", "start_date": "2020-01-01", "end_date": "", "description": f"about {subject}",
+        "source_text": "as it says",
+    }  # fmt: skip
+
+
+REPORTS = [
+    report("com-a", 0, children=["com-c", "com-d"], weight=9, units=["chunk-1", "chunk-2", "chunk-3"]),
+    report("com-b", 0, weight=2, units=["chunk-3"], vector=[0, 1, 0]),
+    report("com-c", 1, "com-a", ["com-e"], weight=2, rating=7.0, vector=[0.9, 0.1, 0]),
+    report("com-d", 1, "com-a", weight=2, units=["chunk-2", "chunk-3"]),
+    report("com-e", 2, "com-c", weight=2, units=["chunk-1", "chunk-2"], vector=[0, 0, 1]),
+]
+CLAIMS = [claim("2", "Ada", "Bea"), claim("1", "Ada", unit="chunk-3"), claim("3", "Cid", "Ada"), claim("4", "Dov")]
+
+
+@pytest.fixture
+def store(postgres: OpenStore) -> PostgresStore:
+    store = postgres()
+    tables = {"chunks": CHUNKS, "reports": pd.DataFrame(REPORTS), "claims": pd.DataFrame(CLAIMS)}
+    with store.writing(Live("index", "1", {"model": "m"}, 3)) as writer:
+        for table, rows in tables.items():
+            writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
+        writer.publish()
+    return store
+
+
+def test_reports_come_whole_in_the_order_asked(store: PostgresStore):
+    found = store.reports(["com-c", "com-unknown", "com-a"])
+    assert found.columns.tolist() == REPORT_COLUMNS
+    assert found["id"].tolist() == ["com-c", "com-a"]
+    expected = {name: REPORTS[2][{"text_unit_ids": "chunk_ids"}.get(name, name)] for name in REPORT_COLUMNS}
+    assert found.iloc[0].to_dict() == expected
+
+
+@pytest.mark.parametrize(
+    ("level", "cover"),
+    [
+        (0, ["com-a", "com-b"]),
+        (1, ["com-c", "com-b", "com-d"]),
+        (2, ["com-b", "com-d", "com-e"]),
+        (7, ["com-b", "com-d", "com-e"]),
+        (-1, []),
+    ],
+)
+def test_reports_at_a_level_cover_the_graph_once(store: PostgresStore, level: int, cover: list[str]):
+    assert store.reports_at(level, 9)["id"].tolist() == cover
+    assert store.reports_at(level, 2)["id"].tolist() == cover[:2]
+
+
+def test_claims_are_those_of_subject_and_object(store: PostgresStore):
+    found = store.claims_of(["ent-Ada", "ent-nobody"], 9)
+    assert found.columns.tolist() == CLAIM_COLUMNS
+    assert found["id"].tolist() == ["claim-1", "claim-2", "claim-3"]
+    assert found["document_id"].tolist() == ["doc-2", "doc-1", "doc-1"]
+    assert store.claims_of(["ent-Ada", "ent-Dov"], 2)["id"].tolist() == ["claim-1", "claim-2"]
+    assert store.claims_of([], 9).empty
+
+
+def test_reports_are_searched_as_other_vectors(store: PostgresStore):
+    vector = np.array([1, 0, 0], np.float32)
+    assert [id for id, _ in store.nearest("reports", vector, 3)] == ["com-a", "com-d", "com-c"]
+    assert set(store.embeddings("reports", ["com-a", "com-unknown"])) == {"com-a"}
+    origins = store.origins("reports", ["com-a", "com-b", "com-c"], ["doc-1"]).sort_values("id")
+    assert origins.to_numpy().tolist() == [["com-a", True, False], ["com-b", False, False], ["com-c", True, True]]
+
+
+def test_who_sees_some_documents_sees_reports_of_these_alone(store: PostgresStore):
+    """A report tells of all its text units at once."""
+    vectors = FilteredVectors(store, ["doc-1"])
+    query = np.array([1, 0, 0], np.float32)
+    assert [id for id, _ in vectors.nearest("reports", query, 9)] == ["com-c", "com-e"]
+    assert vectors.reports(["com-e", "com-a", "com-c"])["id"].tolist() == ["com-e", "com-c"]
+    assert vectors.reports_at(2, 9)["id"].tolist() == ["com-e"]
+    assert vectors.reports_at(2, 1)["id"].tolist() == ["com-e"]
+    assert vectors.claims_of(["ent-Ada"], 9)["id"].tolist() == ["claim-2", "claim-3"]
+    assert FilteredVectors(store, []).reports_at(2, 9).empty
+    assert FilteredVectors(store, []).claims_of(["ent-Ada"], 9).empty
