@@ -40,7 +40,8 @@ def layout_graph(
     Fruchterman, Reingold 1991, "Graph Drawing by Force-directed Placement", as networkx has it, or McInnes, Healy,
     Melville 2018, "UMAP". A fixed seed and sorted edges give one layout in every process.
     """
-    edges = [edge for edge in undirected(relationships) if {edge[0], edge[1]} <= set(nodes["entity_id"])]
+    known = set(nodes["entity_id"])
+    edges = [edge for edge in undirected(relationships) if edge[0] in known and edge[1] in known]
     places = _places(edges, params)
     at = nodes["entity_id"].map(places)
     return nodes.assign(
