@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import pandas as pd
-from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, cast, func, or_, select, union
+from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, cast, func, or_, select, true, union
+from sqlalchemy.dialects.postgresql import array
 
 from pipeline.stores.base import (
     COMMUNITY_COLUMNS,
@@ -103,26 +104,21 @@ class PostgresGraph:
     def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
         if not self.store.holds("communities"):
             return pd.DataFrame(columns=COMMUNITY_COLUMNS)
-        ids = list(entity_ids)
-        found = (
-            select(
-                func.unnest(COMMUNITIES.c.entity_ids).label("entity_id"),
-                COMMUNITIES.c.id.label("community_id"),
-                COMMUNITIES.c.level,
-            )
+        ids = cast(sorted(set(entity_ids)), ARRAY(Text))
+        asked = func.unnest(ids).table_valued("id", name="asked").render_derived()
+        finest = (
+            select(COMMUNITIES.c.id, COMMUNITIES.c.level)
             .where(
                 COMMUNITIES.c.workspace == self.store.workspace,
-                COMMUNITIES.c.entity_ids.bool_op("&&")(cast(ids, ARRAY(Text))),
+                COMMUNITIES.c.entity_ids.bool_op("@>")(array([asked.c.id])),  # the index has it by itself
                 COMMUNITIES.c.level <= level,
             )
-            .subquery()
+            .order_by(COMMUNITIES.c.level.desc(), COMMUNITIES.c.id.collate("C"))
+            .limit(1)
+            .lateral()
         )
-        query = (
-            select(*(found.c[name] for name in COMMUNITY_COLUMNS))
-            .where(found.c.entity_id == func.any(ids))
-            .order_by(found.c.entity_id.collate("C"), found.c.level.desc(), found.c.community_id.collate("C"))
-        )
-        return self._frame(query, COMMUNITY_COLUMNS).drop_duplicates("entity_id", ignore_index=True)
+        query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
+        return self._frame(query.order_by(asked.c.id.collate("C")), COMMUNITY_COLUMNS)
 
     def _edges(self) -> Select:
         units = EDGES.c.source_id[1:SOURCES].label("text_unit_ids")

@@ -128,7 +128,7 @@ def test_a_small_load_shows_at_its_end_and_not_before(neo4j: OpenStore):
         for table, rows in after.tables.items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
-        assert store.shown() == Shown("version 1", loading=False)
+        assert store.shown() == Shown("version 1", loading=True)
         assert_stored(store, before)
     assert store.shown() == Shown("version 2", loading=False)
     assert_stored(store, after)
