@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo demo-neo4j neo4j test test-full bench bench-load baseline lint format types layers check lock wheel clean
+.PHONY: help install dev demo demo-neo4j neo4j test test-full analytics bench bench-load baseline lint format types layers check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ test: dev  ## all tests
 test-full: dev  ## all tests, the heavy ones whole: about an hour
 	GRAPHMILL_FULL=1 $(BIN)/python -m pytest
 
+analytics:  ## node2vec, UMAP and graspologic's Leiden beside ours, in environments of their own (about 2 minutes)
+	.ci/analytics
+
 bench: dev  ## what a build costs, how it waits for a slow endpoint, and the nights after (about 15 minutes)
 	$(BIN)/python benchmarks/build.py --units 300 1900
 	$(BIN)/python benchmarks/latency.py
@@ -94,4 +97,4 @@ wheel: dev  ## the wheel, into dist/
 	$(BIN)/python -m build --wheel
 
 clean:  ## what runs have made (documents, settings and prompts stay)
-	rm -rf dist data/snapshots data/runs data/postgres data/cache.sqlite*
+	rm -rf dist data/snapshots data/output data/runs data/postgres data/cache.sqlite*

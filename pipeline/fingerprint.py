@@ -5,13 +5,15 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 PACKAGE = "pipeline"
+OWN = "own verbs"
 MACHINERY = frozenset({"errors", "registry", "schemas", "models.base"})
 """Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
 fingerprinted as such."""
@@ -26,14 +28,20 @@ def fingerprint(value: Any) -> str:
 def code_fingerprint(function: Callable[..., Any]) -> str:
     """Over the function's module and every module of this package it imports, directly or not.
 
-    Comments, docstrings and layout do not count.
+    Comments, docstrings and layout do not count, nor does where a file of a project's own verbs is.
     """
-    sources = {name: _read(_source(name)).normalised for name in _closure(function.__module__)}
+    names = _closure(function.__module__)
+    sources = {name if _is_ours(name) else OWN: _read(_source(name)).normalised for name in names}
     return fingerprint([function.__qualname__, sources])
 
 
 def library_versions(distributions: tuple[str, ...]) -> dict[str, str]:
-    return {name: version(name) for name in distributions}
+    """Of those that are there: a verb may use an extra."""
+    there = {}
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            there[name] = version(name)
+    return there
 
 
 def _closure(start: str) -> list[str]:
@@ -47,6 +55,10 @@ def _closure(start: str) -> list[str]:
         seen.add(name)
         waiting.extend(module for module in _modules(_read(_source(name)).imports) if not _is_machinery(module))
     return sorted(seen)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE
 
 
 def _is_machinery(module: str) -> bool:
@@ -86,7 +98,7 @@ def _modules(imports: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
     for module, names in imports:
         if not names and module.startswith(f"{PACKAGE}."):
             yield module
-        elif names and module.split(".")[0] == PACKAGE:
+        elif names and module.partition(".")[0] == PACKAGE:
             submodules = [f"{module}.{name}" for name in names]
             found = [name for name in submodules if _is_module(name)]
             yield from found

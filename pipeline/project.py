@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.forecast import Forecast, forecast
+from pipeline.engine.forecast import Estimate, Forecast, forecast
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
@@ -32,18 +32,21 @@ from pipeline.export.source import Source
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.verify import Verification, verify
 from pipeline.models.base import ChatModel
+from pipeline.pinning import Pinned, pin, resolutions, undo
 from pipeline.purge import PurgeReport, purge
 from pipeline.query.answer import Answer, answer
 from pipeline.query.next_questions import NextQuestions, next_questions
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 from pipeline.query.stream import Event, stream_answer
+from pipeline.resolution.pins import Decision
 from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings
 from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
 from pipeline.stages import Stage, index_stage, load_stage, run_stages
 from pipeline.text import clean
+from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
 from pipeline.validation import explain
 
 if TYPE_CHECKING:
@@ -185,6 +188,27 @@ class Project(Services):
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
         return purge(self, document)
+
+    def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
+        """Every pair of names that resolve_entities decided about; see pinning.py."""
+        return resolutions(self, workflow)
+
+    def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> Pinned:
+        """Take two names for one ("same") or for two ("different") from the next run on."""
+        return pin(self, decision, a, b, workflow)
+
+    def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> Pinned:
+        """Take back a pin, or part what the last run merged."""
+        return undo(self, a, b, workflow)
+
+    def tune(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Tuning:
+        """Write prompts for these documents beside the workflow's; see tuning/tune.py."""
+        with self.runs.alone():
+            return tune(self, name, options)
+
+    def forecast_tuning(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Estimate:
+        """What ``tune`` would ask and cost; no network is used and nothing is written."""
+        return forecast_tuning(self, name, options)
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""

@@ -19,7 +19,7 @@ REASONS: Mapping[str, str] = {
     "empty": "no text in the document; nothing in the reply",
     "parse": "the document, or the whole reply, cannot be read",
     # of replies
-    "truncated": "the reply was cut off at the output limit, and so was that to half of the text",
+    "truncated": "the reply was cut off at the output limit, and so was that to half of the text, or to less",
     "refusal": "the model declined",
     "content_filter": "the endpoint's filter stopped the request or the reply",
     # of calls
@@ -29,7 +29,7 @@ REASONS: Mapping[str, str] = {
     "bad_request": "the endpoint refused the request",
     "expired": "a batch ended before it came to this request",
     # of parts of replies: of kind "record"
-    "record": "an entity or relationship that cannot be read in a reply that can",
+    "record": "an entity, relationship or claim that cannot be read in a reply that can",
     "ungrounded": "a name that does not stand in its text (extract_graph: ungrounded: drop)",
     "self_loop": "a relationship of an entity with itself",
     "orphan": "a relationship with an end that nothing describes (merge_graphs: orphans: drop)",

@@ -1,13 +1,19 @@
 """@verb: declare what a function reads, writes and needs; the function itself stays plain.
 
+Most tables have schemas of their own; a verb over any table (schemas.ANY, schemas.at_least) says what its outputs
+have by a function of the schemas it reads and of its params.
+
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
-annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. It returns its outputs in declared order.
+annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. A role ``... | None = None`` is bound only where the
+workflow names what for. It returns its outputs in declared order.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +31,10 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
+"""The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """What the engine knows of a verb.
@@ -32,6 +42,7 @@ class Verb:
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
     ``row_of``: of each output, the column that says of which row (by ``id``) of that input a row is; with it, rows
     whose input has not changed are kept from the last run.
+    ``optional`` names the roles that may be left unbound.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
     ``stamp`` digests, from the params, what the verb reads from outside; a verb without inputs is a source.
@@ -40,9 +51,10 @@ class Verb:
     name: str
     function: Callable[..., Any]
     inputs: Mapping[str, TableSchema]
-    outputs: Mapping[str, TableSchema]
+    outputs: Mapping[str, TableSchema | Derived]
     params: type[Params]
     roles: Mapping[str, type]
+    optional: frozenset[str] = frozenset()
     placeholders: Mapping[str, Placeholders] = field(default_factory=dict)
     takes_params: bool = False
     rowwise: str | None = None
@@ -53,6 +65,13 @@ class Verb:
 
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
+
+    def written(self, read: Mapping[str, TableSchema], params: Params) -> dict[str, TableSchema]:
+        """The schemas of what comes of tables of these schemas. Raises ValueError where the params do not fit."""
+        return {
+            name: schema if isinstance(schema, TableSchema) else schema(read, params)
+            for name, schema in self.outputs.items()
+        }
 
 
 @dataclass
@@ -66,13 +85,31 @@ class Registry:
 
 
 REGISTRY = Registry()
+_REGISTERING: ContextVar[Registry] = ContextVar("registering", default=REGISTRY)
+
+
+@contextmanager
+def registering_in(registry: Registry) -> Iterator[None]:
+    """Verbs that are declared meanwhile, in this thread, are this registry's."""
+    token = _REGISTERING.set(registry)
+    try:
+        yield
+    finally:
+        _REGISTERING.reset(token)
+
+
 ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
+
+
+def _role_kind(hint: Any) -> type | None:
+    """The kind of role that an annotation names, alone or as one that may be None."""
+    return next((kind for kind in ROLE_KINDS if hint is kind or set(get_args(hint)) == {kind, type(None)}), None)
 
 
 def verb(
     *,
     inputs: Mapping[str, TableSchema],
-    outputs: Mapping[str, TableSchema],
+    outputs: Mapping[str, TableSchema | Derived],
     rowwise: str | None = None,
     row_of: Mapping[str, str] | None = None,
     libraries: tuple[str, ...] = (),
@@ -85,17 +122,19 @@ def verb(
     def register(function: Function) -> Function:
         hints = get_type_hints(function)
         names = [name for name in inspect.signature(function).parameters if name not in inputs]
-        roles = {name: hints[name] for name in names if hints[name] in ROLE_KINDS}
+        kinds = {name: _role_kind(hints[name]) for name in names}
+        roles = {name: kind for name, kind in kinds.items() if kind}
         unbound = [name for name in names if name != "params" and name not in roles]
         if unbound:
             raise TypeError(f"verb {function.__name__}: parameters {unbound} are neither input, params nor role")
-        REGISTRY.verbs[function.__name__] = Verb(
+        _REGISTERING.get().verbs[function.__name__] = Verb(
             name=function.__name__,
             function=function,
             inputs=inputs,
             outputs=outputs,
             params=hints.get("params", Params),
             roles=roles,
+            optional=frozenset(name for name in roles if hints[name] is not roles[name]),
             placeholders=placeholders or {},
             takes_params="params" in names,
             rowwise=rowwise,

@@ -4,6 +4,7 @@ A verb declares the schemas it reads and writes; the runner checks them at the b
 meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas reads Arrow so).
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +31,13 @@ FINDINGS = list_of(pa.struct([("summary", STRING), ("explanation", STRING)]))
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns of a table, and the columns that fix the order of its rows (``key``)."""
+    """Columns of a table, and the columns that fix the order of its rows (``key``; those in ``descending`` from the
+    greatest down). ``more``: of what a verb reads, whether a table may have further columns, which it then sees too."""
 
     arrow: pa.Schema
     key: tuple[str, ...]
+    descending: tuple[str, ...] = ()
+    more: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -69,12 +73,15 @@ class TableSchema:
 
     def _ordered(self, table: pa.Table) -> pa.Table:
         """The rows by key; the table itself where they are so already: a second one may take much memory."""
-        order = table.select(self.key).to_pandas().sort_values(list(self.key), kind="stable").index
+        cells = comparable(table.select(self.key).to_pandas(), self.arrow)
+        ascending = [name not in self.descending for name in self.key]
+        order = cells.sort_values(list(self.key), ascending=ascending, kind="stable").index
         return table if order.is_monotonic_increasing else table.take(order.to_numpy())
 
     def describe(self) -> list[list[str]]:
         """Names, types and key: what of a schema can change a step's result."""
-        return [[field.name, str(field.type)] for field in self.arrow] + [["key", *self.key]]
+        columns = [[field.name, str(field.type)] for field in self.arrow]
+        return columns + [["key", *self.key]] + ([["descending", *self.descending]] if self.descending else [])
 
 
 def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedArray:
@@ -82,6 +89,21 @@ def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedAr
         return pa.array(cells, type, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where}: {error}; the verb must return what its schema declares") from error
+
+
+def comparable(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
+    """The frame with a text in place of every list: such cells can be sorted and told apart, arrays cannot."""
+    nested = [name for name in frame.columns if pa.types.is_nested(schema.field(name).type)]
+    return frame.assign(**{name: frame[name].map(as_json_text, na_action="ignore") for name in nested})
+
+
+def as_json_text(cell: Any) -> str:
+    """A list or a record as JSON, its keys in order."""
+    return json.dumps(cell, ensure_ascii=False, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist()  # of numpy: arrays and the scalars in them
 
 
 def vector_column(vectors: np.ndarray) -> pd.Series:
@@ -94,6 +116,14 @@ def vector_column(vectors: np.ndarray) -> pd.Series:
 
 def table(*key: str, **columns: pa.DataType) -> TableSchema:
     return TableSchema(pa.schema(list(columns.items())), key)
+
+
+def at_least(**columns: pa.DataType) -> TableSchema:
+    """What a verb reads that takes any table with these columns."""
+    return TableSchema(pa.schema(list(columns.items())), (), more=True)
+
+
+ANY = at_least()
 
 
 DOCUMENTS = table("id", id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING)
@@ -119,6 +149,12 @@ MERGED_RELATIONSHIPS = table(
     id=STRING, source=STRING, target=STRING, source_entity_id=STRING, target_entity_id=STRING,
     descriptions=STRINGS, keywords=STRINGS, weight=FLOAT, text_unit_ids=STRINGS,
 )  # fmt: skip
+RESOLUTIONS = table(
+    "left_id", "right_id",
+    left_id=STRING, right_id=STRING, left=STRING, right=STRING, score=FLOAT, rule=STRING, decision=STRING, by=STRING,
+)  # fmt: skip
+PLACES = table("document_id", "order", id=STRING, document_id=STRING, order=INT)
+"""What of text units a verb reads that needs their order alone."""
 DESCRIBED_ENTITIES = table(
     "id",
     id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, description=STRING, text_unit_ids=STRINGS,

@@ -27,6 +27,7 @@ from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.once import made_once, made_once_each
+from pipeline.own_verbs import read_verbs
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
@@ -64,7 +65,8 @@ class Services:
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "project": {"root": str(self.root)},
         }
-        return read_workflow(path, sections, steps)
+        own = read_verbs(self.root, self.settings.verbs)
+        return read_workflow(path, sections, steps, own)
 
     def abandon_batches(self, listener: Listener) -> None:
         """Cancel the batches that are under way, keep what they have answered, and delete their files. Raises
@@ -139,6 +141,10 @@ class Services:
     def embedded_folder(self) -> Path | None:
         """Where the embedded PostgreSQL is; None where another server is used."""
         return self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
+
+    @property
+    def output_folder(self) -> Path:
+        return self.root / self.settings.output
 
     @property
     def usage_folder(self) -> Path:

@@ -202,5 +202,7 @@ class Settings(Section):
     stores: StoresSettings = StoresSettings()
     query: QueryOptions = QueryOptions()
     serve: ServeSettings = ServeSettings()
+    verbs: tuple[str, ...] = ()
     snapshots: str = "data/snapshots"
+    output: str = "data/output"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)

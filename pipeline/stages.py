@@ -11,6 +11,7 @@ from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Runner
 from pipeline.engine.usage import Journal, settle
 from pipeline.errors import DiskFullError, UsageError
+from pipeline.export.emit import emit
 from pipeline.history import manifest_of
 from pipeline.load.loader import LoadOptions, load
 from pipeline.run_state import RunState
@@ -44,8 +45,9 @@ def run_stages(
 
 
 def index_stage(project: Services, state: RunState) -> None:
-    """Bring the snapshots up to date with the documents."""
+    """Bring the snapshots up to date with the documents, and the files that the workflow emits with them."""
     result = state.runner.run(state.workflow, state.run_id)
+    emit(state.workflow, result.manifest, project.snapshots, project.output_folder / state.workflow.name)
     state.reject_ratio, state.health = result.reject_ratio, result.health
 
 

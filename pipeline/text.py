@@ -56,6 +56,11 @@ def entity_id(name: str) -> str:
     return f"ent-{digest(match_key(name))}"
 
 
+def claim_id(text_unit: str, *words: str) -> str:
+    """``words``: all that is claimed."""
+    return f"claim-{digest(text_unit, *words)}"
+
+
 def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
     """Directed: the two ends in their order, so that the id alone says where the relationship is."""
     return f"rel-{source_entity_id.removeprefix('ent-')}-{target_entity_id.removeprefix('ent-')}"

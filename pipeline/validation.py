@@ -13,10 +13,14 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         return ": ".join(filter(None, [where, place, fault["msg"]]))
+    return f"{where}: unknown key '{place}'; {did_you_mean(str(fault['loc'][-1]), known, 'known keys')}"
+
+
+def did_you_mean(name: str, known: Iterable[str], them: str = "have") -> str:
+    """The nearest right name, or all there are."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(fault["loc"][-1]), names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(names)}"
-    return f"{where}: unknown key '{place}'; {hint}"
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean '{near[0]}'?" if near else f"{them}: {', '.join(names)}"
 
 
 def not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:

@@ -24,18 +24,18 @@ def models(endpoint: OpenAIServer, **chat: Any) -> dict[str, Any]:
     return {"chat": {"default": {**where, "concurrency": 4, **chat}}, "embedding": {"default": embedding}}
 
 
-def set_args(folder: ProjectFolder, **steps: Mapping[str, Any]) -> None:
-    """Give steps of the workflow "index", named by their verbs, other arguments."""
-    path = folder.root / "workflows" / "index.yaml"
+def set_args(folder: ProjectFolder, workflow: str = "index", **steps: Mapping[str, Any]) -> None:
+    """Give steps of the workflow, named by their verbs, other arguments."""
+    path = folder.root / "workflows" / f"{workflow}.yaml"
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     for step in workflow["steps"]:
         step["args"] = {**step.get("args", {}), **steps.get(step["verb"], {})}
     path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
 
 
-def table_hashes(project: Project) -> dict[str, str]:
-    """Every table of the workflow "index" by its content's hash."""
-    tables = project.snapshots.manifest("index").tables
+def table_hashes(project: Project, workflow: str = "index") -> dict[str, str]:
+    """Every table of the workflow by its content's hash."""
+    tables = project.snapshots.manifest(workflow).tables
     return {name: snapshot.sha256 for name, snapshot in tables.items()}
 
 

@@ -1,6 +1,7 @@
 """The examples run."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,3 +38,15 @@ def test_the_sample_corpus_and_its_questions_fit_together() -> None:
     assert rejects.empty
     assert len(questions) == 50
     assert sum(len(question["documents"]) > 1 for question in questions) >= 25
+
+
+def test_a_verb_of_ones_own(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "p", "embedded")
+    shutil.copytree(ROOT / "examples" / "own_verb", project.root, dirs_exist_ok=True)
+    project.edit_settings(verbs=["verbs/keep_frequent.py"])
+    with project.open() as opened:
+        opened.index("frequent")
+        entities, kept = opened.table("entities"), opened.table("frequent_names")
+    assert kept["id"].tolist() == entities.loc[entities["frequency"] >= 2, "id"].tolist()
+    assert 0 < len(kept) < len(entities)
+    assert (project.root / "data" / "output" / "frequent" / "frequent_names.csv").is_file()

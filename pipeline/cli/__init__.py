@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, serve, verify, workspace
+from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, resolutions, serve, tune, verify, workspace
 from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
 from pipeline.errors import Terminated
 
@@ -37,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 COMMANDS = (
-    build.init, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
+    build.init, tune.tune, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
     inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
     ask.questions, serve.serve, serve.mcp,
 )  # fmt: skip
@@ -53,6 +53,11 @@ workspace_app = typer.Typer(help="The workspaces of the databases.", no_args_is_
 workspace_app.command("list")(workspace.list_workspaces)
 workspace_app.command("drop")(workspace.drop_workspace)
 app.add_typer(workspace_app, name="workspace")
+resolutions_app = typer.Typer(help="Which names are one entity.", no_args_is_help=True)
+resolutions_app.command("list")(resolutions.list_resolutions)
+resolutions_app.command("pin")(resolutions.pin)
+resolutions_app.command("undo")(resolutions.undo)
+app.add_typer(resolutions_app, name="resolutions")
 import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
 import_app.command("graphrag")(exchange.import_graphrag)
 app.add_typer(import_app, name="import")

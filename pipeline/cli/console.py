@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pipeline.gc import GcReport
 
 MOST_REJECTS = 5
+BILL_HEADER = (
+    f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  cost"
+)
 SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
 
@@ -44,15 +47,19 @@ def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
 
 def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any]) -> None:
     """A line a step, and the sums."""
-    print(
-        f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  cost"
-    )
+    print(BILL_HEADER)
     for entry in forecasts:
         planned, estimate = entry.planned, entry.estimate
         action = f"{planned.action}: {planned.reason}" if planned.reason else planned.action
         bill = _bill(vars(estimate)) if estimate.rows or estimate.calls[1] else ""
         print(f"{planned.step.id:<22} {action:<14} {bill}".rstrip())
     print(f"{'all':<22} {'':<14} {_bill(totals)}")
+
+
+def print_bill(what: str, estimate: Mapping[str, Any]) -> None:
+    """What one command would ask and cost; ``estimate``: an Estimate's fields."""
+    print(BILL_HEADER)
+    print(f"{what:<22} {'':<14} {_bill(estimate)}")
 
 
 def _bill(estimate: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pipeline.doctor.needs import Needs
 from pipeline.models.base import Message, Tokenizer
-from pipeline.models.parse import Parsed
+from pipeline.models.parse import Graph
 
 NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
 FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
@@ -20,7 +20,7 @@ def canary(needs: Needs, tokens: int, tokenizer: Tokenizer) -> Message:
     return {"role": "user", "content": needs.extract.render(text=text, **types)}
 
 
-def found(parsed: Parsed) -> bool:
+def found(parsed: Graph) -> bool:
     """Whether the records name what was planted."""
     names = " | ".join(entity.name for entity in parsed.entities).casefold()
     return sum(name.casefold() in names for name in NAMES) >= ENOUGH_NAMES

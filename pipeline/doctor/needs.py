@@ -9,6 +9,8 @@ from pipeline.models.base import ChatModel
 from pipeline.prompts import Prompt
 from pipeline.query_options import QueryOptions
 
+EXTRACT_GRAPH = "extract_graph"
+"""The verb whose request is tried, and its prompt's usual name."""
 LEAST_CONTEXT = 4000
 GLEANING_TOKENS = 1000
 """About what a reply adds to a conversation that goes on."""
@@ -30,9 +32,11 @@ def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, qu
     own = _uses(model, workflows)
     extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]
     args = [step.params.model_dump() for _, step in own]
-    extract = resources.prompt(extractions[0][1].prompts["extract"] if extractions else "extract_graph")
-    types = extractions[0][1].params.model_dump().get("entity_types", ()) if extractions else ()
-    instructions = resources.tokenizer.count(extract.text)
+    graphs = [step for _, step in extractions if step.verb.name == EXTRACT_GRAPH]
+    extract = resources.prompt(graphs[0].prompts["extract"] if graphs else EXTRACT_GRAPH)
+    types = graphs[0].params.model_dump().get("entity_types", ()) if graphs else ()
+    prompts = [resources.prompt(step.prompts["extract"]) for _, step in extractions]
+    instructions = max((resources.tokenizer.count(prompt.text) for prompt in prompts), default=0)
     extraction = max([LEAST_CONTEXT, *(_unit_tokens(w) + instructions + _gleaned(s) for w, s in extractions)])
     summary = max((arg.get("max_input_tokens", 0) for arg in args), default=0)
     return Needs(
@@ -40,7 +44,7 @@ def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, qu
         entity_types=", ".join(types) or "person, organization, location",
         extraction=extraction,
         longest=max(extraction, summary, query.max_total_tokens),
-        json=any(arg.get("format") == "json" for arg in args),
+        json=any(arg.get("format") == "json" or arg.get("structured") for arg in args),
     )
 
 

@@ -30,6 +30,10 @@ DEVIATIONS = 3
 TOKENS_OF_INSTRUCTIONS = 400
 TOKENS_OF_A_DESCRIPTION = 15
 """The least that a record of the graph takes in a reply."""
+ROWS_OF_A_RECORD = 2
+"""Rows of the graph that a record may add or change: its own, and that of an end which nothing describes."""
+COMMUNITIES = "communities"
+"""A table of which one row more in the graph may change any other."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,14 @@ class Estimate:
     input_tokens: Range = (0, 0)
     output_tokens: Range = (0, 0)
     cost: tuple[float, float] | None = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ToCome:
+    """What replies that are still to come may add to or change in a table, at most."""
+
+    rows: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Stage:
     def __post_init__(self) -> None:
         self._known: dict[str, Snapshot] = {}
         self._frames: dict[str, pd.DataFrame] = {}
-        self._to_come: dict[str, int] = {}
+        self._to_come: dict[str, ToCome] = {}
 
     def planned(self, planner: Planner) -> Any:
         for step in self.workflow.steps:
@@ -92,14 +104,16 @@ class Stage:
             return Estimate()
         step, tally = planned.step, Tally(self.resources.tokenizer)
         frames = step.verb.function(**self._inputs(step), **self._roles(step, tally))
-        outputs = zip(step.verb.outputs.items(), frames if isinstance(frames, tuple) else (frames,), strict=True)
+        outputs = zip(step.writes.items(), frames if isinstance(frames, tuple) else (frames,), strict=True)
         for (name, schema), frame in outputs:
             if name != REJECTS:
                 self._frames[step.outputs[name]] = schema.encode(frame, step.id).to_pandas()
-        before = max((self._to_come.get(table, 0) for table in step.inputs.values()), default=0)
+        expected = [self._to_come.get(table, ToCome()) for table in step.inputs.values()]
+        before = ToCome(
+            max((one.rows for one in expected), default=0), max((one.tokens for one in expected), default=0)
+        )
         estimate = self._estimate(step, tally, before)
-        after = before + (estimate.output_tokens[1] if step.verb.roles_of(ChatModel) else 0)
-        self._to_come |= dict.fromkeys(step.outputs.values(), after)
+        self._to_come |= dict.fromkeys(step.outputs.values(), _after(step, before, estimate))
         return estimate
 
     def _matters(self, step: Step) -> bool:
@@ -113,7 +127,7 @@ class Stage:
         return False
 
     def _inputs(self, step: Step) -> dict[str, pd.DataFrame]:
-        return {name: self._table(table)[step.verb.inputs[name].columns] for name, table in step.inputs.items()}
+        return {name: self._table(table)[step.reads[name].columns] for name, table in step.inputs.items()}
 
     def _table(self, table: str) -> pd.DataFrame:
         if table not in self._frames:
@@ -129,16 +143,20 @@ class Stage:
         }
         return roles | ({"params": step.params} if step.verb.takes_params else {})
 
-    def _estimate(self, step: Step, tally: Tally, to_come: int) -> Estimate:
-        """``to_come``: tokens of replies, at most, that the step's rows are still to be made of."""
+    def _estimate(self, step: Step, tally: Tally, to_come: ToCome) -> Estimate:
+        """``to_come``: what the step's rows are still to be made of."""
         models = list(self.resources.models_of(step).values())
         if not models:
             return Estimate()
-        more_calls, more_tokens = _more(step, tally, to_come)
-        calls = (tally.calls, tally.calls + more_calls)
-        asked = (tally.input_tokens, tally.input_tokens + more_tokens)
-        said = self._replies(step, calls, asked) if step.verb.roles_of(ChatModel) else (0, 0)
-        cost = _cost(models[0], asked, said, few=calls[1] if to_come else calls[0])
+        prompts = sum(
+            self.resources.tokenizer.count(prompt.text) for prompt in self.resources.prompts_of(step).values()
+        )
+        more_calls, more_tokens = _more(step, tally, to_come, max(prompts, TOKENS_OF_INSTRUCTIONS))
+        surely = 0 if to_come.rows and COMMUNITIES in step.verb.inputs else 1
+        calls = (tally.calls * surely, tally.calls + more_calls)
+        asked = (tally.input_tokens * surely, tally.input_tokens + more_tokens)
+        said = self._replies(step, calls, asked) if self.resources.chat_names(step) else (0, 0)
+        cost = _cost(models[0], asked, said, few=calls[1] if to_come.rows else calls[0])
         return Estimate(tally.rows, tally.known, calls, asked, said, cost)
 
     def _replies(self, step: Step, calls: Range, asked: Range) -> Range:
@@ -151,21 +169,33 @@ class Stage:
         return calls[0] * TOKENS_OF_A_DESCRIPTION, asked[1]
 
 
-def _more(step: Step, tally: Tally, to_come: int) -> Range:
+def _after(step: Step, before: ToCome, estimate: Estimate) -> ToCome:
+    """What is to come of a step's own tables."""
+    if not step.verb.roles_of(ChatModel):
+        return before
+    said = estimate.output_tokens[1]
+    if COMMUNITIES in step.verb.inputs:
+        return ToCome(estimate.calls[1], said)
+    records = ceil(said / TOKENS_OF_A_DESCRIPTION) if step.verb.rowwise else 0
+    return ToCome(before.rows + ROWS_OF_A_RECORD * records, before.tokens + said)
+
+
+def _more(step: Step, tally: Tally, to_come: ToCome, instructions: int) -> Range:
     """Calls and tokens beyond those counted: what the model is asked again for, and rows that replies to come add to or
-    change."""
+    change. ``instructions``: tokens of a prompt without what it is about."""
     if not tally.paid:
         return 0, 0
     gleanings = getattr(step.params, "gleanings", 0)
     calls, replies = tally.calls * gleanings, gleanings * (gleanings + 1) // 2  # each gleaning repeats what was said
     tokens = tally.input_tokens * (gleanings + replies) + tally.calls * replies * TOKENS_OF_INSTRUCTIONS
-    if to_come and step.verb.roles_of(ChatModel):
-        added = ceil(2 * to_come / getattr(step.params, "max_tokens", TOKENS_OF_A_DESCRIPTION))
-        return calls + added + tally.known, tokens + 3 * to_come + tally.known_tokens + added * TOKENS_OF_INSTRUCTIONS
-    if to_come:
-        added = ceil(to_come / TOKENS_OF_A_DESCRIPTION) + tally.known
-        return ceil(added / max(1, tally.batch_size)), 3 * to_come + tally.known_tokens
-    return calls, tokens
+    if not to_come.tokens:
+        return calls, tokens
+    more_tokens = 3 * to_come.tokens + tally.known_tokens
+    if step.verb.roles_of(ChatModel):
+        limit = getattr(step.params, "max_tokens", None)
+        added = ceil(2 * to_come.tokens / limit) if limit else to_come.rows
+        return calls + added + tally.known, tokens + more_tokens + added * instructions
+    return ceil((to_come.rows + tally.known) / max(1, tally.batch_size)), more_tokens
 
 
 def _cost(model: Model, asked: Range, said: Range, few: int) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ def present_documents(workflow: Workflow) -> pd.DataFrame | None:
     Raises what these raise."""
     tables: dict[str, pd.DataFrame] = {}
     for step in takewhile(_loads, workflow.steps):
-        given = {name: tables[table][step.verb.inputs[name].columns] for name, table in step.inputs.items()}
+        given = {name: tables[table][step.reads[name].columns] for name, table in step.inputs.items()}
         frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
         tables |= {table: frames[name] for name, table in step.outputs.items()}
     return tables.get(DOCUMENTS)

@@ -105,7 +105,7 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
     return {
         "verb": verb.name,
         "code": code_fingerprint(verb.function),
-        "schemas": {name: schema.describe() for name, schema in {**verb.inputs, **verb.outputs}.items()},
+        "schemas": {name: schema.describe() for name, schema in {**step.reads, **step.writes}.items()},
         "params": step.params.model_dump(mode="json"),
         "prompts": {role: prompt.fingerprint() for role, prompt in resources.prompts_of(step).items()},
         "models": {role: dict(model.identity) for role, model in resources.models_of(step).items()}

@@ -30,7 +30,7 @@ def forget_replies(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Re
 
 def _inputs(step: Step, manifest: Manifest, snapshots: SnapshotStore) -> dict[str, pd.DataFrame]:
     tables = {name: snapshots.read(manifest.tables[table]) for name, table in step.inputs.items()}
-    return {name: frame[step.verb.inputs[name].columns] for name, frame in tables.items()}
+    return {name: frame[step.reads[name].columns] for name, frame in tables.items()}
 
 
 def _replay(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Resources, tally: Tally) -> None:

@@ -34,8 +34,9 @@ class Resources:
     def prompts_of(self, step: Step) -> dict[str, Prompt]:
         """Raises SettingsError when a prompt has not the placeholders its role needs."""
         prompts = {role: self.prompt(name) for role, name in step.prompts.items()}
-        for role, placeholders in step.verb.placeholders.items():
-            prompts[role].check(placeholders)
+        for role, prompt in prompts.items():
+            if role in step.verb.placeholders:
+                prompt.check(step.verb.placeholders[role])
         return prompts
 
     def models_of(self, step: Step) -> dict[str, Model]:

@@ -189,7 +189,7 @@ class Runner:
         frames = self.engine.run(step.verb, inputs, self._roles(step, meter))
         retry = False
         outputs = {}
-        for name, schema in step.verb.outputs.items():
+        for name, schema in step.writes.items():
             frame = frames[name]
             if name == REJECTS:
                 refuse_unknown_reasons(frame["reason"], f"step '{step.id}'")
@@ -211,7 +211,7 @@ class Runner:
     def _read(self, step: Step, name: str, snapshot: Snapshot) -> pd.DataFrame:
         """The input with the columns the verb declares, and no others."""
         frame = self.snapshots.read(snapshot)
-        columns = step.verb.inputs[name].columns
+        columns = step.reads[name].columns
         missing = [column for column in columns if column not in frame.columns]
         if missing:
             raise DataError(

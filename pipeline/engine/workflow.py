@@ -1,7 +1,7 @@
 """A workflow: ordered steps read from one YAML file, its wiring checked before anything runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,40 +9,25 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.engine.step import REJECTS, Execution, Step
+from pipeline.engine.wiring import wired
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.prompts import Prompt
-from pipeline.registry import REGISTRY, Params, Verb
-from pipeline.validation import explain, not_yaml
+from pipeline.registry import REGISTRY, Registry, Verb
+from pipeline.validation import did_you_mean, explain, not_yaml
 from pipeline.yaml_text import parse_yaml
 
-REJECTS = "rejects"
-"""The one output that every step may write: the run gathers them into one table."""
-
-
-Execution = Literal["direct", "batch"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One use of a verb. ``inputs`` and ``outputs`` map the verb's table names to the workflow's;
-    ``prompts`` and ``models`` map its roles to names of files and of settings. ``execution``: "batch" sends what it
-    asks of a chat model to the endpoint's Batch API; the result is the same."""
-
-    id: str
-    verb: Verb
-    params: Params
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-    prompts: Mapping[str, str]
-    models: Mapping[str, str]
-    execution: Execution = "direct"
+Format = Literal["parquet", "csv", "json"]
 
 
 @dataclass(frozen=True)
 class Workflow:
+    """``emit``: the tables that become files of data/output, and in which formats."""
+
     name: str
     steps: tuple[Step, ...]
+    emit: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
 
 
 NAME = r"^[a-z][a-z0-9_-]*$"
@@ -72,21 +57,26 @@ class _StepFile(BaseModel):
     prompts: dict[str, str] = {}
     models: dict[str, str] = {}
     execution: Execution = "direct"
+    emit: tuple[Format, ...] = ()
 
 
 class _WorkflowFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: TableName
+    emit: dict[str, tuple[Format, ...]] = {}
     steps: list[_StepFile]
 
 
 def read_workflow(
-    path: Path, settings: Mapping[str, Mapping[str, Any]], input_steps: Sequence[InputStep] = ()
+    path: Path,
+    settings: Mapping[str, Mapping[str, Any]],
+    input_steps: Sequence[InputStep] = (),
+    verbs: Registry = REGISTRY,
 ) -> Workflow:
     """Read and check a workflow file. ``settings`` are the sections that give verbs their default args;
-    ``input_steps`` come right after the step that loads the documents.
+    ``input_steps`` come right after the step that loads the documents. ``verbs``: those that steps may use.
 
-    Raises SettingsError when the file is missing or malformed, a verb, arg, role or table is unknown, a
+    Raises SettingsError when the file is missing or malformed, a verb, arg, role, table or column is unknown, a
     table has two writers, a step reads what no earlier step wrote, or input steps find no documents.
     """
     if not path.is_file():
@@ -100,53 +90,68 @@ def read_workflow(
         raise SettingsError(explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))) from error
     if content.name != path.stem:
         raise SettingsError(f"{path}: its name is '{content.name}'; name the file and the workflow alike")
-    steps = tuple(_step(entry, f"{path}: step '{entry.id or entry.verb}'", settings) for entry in content.steps)
+    read = _Reader(settings, verbs)
+    steps = tuple(read.step(entry, f"{path}: step '{entry.id or entry.verb}'") for entry in content.steps)
+    emit = _emitted(str(path), content, steps)
     if input_steps:
-        steps = _with_input_steps(steps, input_steps, settings)
-    _check_wiring(str(path), steps)
-    return Workflow(content.name, steps)
+        steps = _with_input_steps(steps, input_steps, read)
+    return Workflow(content.name, wired(str(path), steps), emit)
+
+
+def _emitted(where: str, content: _WorkflowFile, steps: Sequence[Step]) -> dict[str, tuple[Format, ...]]:
+    """Table -> formats, Parquet always: what the workflow names, and the tables of the steps that say so."""
+    tables = [table for step in steps for name, table in step.outputs.items() if name != REJECTS] + [REJECTS]
+    wanted: dict[str, list[Format]] = {table: list(formats) for table, formats in content.emit.items()}
+    for table in wanted:
+        if table not in tables:
+            raise SettingsError(f"{where}: emit: no step writes a table '{table}'; {did_you_mean(table, tables)}")
+    for entry, step in zip(content.steps, steps, strict=True):
+        for name, table in step.outputs.items() if entry.emit else ():
+            if name != REJECTS:
+                wanted.setdefault(table, []).extend(entry.emit)
+    always: list[Format] = ["parquet"]
+    return {table: tuple(dict.fromkeys(always + formats)) for table, formats in sorted(wanted.items())}
 
 
 def _known_keys(*models: type[BaseModel]) -> list[str]:
     return [name for model in models for name in model.model_fields]
 
 
-def _step(entry: _StepFile, where: str, settings: Mapping[str, Mapping[str, Any]]) -> Step:
-    verb = REGISTRY.get(entry.verb, where)
-    defaults = settings.get(verb.settings, {}) if verb.settings else {}
-    try:
-        params = verb.params.model_validate({**defaults, **entry.args})
-    except ValidationError as error:
-        raise SettingsError(explain(f"{where}: args", error, _known_keys(verb.params))) from error
-    if entry.execution == "batch" and not verb.roles_of(ChatModel):
-        raise SettingsError(f"{where}: execution: batch is for steps that ask a chat model; remove it")
-    return Step(
-        id=entry.id or entry.verb,
-        verb=verb,
-        params=params,
-        inputs=_renamed(f"{where}: inputs", verb.inputs, entry.inputs),
-        outputs=_renamed(f"{where}: outputs", verb.outputs, entry.outputs),
-        prompts=_bound(f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None),
-        models=_bound(
-            f"{where}: models",
-            verb.roles_of(ChatModel) + verb.roles_of(EmbeddingModel),
-            entry.models,
-            "default",
-        ),
-        execution=entry.execution,
-    )
+@dataclass(frozen=True)
+class _Reader:
+    settings: Mapping[str, Mapping[str, Any]]
+    verbs: Registry
+
+    def step(self, entry: _StepFile, where: str) -> Step:
+        verb = self.verbs.get(entry.verb, where)
+        defaults = self.settings.get(verb.settings, {}) if verb.settings else {}
+        try:
+            params = verb.params.model_validate({**defaults, **entry.args})
+        except ValidationError as error:
+            raise SettingsError(explain(f"{where}: args", error, _known_keys(verb.params))) from error
+        if entry.execution == "batch" and not verb.roles_of(ChatModel):
+            raise SettingsError(f"{where}: execution: batch is for steps that ask a chat model; remove it")
+        embedded_or_asked = verb.roles_of(ChatModel) + verb.roles_of(EmbeddingModel)
+        return Step(
+            id=entry.id or entry.verb,
+            verb=verb,
+            params=params,
+            inputs=_renamed(f"{where}: inputs", verb.inputs, entry.inputs),
+            outputs=_renamed(f"{where}: outputs", verb.outputs, entry.outputs),
+            prompts=_bound(f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None, verb.optional),
+            models=_bound(f"{where}: models", embedded_or_asked, entry.models, "default", verb.optional),
+            execution=entry.execution,
+        )
 
 
-def _with_input_steps(
-    steps: tuple[Step, ...], entries: Sequence[InputStep], settings: Mapping[str, Mapping[str, Any]]
-) -> tuple[Step, ...]:
+def _with_input_steps(steps: tuple[Step, ...], entries: Sequence[InputStep], read: _Reader) -> tuple[Step, ...]:
     if not any(step.verb.name == LOADER for step in steps):
         raise SettingsError(f"{entries[0].where}: the workflow has no step '{LOADER}' to follow; add it or run another")
-    followed = [_chain(step, entries, settings) if step.verb.name == LOADER else [step] for step in steps]
+    followed = [_chain(step, entries, read) if step.verb.name == LOADER else [step] for step in steps]
     return tuple(chain.from_iterable(followed))
 
 
-def _chain(loader: Step, entries: Sequence[InputStep], settings: Mapping[str, Mapping[str, Any]]) -> Iterator[Step]:
+def _chain(loader: Step, entries: Sequence[InputStep], read: _Reader) -> Iterator[Step]:
     """The loader and what follows it, connected so that the last one writes the loader's table."""
     prefix = "input" if loader.id == LOADER else loader.id
     loaded = loader.outputs[DOCUMENTS]
@@ -154,9 +159,9 @@ def _chain(loader: Step, entries: Sequence[InputStep], settings: Mapping[str, Ma
     tables = [f"{loaded}_loaded", *between, loaded]
     yield replace(loader, outputs={**loader.outputs, DOCUMENTS: tables[0]})
     for position, entry in enumerate(entries, start=1):
-        _check_turns_documents_into_documents(REGISTRY.get(entry.verb, entry.where), entry.where)
+        _check_turns_documents_into_documents(entry, read.verbs)
         content = _StepFile(verb=entry.verb, id=f"{prefix}-{position}-{entry.verb}", args=dict(entry.args))
-        step = _step(content, entry.where, settings)
+        step = read.step(content, entry.where)
         yield replace(
             step,
             inputs={DOCUMENTS: tables[position - 1]},
@@ -164,11 +169,12 @@ def _chain(loader: Step, entries: Sequence[InputStep], settings: Mapping[str, Ma
         )
 
 
-def _check_turns_documents_into_documents(verb: Verb, where: str) -> None:
+def _check_turns_documents_into_documents(entry: InputStep, verbs: Registry) -> None:
+    verb = verbs.get(entry.verb, entry.where)
     if _turns_documents_into_documents(verb):
         return
-    have = ", ".join(sorted(name for name, verb in REGISTRY.verbs.items() if _turns_documents_into_documents(verb)))
-    raise SettingsError(f"{where}: verb '{verb.name}' does not turn documents into documents; have: {have}")
+    have = ", ".join(sorted(name for name, verb in verbs.verbs.items() if _turns_documents_into_documents(verb)))
+    raise SettingsError(f"{entry.where}: verb '{verb.name}' does not turn documents into documents; have: {have}")
 
 
 def _turns_documents_into_documents(verb: Verb) -> bool:
@@ -182,36 +188,12 @@ def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) 
     return {name: given.get(name, name) for name in declared}
 
 
-def _bound(where: str, roles: list[str], given: Mapping[str, str], default: str | None) -> dict[str, str]:
+def _bound(
+    where: str, roles: list[str], given: Mapping[str, str], default: str | None, optional: frozenset[str]
+) -> dict[str, str]:
     unknown = sorted(set(given) - set(roles))
-    missing = [role for role in roles if role not in given and default is None]
+    wanted = [role for role in roles if role in given or role not in optional]
+    missing = [role for role in wanted if role not in given and default is None]
     if unknown or missing:
         raise SettingsError(f"{where}: unknown roles {unknown}, unbound roles {missing}; roles: {roles}")
-    return {role: given.get(role, default or "") for role in roles}
-
-
-def _check_wiring(where: str, steps: tuple[Step, ...]) -> None:
-    writers: dict[str, str] = {}
-    ids: set[str] = set()
-    for step in steps:
-        if step.id in ids:
-            raise SettingsError(f"{where}: two steps are called '{step.id}'; give one of them an id")
-        ids.add(step.id)
-        for table in step.inputs.values():
-            if table not in writers:
-                have = ", ".join(sorted(writers)) or "none"
-                raise SettingsError(
-                    f"{where}: step '{step.id}' reads '{table}', which no earlier step writes (have: {have})"
-                )
-        for name, table in step.outputs.items():
-            if name == REJECTS:
-                continue
-            if table == REJECTS:
-                raise SettingsError(
-                    f"{where}: step '{step.id}' writes '{table}', which the run gathers itself; rename the output"
-                )
-            if table in writers:
-                raise SettingsError(
-                    f"{where}: steps '{writers[table]}' and '{step.id}' both write '{table}'; rename one output"
-                )
-            writers[table] = step.id
+    return {role: given.get(role, default or "") for role in wanted}

@@ -1,144 +1,29 @@
-"""Read graph records, ``("entity"<|>...)``, as models really write them. No reply raises.
+"""Read a graph in the record format (``prompts/extract_graph.md``). No reply raises."""
 
-Time grows with the length of the reply: every repetition in a pattern is bounded.
-"""
-
-import re
-
-from pipeline.models.parsed import Parsed, Problem, Record, entity, problem, relationship
-from pipeline.models.reply_text import CLOSE, OPEN, QUOTES, balanced, keywords_of, one_line, plain, weight_of
-
-_Q = f"[{re.escape(QUOTES)}]"
-_LT, _GT, _BAR, _HASH = "[<＜〈《⟨]", "[>＞〉》⟩]", "[|｜¦│]", "[#＃]"
-_MARK = "\x1f"
-_COMPLETION = re.compile(
-    rf"(?:{_LT}\s?{_BAR}?|{_BAR})\s?/?\s?completed?\s?(?:{_BAR}?\s?{_GT}|{_BAR}|$)"
-    r"|[<{]\|?completion_delimiter\|?[>}]|^\W{0,3}complete\W{0,3}\Z",
-    re.IGNORECASE | re.MULTILINE,
-)
-_DELIMITER = re.compile(
-    rf"{_LT}{{1,2}}\s?[/\\]?\s?{_BAR}\s?[^<>|\n\"]{{0,3}}?\s?{_BAR}{{0,2}}\s?[/\\]?\s?{_GT}{{1,2}}"
-    r"|[<{]\|?(?:tuple_delimiter|sep)\|?[>}]",
-    re.IGNORECASE,
-)
-_REMAINS = rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?{_BAR}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
-_DAMAGED = rf"(?:(?<!\s)(?:{_REMAINS})|(?:{_REMAINS})(?!\s)|(?<={_Q})\s?{_BAR}\s?(?={_Q}|\d))"
-_DAMAGED_DELIMITER = re.compile(_DAMAGED)
-_BARE_BAR = re.compile(_BAR)
-_QUOTED_COMMA = re.compile(rf"(?<={_Q})\s?,\s?|,\s?(?={_Q})")
-_HEAD = re.compile(
-    rf"(?:(?P<opened>[{OPEN}\[{{【])\s?|(?:^|(?<=##))\s?(?:\d{{1,4}}[.)]\s?|[-*•]\s)?[{OPEN}\[{{【]?\s?)"
-    rf"[*_]{{0,2}}{_Q}{{0,3}}(?P<kind>entity|entities|relationships?|relations?|实体|實體|关系|關係"
-    rf"|content[ _]keywords?){_Q}{{0,3}}[*_]{{0,2}}\s?(?:(?P<delimiter>{_MARK}|{_DAMAGED})|(?P<bar>{_BAR})"
-    rf"|(?<={_Q})\s?(?P<comma>,))",
-    re.IGNORECASE | re.MULTILINE,
-)
-_SEPARATOR = re.compile(rf"(?<=[{CLOSE}\]}}])\s?##|##\s?(?:\n|\Z)")
-_CLOSED_AFTER_QUOTE = re.compile(rf"(?:{_Q}|\d)\s?[{CLOSE}]{{1,3}}[\s,;]{{0,3}}(?:\n|\Z)")
-_CLOSED = re.compile(rf"[{CLOSE}\]}}][ ,;]{{0,3}}(?:\n|\Z)")
-_LINES = re.compile(r"##|\n")
-_SPACES = re.compile(r"[^\S\n]+")
-_LINE_ENDS = re.compile(r" ?\n ?")
-_BLANK_LINES = re.compile(r"\n{3,}")
+from pipeline.models.parsed import Graph, Problem, Record, entity, relationship
+from pipeline.models.record_format import Kind, RecordFormat, record_problem, running_text
+from pipeline.models.reply_text import keywords_of, weight_of
 
 
-def parse_records(reply: str) -> Parsed:
-    """The records of a reply in the record format, however damaged (see ``prompts/extract_graph.md``)."""
-    text = _tidied(plain(reply))
-    complete = _COMPLETION.search(text) is not None
-    marked = _DELIMITER.sub(_MARK, _COMPLETION.sub("\n##\n", text)).strip()
-    heads = list(_HEAD.finditer(marked))
-    ends = [head.start() for head in heads[1:]] + [len(marked)]
-    found: list[Record | Problem] = _stray(marked[: heads[0].start()] if heads else marked)
-    for head, end in zip(heads, ends, strict=False):
-        may_be_cut = end == len(marked) and not complete
-        found += _read(head, marked[head.end() : end], may_be_cut)
-    return Parsed(
-        records=tuple(one for one in found if not isinstance(one, Problem)),
-        problems=tuple(one for one in found if isinstance(one, Problem)),
-        complete=complete,
-    )
-
-
-def _tidied(text: str) -> str:
-    """White space collapsed, line ends that the reply spells out made real, record separators as ``##``."""
-    lines = text if "\n" in text.strip() else text.replace("\\n", "\n")
-    spaced = _LINE_ENDS.sub("\n", _SPACES.sub(" ", lines))
-    return _BLANK_LINES.sub("\n\n", spaced).replace("＃＃", "##")
-
-
-def _read(head: re.Match[str], region: str, may_be_cut: bool) -> list[Record | Problem]:
-    """The record after this head, and what else stands before the next one."""
-    kind = head["kind"].lower()
-    is_entity = kind.startswith(("entit", "实", "實"))
-    body, closed, rest = _cut(region, bool(head["opened"]), 2 if is_entity else 3)
-    if kind.startswith("content"):
-        return _stray(rest)
-    shown = f"{head[0]}{body}"
-    if may_be_cut and not closed and _ends_midway(body):
-        return [_problem("truncated", shown, "the reply ends inside this record")]
-    read, wanted = (_entity, 3) if is_entity else (_relationship, 5)
-    return [read(_fields(head, body, wanted), shown), *_stray(rest)]
-
-
-def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
-    """(record, whether it was closed, what follows it). A closing parenthesis ends a record only after its
-    last delimiters, for a field may hold some at the end of a line."""
-    separator = _SEPARATOR.search(region)
-    region, rest = (region[: separator.start()], region[separator.end() :]) if separator else (region, "")
-    start = 0
-    for _ in range(marks):
-        start = region.find(_MARK, start) + 1 or start
-    quoted = region[start : start + 2].strip()[:1] in QUOTES
-    end = (_CLOSED_AFTER_QUOTE.search(region, start) if quoted else None) or _CLOSED.search(region, start)
-    if opened and end:
-        return region[: end.end()], True, region[end.end() :] + rest
-    broken = region.find("\n\n" if opened else "\n", start)
-    if broken < 0:
-        return region, separator is not None, rest
-    return region[:broken], True, region[broken:] + rest
-
-
-def _ends_midway(body: str) -> bool:
-    end = body.rstrip()[-1:]
-    return not end or not (end.isdigit() or end in QUOTES + CLOSE + ".!?。！？")
-
-
-def _fields(head: re.Match[str], body: str, wanted: int) -> list[str]:
-    """The body's fields; delimiters that are damaged count where the others give too few."""
-    trimmed = balanced(body.strip(" \n,;]}"))
-    if head["bar"]:
-        return _BARE_BAR.split(trimmed)
-    if head["comma"]:
-        return _QUOTED_COMMA.split(trimmed)
-    fields = trimmed.split(_MARK)
-    if len(fields) < wanted:
-        fields = [piece for field in fields for piece in _split_damaged(field)]
-    while len(fields) > 2 and not fields[-1].strip(QUOTES + " \n"):
-        fields.pop()
-    return fields
-
-
-def _split_damaged(field: str) -> list[str]:
-    """A delimiter has something on both sides: ``vector<>`` is a name."""
-    pieces = _DAMAGED_DELIMITER.split(field)
-    return pieces if all(piece.strip(QUOTES + " \n") for piece in pieces) else [field]
+def parse_records(reply: str) -> Graph:
+    """The entities and relationships of a reply, however damaged."""
+    return Graph(**vars(_FORMAT.parse(reply)))
 
 
 def _entity(fields: list[str], shown: str) -> Record | Problem:
     if len(fields) < 2:
-        return _problem("fields", shown, "an entity needs a name, a type and a description")
+        return record_problem("fields", shown, "an entity needs a name, a type and a description")
     name, type, *description = fields
     if not description and len(type.split()) > 3:
         type, description = "", [type]
     if len(description) > 1 and weight_of(description[-1], strict=True) is not None:
         description.pop()
-    return entity(name, type, _description(description), shown)
+    return entity(name, type, running_text(description), shown)
 
 
 def _relationship(fields: list[str], shown: str) -> Record | Problem:
     if len(fields) < 3:
-        return _problem("fields", shown, "a relationship needs a source, a target and a description")
+        return record_problem("fields", shown, "a relationship needs a source, a target and a description")
     source, target, *others = fields
     weight = weight_of(others[-1], strict=len(others) < 3)
     if weight is None and len(others) > 2 and weight_of(others[-2], strict=True) is not None:
@@ -147,21 +32,14 @@ def _relationship(fields: list[str], shown: str) -> Record | Problem:
     if weight is not None:
         others.pop()
     keywords = others.pop() if len(others) > 1 else ""
-    return relationship(source, target, _description(others), keywords_of([keywords]), weight, shown)
+    return relationship(source, target, running_text(others), keywords_of([keywords]), weight, shown)
 
 
-def _description(pieces: list[str]) -> str:
-    return " ".join(filter(None, map(one_line, pieces))).replace(_MARK, " ")
-
-
-def _stray(text: str) -> list[Record | Problem]:
-    """Lines between records that look like one."""
-    return [
-        _problem("kind", line, "neither an entity nor a relationship")
-        for line in (_LINES.split(text) if _MARK in text else ())
-        if _MARK in line
-    ]
-
-
-def _problem(reason: str, text: str, message: str) -> Problem:
-    return problem(reason, text[:400].replace(_MARK, "<|>"), message)
+_FORMAT: RecordFormat[Record] = RecordFormat(
+    (
+        Kind("entity|entities|实体|實體", 2, 3, _entity),
+        Kind("relationships?|relations?|关系|關係", 3, 5, _relationship),
+        Kind("content[ _]keywords?", 3, 5, None),
+    ),
+    "neither an entity nor a relationship",
+)

@@ -2,11 +2,16 @@
 
 import re
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from pipeline.models.base import ChatReply
+from pipeline.models.dates import iso_date
 from pipeline.models.reply_text import MISSING_WEIGHT, name_of, one_line, plain
 
 LONGEST_NAME = 500
+_NOBODY = frozenset({"", "none", "null", "n/a", "na", "nil", "unknown", "无", "無"})
+_TRUE, _FALSE, _SUSPECTED = "TRUE", "FALSE", "SUSPECTED"
+_STATUS = {"true": _TRUE, "confirmed": _TRUE, "yes": _TRUE, "false": _FALSE, "refuted": _FALSE, "no": _FALSE}
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,23 @@ class Relationship:
     weight: float
 
 
+@dataclass(frozen=True)
+class Claim:
+    """``object`` is empty where the reply names none; ``status`` is TRUE, FALSE or SUSPECTED; dates are ISO 8601, empty
+    where there is none that can be read; ``source_text`` is what the text says."""
+
+    subject: str
+    object: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+
+
 Record = Entity | Relationship
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -41,13 +62,16 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class Parsed(Generic[Item]):
     """``records`` in the order they came; ``complete`` when the reply says that it is at its end."""
 
-    records: tuple[Record, ...]
+    records: tuple[Item, ...]
     problems: tuple[Problem, ...]
     complete: bool
 
+
+@dataclass(frozen=True)
+class Graph(Parsed[Record]):
     @property
     def entities(self) -> tuple[Entity, ...]:
         return tuple(record for record in self.records if isinstance(record, Entity))
@@ -66,7 +90,7 @@ _REFUSAL = re.compile(
 )
 
 
-def unreadable(parsed: Parsed, reply: str) -> Problem | None:
+def unreadable(parsed: Parsed[Item], reply: str) -> Problem | None:
     """What makes the reply useless as a whole; None when it has a record, or says that there is none."""
     if parsed.records or (parsed.complete and not parsed.problems):
         return None
@@ -116,6 +140,27 @@ def relationship(
     return Relationship(*ends, description, keywords, MISSING_WEIGHT if weight is None else weight)
 
 
+def claim(
+    subject: str, object: str, status: str, dates: tuple[str, str], words: tuple[str, str, str], record_text: str
+) -> Claim | Problem:
+    """The claim, or what is wrong with its subject; ``words``: its type, description and source text."""
+    cleaned = name_of(subject)
+    if not _is_name(cleaned):
+        return problem("name", record_text, "the subject of the claim is empty or too long")
+    about = name_of(object)
+    type, description, source_text = words
+    return Claim(
+        subject=cleaned,
+        object="" if about.casefold() in _NOBODY or not _is_name(about) else about,
+        type=name_of(one_line(type)).upper(),
+        status=_status(status),
+        start_date=iso_date(dates[0]),
+        end_date=iso_date(dates[1]),
+        description=one_line(description),
+        source_text=one_line(source_text),
+    )
+
+
 def problem(reason: str, record_text: str, message: str) -> Problem:
     shown = clipped(record_text)
     return Problem(reason, shown, f"{message}: {shown}")
@@ -127,3 +172,8 @@ def clipped(text: str) -> str:
 
 def _is_name(name: str) -> bool:
     return 0 < len(name) <= LONGEST_NAME
+
+
+def _status(text: str) -> str:
+    """What is neither said to be true nor to be false is suspected."""
+    return _STATUS.get(name_of(text).casefold(), _SUSPECTED)

@@ -1,35 +1,52 @@
 """The verbs. Importing this package registers them."""
 
+from pipeline.verbs import tables as tables
 from pipeline.verbs.chunk_documents import chunk_documents
+from pipeline.verbs.compose_report_texts import compose_report_texts
 from pipeline.verbs.compose_texts import compose_texts
 from pipeline.verbs.compute_degrees import compute_degrees
 from pipeline.verbs.detect_communities import detect_communities
+from pipeline.verbs.embed_graph import embed_graph
 from pipeline.verbs.embed_text import embed_text
+from pipeline.verbs.extract_claims import extract_claims
 from pipeline.verbs.extract_graph import extract_graph
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
 from pipeline.verbs.filter_documents import filter_documents
 from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
+from pipeline.verbs.layout_graph import layout_graph
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
+from pipeline.verbs.prune_graph import prune_graph
 from pipeline.verbs.read_graphrag import read_graphrag
+from pipeline.verbs.report_communities import report_communities
+from pipeline.verbs.report_communities_with_claims import report_communities_with_claims
+from pipeline.verbs.resolve_entities import resolve_entities
 from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
     "chunk_documents",
+    "compose_report_texts",
     "compose_texts",
     "compute_degrees",
     "detect_communities",
+    "embed_graph",
     "embed_text",
+    "extract_claims",
     "extract_graph",
     "extract_graph_fast",
     "filter_documents",
     "join_descriptions",
     "join_documents",
+    "layout_graph",
     "load_documents",
     "merge_graphs",
+    "prune_graph",
     "read_graphrag",
+    "report_communities",
+    "report_communities_with_claims",
+    "resolve_entities",
     "select_documents",
     "summarize_descriptions",
 ]

@@ -1,24 +1,38 @@
 """compose_texts: what of an entity and of a relationship is embedded and searched."""
 
+from typing import Literal
+
 import pandas as pd
 
-from pipeline.registry import verb
+from pipeline.registry import Params, verb
 from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
+
+
+class TextParams(Params):
+    """``entity``: its name, or its name and its description; ``relationship``: its description alone, or keywords,
+    source and target before it."""
+
+    entity: Literal["name", "name_description"] = "name_description"
+    relationship: Literal["description", "keywords_ends_description"] = "keywords_ends_description"
 
 
 @verb(
     inputs={"entities": ENTITIES, "relationships": RELATIONSHIPS},
     outputs={"entity_texts": TEXTS, "relationship_texts": TEXTS},
 )
-def compose_texts(entities: pd.DataFrame, relationships: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def compose_texts(
+    entities: pd.DataFrame, relationships: pd.DataFrame, params: TextParams = TextParams()
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Entity: ``name\\ndescription``. Relationship: ``keywords\\tsource\\ttarget\\tdescription``."""
-    keywords = pd.Series([", ".join(words) for words in relationships["keywords"]], index=relationships.index)
-    parts = [keywords, relationships["source"], relationships["target"], relationships["description"]]
+    named = entities["name"] if params.entity == "name" else entities["name"] + "\n" + entities["description"]
+    told = relationships["description"] if params.relationship == "description" else _with_ends(relationships)
     return (
-        pd.DataFrame({"id": entities["id"], "text": entities["name"] + "\n" + entities["description"]}),
-        pd.DataFrame({"id": relationships["id"], "text": _joined(parts)}),
+        pd.DataFrame({"id": entities["id"], "text": named}),
+        pd.DataFrame({"id": relationships["id"], "text": told}),
     )
 
 
-def _joined(parts: list[pd.Series]) -> list[str]:
+def _with_ends(relationships: pd.DataFrame) -> list[str]:
+    keywords = [", ".join(words) for words in relationships["keywords"]]
+    parts = [keywords, relationships["source"], relationships["target"], relationships["description"]]
     return ["\t".join(row) for row in zip(*parts, strict=True)]

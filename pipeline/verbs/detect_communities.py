@@ -1,9 +1,11 @@
 """detect_communities: hierarchical Leiden over every component of the graph."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 import graspologic_native as leiden
 import pandas as pd
+from networkx.utils import UnionFind
 from pydantic import Field
 
 from pipeline.registry import Params, verb
@@ -11,6 +13,7 @@ from pipeline.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
 from pipeline.text import digest
 
 MEMBERSHIP = ["entity_id", "level", "community_id", "parent"]
+Edge = tuple[str, str, float]
 TITLE_NAMES = 3
 
 
@@ -25,7 +28,7 @@ class CommunityParams(Params):
 @verb(
     inputs={"entities": ENTITIES, "relationships": RELATIONSHIPS},
     outputs={"communities": COMMUNITIES, "nodes": NODES},
-    libraries=("graspologic-native",),
+    libraries=("graspologic-native", "networkx"),
 )
 def detect_communities(
     entities: pd.DataFrame, relationships: pd.DataFrame, params: CommunityParams = CommunityParams()
@@ -34,8 +37,9 @@ def detect_communities(
 
     The graph is read as undirected, weights of both directions added. Traag, Waltman, van Eck 2019, "From
     Louvain to Leiden", as graspologic-native implements it; sorted edges and a fixed seed give one
-    partition in every process. A community's id comes from its level and its members, its title names those of the
-    highest degree. ``x``, ``y``: null until ``layout_graph`` places the nodes.
+    partition in every process. Each connected component is partitioned by itself, so that a change in one leaves the
+    communities of the others as they are. A community's id comes from its level and its members, its title names those
+    of the highest degree. ``x``, ``y``: null until ``layout_graph`` places the nodes.
     """
     nodes = _partition(relationships, params)
     parents = dict(zip(nodes["community_id"], nodes["parent"], strict=True))
@@ -45,9 +49,29 @@ def detect_communities(
 
 def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFrame:
     """(entity_id, level, community_id, parent): one row for each entity and level it is in."""
-    edges = _undirected(relationships)
-    if not edges:
-        return pd.DataFrame(columns=MEMBERSHIP).astype({"level": "int64"})
+    rows = [row for edges in _components(_undirected(relationships)) for row in _of_component(edges, params)]
+    return pd.DataFrame(rows, columns=MEMBERSHIP).astype({"level": "int64"})
+
+
+def _undirected(relationships: pd.DataFrame) -> list[Edge]:
+    ends = relationships[["source_entity_id", "target_entity_id"]]
+    pairs = pd.DataFrame({"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]})
+    summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
+    return list(summed.itertuples(index=False, name=None))
+
+
+def _components(edges: list[Edge]) -> Iterable[list[Edge]]:
+    """The edges of each connected component, in their order."""
+    joined = UnionFind()
+    for one, other, _ in edges:
+        joined.union(one, other)
+    components: dict[str, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        components[joined[edge[0]]].append(edge)
+    return components.values()
+
+
+def _of_component(edges: list[Edge], params: CommunityParams) -> Iterator[tuple[str, int, str, str]]:
     clusters = leiden.hierarchical_leiden(  # pyright: ignore[reportAttributeAccessIssue]
         edges=edges,
         max_cluster_size=params.max_cluster_size,
@@ -62,21 +86,9 @@ def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataF
         if entry.parent_cluster is not None:
             parents[key] = (entry.level - 1, entry.parent_cluster)
     ids = {key: f"com-{digest(str(key[0]), *sorted(names))}" for key, names in members.items()}
-    return pd.DataFrame(
-        [
-            (name, key[0], ids[key], ids[parents[key]] if key in parents else "")
-            for key, names in members.items()
-            for name in names
-        ],
-        columns=MEMBERSHIP,
-    )
-
-
-def _undirected(relationships: pd.DataFrame) -> list[tuple[str, str, float]]:
-    ends = relationships[["source_entity_id", "target_entity_id"]]
-    pairs = pd.DataFrame({"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]})
-    summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
-    return list(summed.itertuples(index=False, name=None))
+    for key, names in members.items():
+        for name in names:
+            yield name, key[0], ids[key], ids[parents[key]] if key in parents else ""
 
 
 def _communities(

@@ -69,14 +69,14 @@ def new_folder(
     return folder
 
 
-def foresee(folder: ProjectFolder) -> dict[str, Estimate]:
+def foresee(folder: ProjectFolder, workflow: str = "index") -> dict[str, Estimate]:
     with folder.open() as project:
-        return {entry.planned.step.id: entry.estimate for entry in project.forecast("index")}
+        return {entry.planned.step.id: entry.estimate for entry in project.forecast(workflow)}
 
 
-def index(folder: ProjectFolder) -> dict[str, StepReport]:
+def index(folder: ProjectFolder, workflow: str = "index") -> dict[str, StepReport]:
     with folder.open() as project:
-        return {step.step: step for step in project.index("index").steps}
+        return {step.step: step for step in project.index(workflow).steps}
 
 
 def sent_for_extraction(endpoint: OpenAIServer) -> int:
@@ -128,6 +128,23 @@ def test_what_the_run_then_sends_is_in_the_ranges(
     assert out_of_range(second, index(folder)) == []
     assert second["extract_graph"].input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
     assert 0 < second["extract_graph"].known < second["extract_graph"].rows
+
+
+@pytest.mark.parametrize("workflow", ["communities", "claims"])
+def test_reports_and_claims_are_in_the_ranges(tmp_path: Path, counting: OpenAIServer, workflow: str):
+    documents = catalogue()
+    folder = new_folder(tmp_path / "p", counting, documents)
+    set_args(folder, workflow, chunk_documents={"size": 60}, report_communities={"max_input_tokens": 500})
+    first = foresee(folder, workflow)
+    assert counting.requests == []
+    assert out_of_range(first, index(folder, workflow)) == []
+    edit(folder, documents)
+    second = foresee(folder, workflow)
+    assert out_of_range(second, index(folder, workflow)) == []
+    (folder.root / "prompts" / "report_communities.md").write_text("Give the rating_explanation of:\n$context")
+    third = foresee(folder, workflow)
+    assert third["report_communities"].calls[0] > 0  # nothing else is to come, so that the communities are known
+    assert out_of_range(third, index(folder, workflow)) == []
 
 
 def test_the_replies_of_some_rows_are_known(tmp_path: Path, counting: OpenAIServer):

@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.engine.report import StepReport
 from pipeline.engine.runner import IndexResult, Runner, Silent
-from pipeline.errors import AuthError, DataError
+from pipeline.errors import AuthError, DataError, SettingsError
 from pipeline.registry import verb
 from pipeline.schemas import REJECTS, STRING
 from pipeline.schemas import table as schema
@@ -145,10 +145,11 @@ def test_a_verb_that_breaks_its_schema_is_a_data_error(project: SmallProject):
         run(project)
 
 
-def test_a_table_without_the_columns_a_verb_reads_is_a_data_error(project: SmallProject):
+def test_a_table_without_the_columns_a_verb_reads_is_refused_before_anything_runs(project: SmallProject):
     project.workflow_text = WORKFLOW + "  - {verb: keep_even, id: odd, inputs: {numbers: texts}}\n"
-    with pytest.raises(DataError, match=r"step 'odd': table 'texts' has no \['value'\].*connect 'numbers' to another"):
+    with pytest.raises(SettingsError, match=r"step 'odd': table 'texts' has no column 'value'.*connect 'numbers' to"):
         run(project)
+    assert CALLS == []
 
 
 def test_a_verb_sees_only_the_columns_it_declares(project: SmallProject):

@@ -39,17 +39,26 @@ Reader = Callable[[Messages, Mapping[str, Any]], Reply]
 
 
 def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
-    """Knows extraction, gleaning, keyword and summary prompts by their words; all else gets an answer."""
+    """Knows prompts for graphs, claims, gleanings, keywords, summaries and reports by their words; all else gets an
+    answer."""
     contents = [content_of(message) for message in messages]
     if is_repair(messages):
         return default_reply(messages[:-2], body)
     prompt, last = "\n".join(contents), contents[-1] if contents else ""
+    if is_judging(prompt):
+        return Reply(verdicts(prompt))
+    if found := next((told for words, told in TUNING.items() if words in prompt), None):
+        return Reply(found)
     if (told := inquiry_reply(prompt)) is not None:
         return Reply(told)
     if "high_level_keywords" in prompt:
         return Reply(keywords_json(after_last(QUERY_MARK, last)))
-    if "<|COMPLETE|>" in prompt or wants_json(body):
-        text = "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split("<|COMPLETE|>")[-1])
+    if "rating_explanation" in prompt:
+        return Reply(report_json(after_first(TABLES_MARK, last)))
+    if '("claim"' in prompt:
+        return Reply(claim_records("" if is_gleaning(messages) else after_first(TEXT_MARK, last.split(ENDED)[-1])))
+    if ENDED in prompt or wants_json(body):
+        text = "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split(ENDED)[-1])
         return Reply((graph_json if wants_json(body) else graph_records)(*read_graph(text)))
     if is_summary(prompt):
         return Reply(summary(after_last(LIST_MARK, last)))
@@ -71,6 +80,9 @@ QUERY_MARK = re.compile(
 LIST_MARK = re.compile(
     r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
 )
+
+TABLES_MARK = re.compile(r"^(?=-----\w+-----\n```csv$)", re.MULTILINE)
+ENDED = "<|COMPLETE|>"
 
 
 def after_last(mark: re.Pattern[str], prompt: str) -> str:
@@ -97,6 +109,27 @@ def is_summary(prompt: str) -> bool:
     words = prompt.lower()
     is_context = "id,entity,type" in words or "id,content" in words
     return "summar" in words and "descriptions" in words and not is_context
+
+
+TUNING = {
+    "In which field would somebody be at home": "lighthouses and those who built them",
+    "In which language are most of the passages": "English",
+    'that begin with "You are"': "You are a historian of lighthouses. You look out for who built what, and when.",
+    "Which types do they call for?": "1. Person, lighthouse; institute, event, person",
+}
+"""Words of a prompt that tunes -> the reply."""
+
+
+def is_judging(prompt: str) -> bool:
+    return "`same` or `different`" in prompt
+
+
+def verdicts(prompt: str) -> str:
+    """Two names are the same where each word of the shorter stands in the longer."""
+    pairs = [json.loads(line) for line in prompt.splitlines() if line.startswith('{"pair"')]
+    words = [[set(pair[side]["name"].lower().split()) for side in "ab"] for pair in pairs]
+    found = ["same" if a <= b or b <= a else "different" for a, b in words]
+    return "\n".join(f"{pair['pair']}: {verdict}" for pair, verdict in zip(pairs, found, strict=True))
 
 
 def wants_json(body: Mapping[str, Any]) -> bool:
@@ -177,7 +210,42 @@ def graph_records(names: Mapping[str, str], links: Sequence[Link]) -> str:
         f"<|>{', '.join(link.keywords)}<|>{link.strength})"
         for link in links
     ]
-    return "##\n".join(records) + "<|COMPLETE|>"
+    return "##\n".join(records) + ENDED
+
+
+STATUSES = ("TRUE", "FALSE", "SUSPECTED")
+
+
+def claim_records(text: str) -> str:
+    """A claim for each sentence that has a name: of the first, about the second."""
+    records = []
+    for sentence in sentences(text):
+        subject, object, *_ = [*spans(sentence), "NONE", "NONE"]
+        year = re.search(r"\b1\d{3}\b", sentence)
+        fields = [
+            subject, object, "CONDUCT", STATUSES[len(sentence) % 3], *[year[0] if year else "NONE"] * 2,
+            f"It is said that {sentence}", sentence,
+        ]  # fmt: skip
+        if subject != "NONE":
+            records.append(f'("claim"<|>{"<|>".join(fields)})')
+    return "##\n".join(records) + ENDED
+
+
+def report_json(tables: str) -> str:
+    """Of the first rows, whatever they tell of."""
+    rows = [line for line in tables.splitlines() if "," in line and not line.startswith(HEADERS)]
+    names = list(dict.fromkeys(row.split(",")[0].strip('"') for row in rows))
+    report = {
+        "title": ", ".join(names[:3]),
+        "summary": f"{len(rows)} facts of {', '.join(names[:5])}.",
+        "rating": len(rows) % 11,
+        "rating_explanation": f"{len(rows)} facts are known.",
+        "findings": [{"summary": f"Of {row.split(',')[0]}", "explanation": UNSAFE.sub(" ", row)} for row in rows[:3]],
+    }
+    return json.dumps(report, ensure_ascii=False)
+
+
+HEADERS = ("title,report", "name,type,", "source,target,", "subject,object,")
 
 
 def graph_json(names: Mapping[str, str], links: Sequence[Link]) -> str:

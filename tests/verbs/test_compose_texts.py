@@ -2,7 +2,7 @@ import networkx as nx
 import pandas as pd
 
 from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
-from pipeline.verbs.compose_texts import compose_texts
+from pipeline.verbs.compose_texts import TextParams, compose_texts
 from tests.verbs.graphs import ranked
 
 
@@ -32,3 +32,10 @@ def test_rows_keep_their_texts_whatever_their_index():
 def test_an_empty_graph_has_no_texts():
     for texts in compose_texts(ENTITIES.frame(), RELATIONSHIPS.frame()):
         assert TEXTS.encode(texts, "texts").num_rows == 0
+
+
+def test_less_of_them_is_embedded_on_request():
+    entities, relationships = ranked(nx.DiGraph([("Ann", "Bob")]))
+    texts = compose_texts(entities, relationships, TextParams(entity="name", relationship="description"))
+    assert sorted(texts[0]["text"]) == ["Ann", "Bob"]
+    assert texts[1]["text"].tolist() == ["knows"]

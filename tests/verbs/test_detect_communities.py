@@ -6,13 +6,21 @@ from pathlib import Path
 import networkx as nx
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pipeline.registry import REGISTRY
 from pipeline.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
 from pipeline.text import entity_id
+from pipeline.tokens import tokenizer
+from pipeline.verbs.compute_degrees import compute_degrees
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
+from pipeline.verbs.read_graphrag import GraphragParams, read_graphrag
+from tests.sizes import size
 from tests.verbs.graphs import ranked, towns
 
+DATASETS = "GRAPHMILL_DATASETS"
 PROJECT = Path(__file__).parent.parent.parent
 PRINT_TABLES = """
 from pipeline.schemas import COMMUNITIES, NODES
@@ -42,7 +50,7 @@ def test_every_process_finds_the_same_communities():
             env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(PROJECT)},
             stdout=subprocess.PIPE,
         )
-        for seed in (1, 2)
+        for seed in range(1, size(2, 10) + 1)
     ]
     here = detect(towns(), CommunityParams(max_cluster_size=5))
     assert here[0]
@@ -112,6 +120,59 @@ def test_direction_plays_no_part():
         for one in (graph, turned)
     ]
     assert members[0] == members[1]
+
+
+def test_weights_of_both_directions_are_one_weight():
+    """Two pairs that one weight of two holds together; said in two halves it holds them too."""
+    once = nx.DiGraph()
+    once.add_weighted_edges_from([("a", "b", 4), ("c", "d", 4), ("b", "c", 1)])
+    halves = nx.DiGraph()
+    halves.add_weighted_edges_from((x, y, w / 2) for x, y, w in [*once.edges(data="weight")])
+    halves.add_weighted_edges_from((y, x, w / 2) for x, y, w in once.edges(data="weight"))
+    lighter = nx.DiGraph()
+    lighter.add_weighted_edges_from([("a", "b", 1), ("c", "d", 1), ("b", "c", 9)])
+    members = [sorted(row["entity_ids"] for row in detect(graph)[0]) for graph in (once, halves, lighter)]
+    assert members[0] == members[1] != members[2]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 30))
+@settings(max_examples=size(4, 300), derandomize=True)
+def test_what_happens_in_one_component_leaves_the_others_as_they_are(seed: int, others: int):
+    grown = nx.relabel_nodes(nx.gnp_random_graph(others, 0.3, seed=seed, directed=True), lambda node: f"x{node}")
+    params = CommunityParams(max_cluster_size=5)
+    before = {row["id"] for row in detect(towns(), params)[0]}
+    assert before <= {row["id"] for row in detect(nx.compose(towns(), grown), params)[0]}
+
+
+@pytest.mark.parametrize("name", ["christmas_carol", "operation_dulce"])
+def test_communities_are_no_looser_than_those_of_graphrag(name: str):
+    """By modularity at each level: its communities, those above that were not split, and every entity that
+    is in none by itself."""
+    folder = Path(os.environ.get(DATASETS, "")) / "msgraphrag_outputs" / name
+    if DATASETS not in os.environ or not folder.is_dir():
+        pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")
+    read = read_graphrag(GraphragParams(path=str(folder)), tokenizer("o200k_base"))
+    described = dict(zip(REGISTRY.verbs["read_graphrag"].outputs, read, strict=True))
+    entities, relationships = compute_degrees(described["described_entities"], described["described_relationships"])
+    graph = nx.Graph()
+    for link in relationships.to_dict("records"):
+        ends = link["source_entity_id"], link["target_entity_id"]
+        before = graph.get_edge_data(*ends, default={"weight": 0})["weight"]
+        graph.add_edge(*ends, weight=before + link["weight"])
+    names = pd.read_parquet(folder / "entities.parquet").set_index("id")["title"].map(entity_id)
+    theirs = pd.read_parquet(folder / "communities.parquet")
+    theirs = theirs.assign(entity_ids=[[names[id] for id in ids] for ids in theirs["entity_ids"]])
+    ours, _ = detect_communities(entities, relationships)
+    for level in range(int(theirs["level"].max()) + 1):
+        assert modularity(graph, ours, level) >= modularity(graph, theirs, level)
+
+
+def modularity(graph: nx.Graph, communities: pd.DataFrame, level: int) -> float:
+    leaves = communities["children"].map(len) == 0
+    cover = communities[(communities["level"] == level) | ((communities["level"] < level) & leaves)]
+    parts = [set(ids) & set(graph) for ids in cover["entity_ids"]]
+    alone = set(graph).difference(*parts)
+    return nx.community.modularity(graph, [*filter(None, parts), *({id} for id in alone)])
 
 
 @pytest.mark.parametrize("graph", [nx.DiGraph(), nx.DiGraph({"hermit": []})], ids=["empty", "lone"])

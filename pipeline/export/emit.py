@@ -1,0 +1,111 @@
+"""What a workflow emits: tables as files under their names, beside the snapshots that are named by content."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.engine.workflow import Format, Workflow
+from pipeline.errors import UsageError
+from pipeline.export.exported import new_file
+from pipeline.export.rows import write_rows
+from pipeline.schemas import STRING, as_json_text
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+
+RECORD = ".emitted.json"
+"""File name -> what it was made of: the only files in the folder that are replaced and deleted."""
+
+
+def emit(workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folder: Path) -> list[str]:
+    """Bring the folder's files up to date with the tables that the workflow emits; the names of those written anew.
+
+    Each file is whole at any time. What an earlier run emitted and this workflow does not is deleted. Raises UsageError
+    where the folder cannot be written to.
+    """
+    wanted: dict[str, tuple[Snapshot, Format]] = {
+        f"{table}.{format}": (manifest.tables[table], format)
+        for table, formats in workflow.emit.items()
+        for format in formats
+    }
+    try:
+        return _brought_up_to_date(folder, wanted, snapshots)
+    except OSError as error:
+        raise UsageError(
+            f"emit: {folder}: {error.strerror or error}; set output to a folder you may write to"
+        ) from error
+
+
+def _brought_up_to_date(
+    folder: Path, wanted: Mapping[str, tuple[Snapshot, Format]], snapshots: SnapshotStore
+) -> list[str]:
+    there = _record(folder)
+    if not wanted and not there:
+        return []
+    stale = {
+        name: entry
+        for name, entry in wanted.items()
+        if there.get(name) != entry[0].sha256 or not (folder / name).is_file()
+    }
+    gone = sorted(set(there) - set(wanted))
+    _write_record(folder, {**there, **dict.fromkeys(stale, "")})  # what a crash leaves is known as emitted
+    for name, (snapshot, format) in stale.items():
+        with new_file(folder, name) as path:
+            WRITERS[format](snapshots, snapshot, path)
+    for name in gone:
+        (folder / name).unlink(missing_ok=True)
+    _write_record(folder, {name: snapshot.sha256 for name, (snapshot, _) in wanted.items()})
+    return list(stale)
+
+
+def _record(folder: Path) -> dict[str, str]:
+    """Nothing where the record is lost: then no file is taken for an emitted one."""
+    try:
+        return dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _write_record(folder: Path, files: Mapping[str, str]) -> None:
+    with new_file(folder, RECORD) as path:
+        path.write_text(json.dumps(files, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
+    snapshots.require(snapshot)
+    path.write_bytes((snapshots.root / snapshot.path).read_bytes())
+
+
+def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
+    """Lists and records as JSON."""
+    schema = pq.read_schema(snapshots.root / snapshot.path)
+    flat = pa.schema([(field.name, STRING if pa.types.is_nested(field.type) else field.type) for field in schema])
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    write_rows(path.parent, path.name, flat, _flattened(snapshots, snapshot, nested))
+
+
+def _flattened(snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]) -> Iterator[pd.DataFrame]:
+    for batch in snapshots.batches(snapshot):
+        frame = batch.to_pandas()
+        yield frame.assign(**{name: frame[name].map(as_json_text, na_action="ignore") for name in nested})
+
+
+def _write_json(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
+    """A JSON array, an object a line."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        separator = "\n"
+        for batch in snapshots.batches(snapshot):
+            for row in batch.to_pylist():
+                file.write(separator + json.dumps(row, ensure_ascii=False))
+                separator = ",\n"
+        file.write("\n]\n")
+
+
+WRITERS: Mapping[Format, Callable[[SnapshotStore, Snapshot, Path], None]] = {
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+    "json": _write_json,
+}

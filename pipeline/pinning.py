@@ -1,0 +1,112 @@
+"""A person's word on which names are one: pins written for the next run, and what the last run decided."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import networkx as nx
+import pandas as pd
+
+from pipeline.engine.workflow import Step
+from pipeline.errors import UsageError
+from pipeline.resolution.pins import COLUMNS, Decision, IdPair, Pin, id_pair, read_pins, refuse_contradictions
+from pipeline.services import Services
+from pipeline.snapshots import publish_file, temporary_file
+from pipeline.text import clean_name, entity_id
+from pipeline.verbs.resolve_entities import ResolveParams
+
+RESOLVE = "resolve_entities"
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What became of the file. ``unknown``: names that no entity of the last run has."""
+
+    file: Path
+    done: Literal["pinned same", "pinned different", "pin removed"]
+    unknown: tuple[str, ...] = ()
+
+
+def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
+    """The decisions of the workflow's last run (RESOLUTIONS). Raises UsageError where none has been made."""
+    step = _step(project, workflow)
+    name = project.workflow(workflow).name
+    snapshot = project.snapshots.manifest(name).tables.get(step.outputs["resolutions"])
+    if snapshot is None:
+        raise UsageError(f"workflow '{name}': nothing is resolved yet; run 'graphmill index {name}' first")
+    return project.snapshots.read(snapshot)
+
+
+def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | None = None) -> Pinned:
+    """The next run takes the two names for one, or for two, whatever rules and model say; a former pin of the pair is
+    replaced. Raises UsageError for two spellings of one name, SettingsError for a pin that contradicts others."""
+    file = _file(project, workflow)
+    made = Pin(decision, clean_name(a), clean_name(b))
+    if made.ids[0] == made.ids[1]:
+        raise UsageError(f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing to pin")
+    _write(file, [*_without(read_pins(file), made.ids), made])
+    return Pinned(file, "pinned same" if decision == "same" else "pinned different", _unknown(project, workflow, a, b))
+
+
+def undo(project: Services, a: str, b: str, workflow: str | None = None) -> Pinned:
+    """Take back the pin of two names or, where there is none, part what the last run merged: pin them different.
+    Raises UsageError where there is neither."""
+    file, ids = _file(project, workflow), id_pair(a, b)
+    pins = read_pins(file)
+    if any(one.ids == ids for one in pins):
+        _write(file, _without(pins, ids))
+        return Pinned(file, "pin removed")
+    if not _merged(resolutions(project, workflow), ids):
+        raise UsageError(
+            f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill resolutions list'"
+        )
+    return pin(project, "different", a, b, workflow)
+
+
+def _step(project: Services, workflow: str | None) -> Step:
+    flow = project.workflow(workflow)
+    step = next((step for step in flow.steps if step.verb.name == RESOLVE), None)
+    if step is None:
+        raise UsageError(f"workflow '{flow.name}': no step {RESOLVE}; add it (docs/resolution.md), or name another one")
+    return step
+
+
+def _file(project: Services, workflow: str | None) -> Path:
+    params = _step(project, workflow).params
+    if not isinstance(params, ResolveParams):
+        raise TypeError(f"{RESOLVE}: its params are {type(params).__name__}")
+    return params.file
+
+
+def _unknown(project: Services, workflow: str | None, *names: str) -> tuple[str, ...]:
+    table = _step(project, workflow).inputs["merged_entities"]
+    snapshot = project.snapshots.manifest(project.workflow(workflow).name).tables.get(table)
+    if snapshot is None:
+        return ()
+    known = set(project.snapshots.columns(snapshot, ["id"])["id"])
+    return tuple(name for name in names if entity_id(name) not in known)
+
+
+def _merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
+    merges = decisions[decisions["decision"] == "merge"]
+    graph = nx.Graph()
+    graph.add_edges_from(zip(merges["left_id"], merges["right_id"], strict=True))
+    return all(id in graph for id in ids) and nx.has_path(graph, *ids)
+
+
+def _without(pins: Sequence[Pin], ids: IdPair) -> list[Pin]:
+    return [one for one in pins if one.ids != ids]
+
+
+def _write(file: Path, pins: Sequence[Pin]) -> None:
+    """The whole file anew, at once; nothing is written for pins that contradict each other."""
+    refuse_contradictions(file, pins)
+    text = io.StringIO()
+    rows = [COLUMNS, *([one.decision, one.a, one.b, one.note] for one in pins)]
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    with temporary_file(file.parent) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+        publish_file(temporary, file)

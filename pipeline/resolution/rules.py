@@ -1,0 +1,162 @@
+"""What two names have to do with each other: the same by a rule, perhaps the same, or two for certain."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from rapidfuzz import fuzz
+from rapidfuzz.distance import OSA
+
+from pipeline.resolution.affixes import PROPER_TYPES
+from pipeline.resolution.name import Name
+
+Outcome = Literal["same", "perhaps", "different"]
+SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 8, 9
+"""Letters of a word in which one may be mistaken, beside other words and alone."""
+FIXED_END = 2
+"""Letters at a word's end that are never mistaken: they inflect it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``score``: how alike the names are, 0 to 1; 1 for those that a rule joins. ``rule``: which one decided."""
+
+    outcome: Outcome
+    rule: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``similarity``: from which score on two names may be one though no rule says so. ``defined``: initials -> the
+    joined words that some name of the corpus says they stand for, where that is one thing only."""
+
+    similarity: float
+    defined: dict[str, str]
+
+    def compare(self, one: Name, two: Name) -> Comparison:
+        """Symmetric."""
+        if one.numbers != two.numbers:
+            return Comparison("different", "numbers", 0.0)
+        rule = _same_by_spelling(one, two) or self._same_by_acronym(one, two)
+        if rule:
+            return Comparison("same", rule, 1.0)
+        if clash := _clash(one, two):
+            return Comparison("different", clash, 0.0)
+        rule = _same_by_core(one, two) or _same_person(one, two) or _same_abroad(one, two) or _mistyped(one, two)
+        if rule:
+            return Comparison("same", rule, 1.0)
+        return self._perhaps(one, two)
+
+    def _same_by_acronym(self, one: Name, two: Name) -> str:
+        """Long Name (LN) is Long Name, and LN, where no other name claims LN; then these two are one as well."""
+        for whole, part in ((one, two), (two, one)):
+            if whole.short and not part.short:
+                short = whole.short
+                long = self.defined.get(short, "")
+                if part.joined == whole.long or (part.acronym == short and long == whole.long):
+                    return "acronym"
+            if whole.acronym and self.defined.get(whole.acronym, "") == part.joined:
+                return "acronym"
+        return ""
+
+    def _perhaps(self, one: Name, two: Name) -> Comparison:
+        score = fuzz.token_sort_ratio(one.text, two.text) / 100
+        if _is_acronym_of(one, two) or _is_acronym_of(two, one):
+            return Comparison("perhaps", "acronym", score)
+        if one.is_person and two.is_person and _initials_fit(one.core, two.core, least=1):
+            return Comparison("perhaps", "initials", score)
+        if score >= self.similarity:
+            return Comparison("perhaps", "similarity", score)
+        return Comparison("different", "similarity", score)
+
+
+def _same_by_spelling(one: Name, two: Name) -> str:
+    return "spelling" if one.tokens and one.spellings & two.spellings and _fuse_safely(one, two) else ""
+
+
+def _fuse_safely(one: Name, two: Name) -> bool:
+    """Not where the names differ in spaces alone and one is made of single letters: "A I" and "AI" are, "a i d"
+    and "aid" may not be."""
+    return one.tokens == two.tokens or min(map(len, map("".join, (one.tokens, two.tokens)))) >= 2
+
+
+def _clash(one: Name, two: Name) -> str:
+    if one.legal and two.legal and one.legal != two.legal:
+        return "legal form"
+    if one.title and two.title and one.title != two.title:
+        return "title"
+    return ""
+
+
+def _same_by_core(one: Name, two: Name) -> str:
+    """The names without what stands around them, where the entities are of one type."""
+    if one.type != two.type or not one.joined:
+        return ""
+    if one.joined == two.joined:
+        if one.inverted != two.inverted:
+            return "inversion"
+        if one.legal or two.legal:
+            return "legal form"
+        if one.title is not None or two.title is not None:
+            return "title"
+        return "article" if len(one.core) > 1 else ""
+    plain = not (one.legal or two.legal) and one.article == two.article and one.type not in PROPER_TYPES
+    return "plural" if plain and one.singular == two.singular else ""
+
+
+def _same_person(one: Name, two: Name) -> str:
+    """J. K. Rowling and Joanne Kathleen Rowling; John F. Kennedy and John Fitzgerald Kennedy."""
+    if not (one.is_person and two.is_person):
+        return ""
+    return "initials" if _initials_fit(one.core, two.core, least=2) else ""
+
+
+def _initials_fit(one: tuple[str, ...], two: tuple[str, ...], least: int) -> bool:
+    """Whether one name is the other with given names as initials: word by word, the surname equal; ``least``: how many
+    of the given names speak for it, as initials or as equal words."""
+    if len(one) != len(two) or len(one) < 2 or one[-1] != two[-1] or len(one[-1]) < 2 or one == two:
+        return False
+    pairs = list(zip(one[:-1], two[:-1], strict=True))
+    fits = all(a == b or (1 in (len(a), len(b)) and a[0] == b[0] and (a + b).isalpha()) for a, b in pairs)
+    return fits and len(pairs) >= least
+
+
+def _same_abroad(one: Name, two: Name) -> str:
+    """The same name in Cyrillic or Greek and in Latin letters."""
+    if one.foreign == two.foreign or one.type != two.type or len(one.core) != len(two.core):
+        return ""
+    alike = one.skeleton == two.skeleton and len(one.joined) >= SHORTEST_TYPO
+    return "transliteration" if alike and all(len(word) > 1 for word in (*one.core, *two.core)) else ""
+
+
+def _mistyped(one: Name, two: Name) -> str:
+    """One letter of one long word is missing, doubled, or changed places with the next, within the word. A letter in
+    place of another is no such mistake: sulfate and sulfite, Colombia and Columbia; nor is a missing one in a word that
+    stands alone: deprecate and depreciate. Of people's names none is: Anderson and Andersson are two."""
+    if one.is_person or one.type != two.type or len(one.core) != len(two.core):
+        return ""
+    unequal = [(a, b) for a, b in zip(one.core, two.core, strict=True) if a != b]
+    if len(unequal) != 1:
+        return ""
+    least = SHORTEST_TYPO if len(one.core) > 1 else SHORTEST_TYPO_ALONE
+    a, b = unequal[0]
+    long_enough = min(len(a), len(b)) >= least and (a + b).isalpha()
+    likely = len(one.core) > 1 or len(a) == len(b) or _single(a) == _single(b)
+    return "typo" if long_enough and likely and slipped(a, b) else ""
+
+
+def _single(word: str) -> str:
+    """Without doubled letters."""
+    return "".join(letter for letter, _ in groupby(word))
+
+
+def slipped(a: str, b: str) -> bool:
+    """Whether two words are one edit apart, no substitution, neither in the first letter nor near the end."""
+    if a[0] != b[0] or a[-FIXED_END:] != b[-FIXED_END:] or OSA.distance(a, b, score_cutoff=1) != 1:
+        return False
+    return len(a) != len(b) or sorted(a) == sorted(b)
+
+
+def _is_acronym_of(short: Name, long: Name) -> bool:
+    return bool(short.acronym) and len(long.core) > 1 and short.acronym == long.initials

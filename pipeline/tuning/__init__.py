@@ -1,0 +1,1 @@
+"""Prompts for one corpus, made from a sample of it."""

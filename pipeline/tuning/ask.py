@@ -1,0 +1,150 @@
+"""What a model is asked about a sample: field, language, reader, types of entities, and examples of extraction."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.parse import Entity, Graph, Problem, failed, parse_records, unusable
+from pipeline.models.reply_text import one_line, plain
+from pipeline.prompts import Prompt
+
+ROW = "tune"
+LONGEST_LINE, LONGEST_PERSONA, LONGEST_TYPE = 200, 1500, 40
+FENCE, NO_FENCE = "```", "'''"
+_TYPES = re.compile(r"[,;\n、，；]")
+_MARK = re.compile(r"^[\s\-*•\d.)\"'`]+|[\s.\"'`]+$")
+
+
+@dataclass(frozen=True)
+class TunePrompts:
+    """``extract``: the workflow's own, None where it has none."""
+
+    domain: Prompt
+    language: Prompt
+    persona: Prompt
+    entity_types: Prompt
+    extract: Prompt | None
+
+
+@dataclass(frozen=True)
+class Passages:
+    """``texts``: of the sample, ready for a prompt; ``examples``: shorter ones, to extract from."""
+
+    texts: tuple[str, ...]
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``domain, language, entity_types`` are asked for where they are empty."""
+
+    domain: str = ""
+    language: str = ""
+    entity_types: tuple[str, ...] = ()
+    max_types: int = 10
+
+
+@dataclass(frozen=True)
+class Example:
+    text: str
+    records: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """``problems``: what was asked -> why there is no use in the reply."""
+
+    domain: str
+    language: str
+    persona: str
+    entity_types: tuple[str, ...]
+    examples: tuple[Example, ...]
+    problems: tuple[str, ...]
+
+
+def questions(passages: Passages, wanted: Wanted, prompts: TunePrompts) -> Talk[Findings]:
+    """The conversation: field and language at once, then the reader, the types, and the examples at once. It goes on
+    after a reply of no use, so that a rehearsal counts what follows."""
+    problems: list[str] = []
+    texts = "\n---\n".join(text.replace(FENCE, NO_FENCE) for text in passages.texts)
+
+    def told(what: str, reply: ChatReply, limit: int) -> str:
+        problem = failed(reply) or unusable(reply.text) or _too_long(reply.text, limit)
+        if problem:
+            problems.append(f"{what}: {problem.message or problem.reason}")
+        return "" if problem else plain(reply.text).strip()
+
+    unknown = [name for name in ("domain", "language") if not getattr(wanted, name)]
+    asked = [_request(getattr(prompts, name).render(texts=texts), LONGEST_LINE) for name in unknown]
+    replies = (yield asked) if asked else ()
+    found = {name: one_line(told(name, reply, LONGEST_LINE)) for name, reply in zip(unknown, replies, strict=True)}
+    domain, language = found.get("domain", wanted.domain), found.get("language", wanted.language)
+
+    (reply,) = yield (_request(prompts.persona.render(domain=domain), LONGEST_PERSONA),)
+    persona = one_line(told("persona", reply, LONGEST_PERSONA))
+    types = wanted.entity_types
+    if not types:
+        asking = prompts.entity_types.render(
+            persona=persona, domain=domain, texts=texts, max_types=str(wanted.max_types)
+        )
+        (reply,) = yield (_request(asking, LONGEST_PERSONA, _without_types),)
+        types = _types(told("entity types", reply, LONGEST_PERSONA))[: wanted.max_types]
+    examples = yield from _examples(passages.examples, preface(persona, domain), types, prompts.extract)
+    return Findings(domain, language, persona, types, examples, tuple(problems))
+
+
+def preface(persona: str, domain: str) -> str:
+    """What a tuned prompt begins with."""
+    return f"{persona}\nThe texts are about: {domain}" if persona or domain else ""
+
+
+def _examples(
+    texts: Sequence[str], opening: str, types: Sequence[str], extract: Prompt | None
+) -> Talk[tuple[Example, ...]]:
+    """By the workflow's own prompt; a reply of no use brings no example."""
+    if extract is None or not texts:
+        return ()
+    rendered = [extract.render(text=text, entity_types=", ".join(types)) for text in texts]
+    replies = yield [ChatRequest(ROW, ({"role": "user", "content": f"{opening}\n\n{one}"},)) for one in rendered]
+    parsed = [Graph((), (), False) if failed(reply) else parse_records(reply.text) for reply in replies]
+    return tuple(Example(text, _records(one)) for text, one in zip(texts, parsed, strict=True) if one.entities)
+
+
+def _records(parsed: Graph) -> str:
+    """The records that could be read, as the prompt's format has them."""
+    return "##\n".join(_written(parsed)) + "<|COMPLETE|>"
+
+
+def _written(parsed: Graph) -> Iterator[str]:
+    for record in (*parsed.entities, *parsed.relationships):
+        if isinstance(record, Entity):
+            fields = ("entity", record.name, record.type.lower(), record.description)
+        else:
+            keywords = ", ".join(record.keywords)
+            fields = ("relationship", record.source, record.target, record.description, keywords, f"{record.weight:g}")
+        first, *rest = (field.replace("<|>", " ").replace("##", " ") for field in fields)
+        yield f'("{first}"<|>{"<|>".join(rest)})'
+
+
+def _request(prompt: str, limit: int, also: Callable[[str], str | None] | None = None) -> ChatRequest:
+    def check(reply: str) -> str | None:
+        problem = unusable(reply) or _too_long(reply, limit)
+        return problem.message if problem else also(reply) if also else None
+
+    return ChatRequest(ROW, ({"role": "user", "content": prompt},), check=check)
+
+
+def _too_long(reply: str, limit: int) -> Problem | None:
+    said = len(one_line(plain(reply)))
+    return Problem("parse", "", f"{said} characters where at most {limit} make sense") if said > limit else None
+
+
+def _without_types(reply: str) -> str | None:
+    return None if _types(plain(reply)) else "no list of types"
+
+
+def _types(reply: str) -> tuple[str, ...]:
+    """The items of a list, in lower case, each once; what is too long for a type is left out."""
+    items = (_MARK.sub("", part).lower() for part in _TYPES.split(reply))
+    return tuple(dict.fromkeys(item for item in items if 1 < len(item) <= LONGEST_TYPE))

@@ -1,0 +1,174 @@
+"""report_communities: what a chat model has to say about each community, from the smallest parts up."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+from pydantic import Field
+
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
+from pipeline.models.parse import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
+from pipeline.prompts import Placeholders, Prompt
+from pipeline.registry import Params, verb
+from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, ENTITIES, REJECTS, RELATIONSHIPS
+from pipeline.verbs.read_text import REPAIR, Mark, rejects, said
+from pipeline.verbs.report_context import Community, Facts, Page, facts
+
+SHORTEN: Message = {
+    "role": "user",
+    "content": "Your last message was cut off at its end, so that it could not be read. Write the report again, "
+    "complete, in half as many words, in exactly the output format that was asked for, with nothing before it and "
+    "nothing after it.",
+}
+MENDING: Mapping[str, Message] = {"parse": REPAIR, "truncated": SHORTEN}
+"""What is said to the model after a reply that is of no use for this reason."""
+
+REPORT_PROMPT = {"report": Placeholders(("context",), ("max_length",))}
+
+
+class ReportParams(Params):
+    """``max_input_tokens``: of a community's tables in one request; ``max_length``: words of a report; ``structured``:
+    whether the endpoint is sent the JSON schema too (not every one takes it); ``repair``: whether an unreadable or cut
+    reply is asked for once more."""
+
+    max_input_tokens: int = Field(default=8000, ge=500)
+    max_length: int = Field(default=1000, ge=50)
+    structured: bool = False
+    repair: bool = True
+
+
+@verb(
+    inputs={"communities": COMMUNITIES, "entities": ENTITIES, "relationships": RELATIONSHIPS},
+    outputs={"community_reports": COMMUNITY_REPORTS, "rejects": REJECTS},
+    placeholders=REPORT_PROMPT,
+    libraries=("json-repair", "rs-bpe"),
+)
+def report_communities(
+    communities: pd.DataFrame,
+    entities: pd.DataFrame,
+    relationships: pd.DataFrame,
+    params: ReportParams,
+    report: Prompt,
+    chat: ChatModel,
+    tokenizer: Tokenizer,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Title, summary, rating and findings per community, ``content`` the whole as Markdown; ``weight``: the number of
+    distinct text units that its entities appear in.
+
+    A request is made of what the community's members are and say, so that one whose members stay as they are is never
+    asked about again. Where they exceed ``max_input_tokens``, reports on its sub-communities stand in for them: only
+    such a community waits for those below. A community whose reply cannot be used is a reject, and is shown to the one
+    above it by its members.
+    """
+    known = facts(entities, relationships, None, Page(params.max_input_tokens, tokenizer))
+    return reports(communities, known, Asking(params, report), chat)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked for a report."""
+
+    params: ReportParams
+    prompt: Prompt
+
+    def opening(self, community: str, context: str) -> ChatRequest:
+        text = self.prompt.render(context=context, max_length=str(self.params.max_length))
+        return self._request(community, ({"role": "user", "content": text},), None)
+
+    def mending(self, opening: ChatRequest, reply: ChatReply, problem: Problem) -> ChatRequest | None:
+        if not self.params.repair or problem.reason not in MENDING:
+            return None
+        return self._request(opening.row_id, (*opening.messages, said(reply), MENDING[problem.reason]), opening)
+
+    def _request(self, community: str, messages: tuple[Message, ...], mends: ChatRequest | None) -> ChatRequest:
+        response_format = REPORT_JSON_FORMAT if self.params.structured else None
+        return ChatRequest(community, messages, response_format, _complaint, mends)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A report, and what is to be said of how it came, or why it did not."""
+
+    report: Report | None
+    marks: tuple[Mark, ...] = ()
+
+
+def reports(
+    communities: pd.DataFrame, known: Facts, asking: Asking, chat: ChatModel
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Community reports and rejects, by rounds of questions that do not wait for each other."""
+    told: dict[str, Told] = {}
+    for turn in rounds(communities, known):
+        below = {id: one.report for id, one in told.items() if one.report}
+        answers = chat.converse(tell(community, known, below, asking) for community in turn)
+        told |= {community.id: answer for community, answer in zip(turn, answers, strict=True)}
+    rows = (_row(row, report) for row in communities.to_dict("records") if (report := told[row["id"]].report))
+    return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(rejects((id, one.marks) for id, one in told.items()))
+
+
+def rounds(communities: pd.DataFrame, known: Facts) -> list[list[Community]]:
+    """Who is asked about when: a community whose facts do not fit comes after its sub-communities, all others first."""
+    turns: list[list[Community]] = []
+    made: dict[str, tuple[Community, int]] = {}
+    deepest_first = communities.sort_values(["level", "id"], ascending=[False, True])
+    cells = deepest_first[["id", "entity_ids", "relationship_ids", "children"]].itertuples(index=False, name=None)
+    for id, members, links, children in cells:
+        below = [made[child] for child in children if child in made]
+        community = Community(id, members, links, [child for child, _ in below])
+        turn = 0 if known.fit(community) else max((turn + 1 for _, turn in below), default=0)
+        made[id] = community, turn
+        turns += [[] for _ in range(turn + 1 - len(turns))]
+        turns[turn].append(community)
+    return turns
+
+
+def tell(community: Community, known: Facts, below: Mapping[str, Report], asking: Asking) -> Talk[Told]:
+    """The conversation about one community."""
+    opening = asking.opening(community.id, known.context(community, below))
+    (reply,) = yield (opening,)
+    report = _read(reply)
+    if isinstance(report, Report):
+        return Told(report)
+    request = asking.mending(opening, reply, report)
+    if request:
+        (reply,) = yield (request,)
+        mended = _read(reply)
+        if isinstance(mended, Report):
+            return Told(mended, (Mark("recovered", report.reason, f"{report.message}; read when asked again"),))
+    return Told(None, (Mark("row", report.reason, report.message),))
+
+
+@lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
+def _parse(reply: str) -> Report | Problem:
+    return parse_report(reply)
+
+
+def _complaint(reply: str) -> str | None:
+    report = _parse(reply)
+    return report.message if isinstance(report, Problem) else None
+
+
+def _read(reply: ChatReply) -> Report | Problem:
+    return failed(reply) or _parse(reply.text)
+
+
+def _row(community: Mapping[Any, Any], report: Report) -> dict[str, object]:
+    title = report.title or community["title"]
+    return {
+        **{name: community[name] for name in ("id", "level", "parent", "text_unit_ids", "size")},
+        "title": title,
+        "summary": report.summary,
+        "content": "\n\n".join(_markdown(title, report)),
+        "rating": report.rating,
+        "rating_explanation": report.rating_explanation,
+        "findings": [vars(finding) for finding in report.findings],
+        "weight": len(community["text_unit_ids"]),
+    }
+
+
+def _markdown(title: str, report: Report) -> Iterator[str]:
+    yield from (f"# {title}", report.summary)
+    for finding in report.findings:
+        yield from filter(None, (f"## {finding.summary}", finding.explanation))

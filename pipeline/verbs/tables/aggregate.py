@@ -1,0 +1,128 @@
+"""aggregate: one row for each group of rows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
+
+import pandas as pd
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from pipeline.registry import Params, verb
+from pipeline.schemas import ANY, FLOAT, INT, TableSchema, list_of
+from pipeline.verbs.tables.columns import ColumnName, number_column, plain_column, type_of, types_of
+
+Operation = Literal["rows", "count", "count_distinct", "sum", "mean", "min", "max", "first", "last", "list", "distinct"]
+
+
+class Aggregation(Params):
+    """``operation`` over ``column``; ``order``: the column by which first, last and list go, else the cells' own."""
+
+    operation: Operation
+    column: str = ""
+    order: str = ""
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if (self.operation == "rows") == bool(self.column):
+            raise ValueError(f"{self.operation}: " + ("takes no column" if self.column else "name a column"))
+        if self.order and self.operation not in ("first", "last", "list"):
+            raise ValueError(f"order is for first, last and list; {self.operation} has none")
+        return self
+
+
+class AggregateParams(Params):
+    """``by``: the columns whose cells make a group; without any, all rows are one. ``columns``: name -> an operation
+    and its column, as {sum: weight}, or {list: id, order: position}; {rows: } counts rows. Missing cells are left out
+    of all operations, and make a group of their own."""
+
+    by: tuple[str, ...] = ()
+    columns: dict[ColumnName, Aggregation] = Field(min_length=1)
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _as_operations(cls, columns: object) -> object:
+        if not isinstance(columns, dict):
+            return columns
+        return {name: _written_short(entry) for name, entry in columns.items()}
+
+
+def _written_short(entry: object) -> object:
+    """{sum: weight} as {operation: sum, column: weight}."""
+    if not isinstance(entry, dict) or "operation" in entry:
+        return entry
+    names = [name for name in entry if name != "order"]
+    if len(names) != 1:
+        raise ValueError("name one operation, as {sum: weight}")
+    return {"operation": names[0], "column": entry[names[0]] or "", "order": entry.get("order", "")}
+
+
+def _result(read: Mapping[str, TableSchema], params: AggregateParams) -> TableSchema:
+    table = read["table"]
+    for name in params.by:
+        plain_column(table, name)
+    if both := sorted(set(params.by) & set(params.columns)):
+        raise ValueError(f"columns: '{both[0]}' is in by; choose another name")
+    types = types_of(table, params.by) | {
+        name: _type(table, aggregation) for name, aggregation in params.columns.items()
+    }
+    return TableSchema(pa.schema(list(types.items())), params.by or tuple(types))
+
+
+def _type(table: TableSchema, aggregation: Aggregation) -> pa.DataType:
+    operation = aggregation.operation
+    if operation == "rows":
+        return INT
+    plain_column(table, aggregation.column)
+    if aggregation.order:
+        plain_column(table, aggregation.order)
+    if operation in ("sum", "mean"):
+        number_column(table, aggregation.column)
+    if operation in ("count", "count_distinct"):
+        return INT
+    if operation == "mean":
+        return FLOAT
+    kind = type_of(table, aggregation.column)
+    return list_of(kind) if operation in ("list", "distinct") else kind
+
+
+_OPERATIONS: Mapping[str, str | Callable[[pd.Series], Any]] = {
+    "count": "count",
+    "count_distinct": "nunique",
+    "sum": "sum",
+    "mean": "mean",
+    "min": "first",  # cells are in order, and none is missing
+    "max": "last",
+    "first": "first",
+    "last": "last",
+    "list": list,
+    "distinct": lambda cells: list(dict.fromkeys(cells)),
+}
+_OF_NOTHING: Mapping[str, Callable[[], Any]] = {
+    "count": int, "count_distinct": int, "sum": int, "list": list, "distinct": list,
+}  # fmt: skip
+
+
+@verb(inputs={"table": ANY}, outputs={"result": _result})
+def aggregate(table: pd.DataFrame, params: AggregateParams) -> pd.DataFrame:
+    """A row a group; of no rows none. Cells are added and listed in an order that they fix themselves, so that that of
+    the rows cannot be seen."""
+    by = list(params.by)
+    group = table.groupby(by, dropna=False, sort=True).ngroup() if by else pd.Series(0, index=table.index)
+    numbered = table.assign(**{_GROUP: group})
+    groups = numbered.drop_duplicates(_GROUP).set_index(_GROUP).sort_index()[by]
+    columns = {name: _aggregated(numbered, groups.index, entry) for name, entry in params.columns.items()}
+    return groups.assign(**columns).reset_index(drop=True)[[*by, *columns]]
+
+
+_GROUP = "\0group"
+
+
+def _aggregated(table: pd.DataFrame, groups: pd.Index, aggregation: Aggregation) -> list[Any]:
+    """A cell for each group."""
+    if aggregation.operation == "rows":
+        return table[_GROUP].value_counts().reindex(groups).tolist()
+    names = list(dict.fromkeys(filter(None, [aggregation.order, aggregation.column])))
+    ordered = table.dropna(subset=[aggregation.column]).sort_values(names, kind="stable")
+    cells = ordered.groupby(_GROUP)[aggregation.column].agg(_OPERATIONS[aggregation.operation]).to_dict()
+    nothing = _OF_NOTHING.get(aggregation.operation, lambda: None)
+    return [cells[group] if group in cells else nothing() for group in groups]

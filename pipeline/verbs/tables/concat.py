@@ -1,0 +1,27 @@
+"""concat: the rows of two tables in one."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from pipeline.registry import Params, verb
+from pipeline.schemas import ANY, TableSchema
+from pipeline.verbs.tables.columns import derived, field_of, types_of
+
+
+def _result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
+    table, other = read["table"], read["other"]
+    for schema, columns in ((table, other.columns), (other, table.columns)):
+        for name in columns:
+            field_of(schema, name)
+    for name, kind in types_of(table).items():
+        if kind != types_of(other)[name]:
+            raise ValueError(f"column '{name}' is {kind} and {types_of(other)[name]}; convert one of them first")
+    return derived(table, types_of(table), one_to_one=False)
+
+
+@verb(inputs={"table": ANY, "other": ANY}, outputs={"result": _result})
+def concat(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """All rows of both; equal rows stay. The tables must have the same columns, in whatever order."""
+    frames = [frame for frame in (table, other[list(table.columns)]) if len(frame)] or [table]
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,61 @@
+from collections.abc import Collection
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.resolution.clusters import Clusters, Criteria, pinned_units
+
+Pairs = set[frozenset[int]]
+
+
+def criteria(passing: Pairs, forbidden: Collection[frozenset[int]] = ()) -> Criteria:
+    return Criteria(lambda a, b: frozenset((a, b)) in passing, lambda a, b: frozenset((a, b)) in forbidden)
+
+
+def pairs(*written: str) -> Pairs:
+    return {frozenset(map(int, pair)) for pair in written}
+
+
+def joined(
+    passing: Pairs, same: Collection[frozenset[int]] = (), forbidden: Collection[frozenset[int]] = ()
+) -> list[tuple[int, ...]]:
+    pinned = pinned_units((min(pair), max(pair)) for pair in same)
+    return pinned.joined(
+        ((min(pair), max(pair)) for pair in passing), criteria(passing | set(same), forbidden)
+    ).of_several
+
+
+def test_names_that_all_pass_with_each_other_are_one():
+    assert joined(pairs("12", "13", "23", "45")) == [(1, 2, 3), (4, 5)]
+
+
+def test_nothing_becomes_one_by_way_of_a_third():
+    assert joined(pairs("12", "23")) == []
+    assert joined(pairs("12", "13", "23", "34")) == [(1, 2)]
+
+
+def test_what_a_person_puts_together_passes_where_one_of_it_does():
+    assert joined(pairs("23"), same=pairs("12")) == [(1, 2, 3)]
+    assert joined(pairs("23"), same=pairs("12"), forbidden=pairs("13")) == [(1, 2)]
+
+
+NUMBERS = st.integers(0, 5)
+GRAPHS = st.sets(st.frozensets(NUMBERS, min_size=2, max_size=2))
+
+
+@given(GRAPHS)
+def test_every_pair_within_a_cluster_passes(passing: Pairs):
+    for members in joined(passing):
+        assert all(frozenset(pair) in passing for pair in permutations(members, 2))
+
+
+@given(GRAPHS, st.permutations(range(6)))
+def test_the_order_of_the_names_cannot_be_seen(passing: Pairs, order: list[int]):
+    renamed = {frozenset(order[one] for one in pair) for pair in passing}
+    expected = sorted(tuple(sorted(order[one] for one in members)) for members in joined(passing))
+    assert joined(renamed) == expected
+
+
+def test_no_pairs_no_clusters():
+    assert Clusters().joined([], criteria(set())).of_several == []

@@ -1,0 +1,34 @@
+"""The table of docs/verbs.md, from the registry. `python -m tests.verb_table` writes it anew."""
+
+from pathlib import Path
+
+import pipeline.verbs  # noqa: F401  (registers the verbs)
+from pipeline.engine.step import REJECTS
+from pipeline.registry import REGISTRY, Verb
+
+PAGE = Path(__file__).parent.parent / "docs" / "verbs.md"
+BEGIN, END = "<!-- verbs -->\n", "<!-- end of verbs -->"
+
+
+def verb_table() -> str:
+    rows = [_row(verb) for _, verb in sorted(REGISTRY.verbs.items())]
+    head = ["| Verb | Reads | Writes | Law | Args | Asks |", "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _row(verb: Verb) -> str:
+    law = f"rowwise in {verb.rowwise}" if verb.rowwise else "whole" if verb.inputs else "source"
+    writes = [name for name in verb.outputs if name != REJECTS]
+    args = ", ".join(name for name, field in verb.params.model_fields.items() if not field.exclude)
+    cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), law, args, ", ".join(verb.roles)]
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
+def page_with(table: str) -> str:
+    """The page with this table in place of its own."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + table + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(verb_table()), encoding="utf-8")
