@@ -96,9 +96,10 @@ def inquired(prepared: Prepared, stage: QueryStage) -> Prepared:
 
     Raises ModelError where they bring nothing.
     """
-    request, chat = prepared.request, stage.chat(prepared.request.model)
+    request = prepared.request
     unasked = request.only_need_context or request.only_need_prompt or prepared.abstention
-    if unasked or chat is None or prepared.inquiry is None:
+    chat = None if unasked or prepared.inquiry is None else stage.chat(request.model)
+    if chat is None or prepared.inquiry is None:
         return prepared
     with Clock(prepared.timings).measure("inquiry"):
         return chat.converse([prepared.inquiry()])[0]

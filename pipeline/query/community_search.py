@@ -11,7 +11,6 @@ from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.parse_inquiry import parse_points
 from pipeline.query.clock import Clock
 from pipeline.query.community_choice import REPORT_LIMIT, Chosen, choose_reports
-from pipeline.query.data_citations import DataCitations
 from pipeline.query.keywords import Keywords
 from pipeline.query.messages import instructed
 from pipeline.query.points import Checked, checked_points, reduced
@@ -52,7 +51,6 @@ def prepare_community(request: QueryRequest, stage: QueryStage) -> Prepared:
         chosen.notes,
         most_calls,
         chosen.replies,
-        DataCitations.of({"reports": reports["number"].tolist()}),
     )
     return replace(prepared, inquiry=partial(_inquire, prepared, stage, windows))
 

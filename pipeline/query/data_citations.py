@@ -42,14 +42,6 @@ class DataCitations:
 
         return _CITATION.sub(kept, text), removed
 
-    def cited(self, text: str) -> dict[str, set[int]]:
-        """Kind -> numbers, of the citations in a text that was checked."""
-        found: dict[str, set[int]] = {}
-        for citation in _CITATION.findall(text):
-            for kind, numbers in _PART.findall(citation):
-                found.setdefault(kind.casefold(), set()).update(map(int, _NUMBER.findall(numbers)))
-        return found
-
     def _parts(self, citation: str) -> tuple[list[str], int]:
         """What is left of a citation, by kind, and how many numbers are not."""
         parts: list[str] = []
@@ -68,10 +60,10 @@ class DataCitations:
 UNCHECKED = DataCitations(None)
 
 
-def together(cited: Iterable[Shown]) -> dict[str, set[int]]:
-    """All numbers of each kind."""
-    union: dict[str, set[int]] = {}
-    for shown in cited:
-        for kind, numbers in shown.items():
-            union.setdefault(kind, set()).update(numbers)
-    return union
+def cited(texts: Iterable[str]) -> DataCitations:
+    """Lets cite what these texts, which were checked, cite."""
+    shown: dict[str, set[int]] = {}
+    for citation in _CITATION.findall("\n".join(texts)):
+        for kind, numbers in _PART.findall(citation):
+            shown.setdefault(kind.casefold(), set()).update(map(int, _NUMBER.findall(numbers)))
+    return DataCitations.of(shown)

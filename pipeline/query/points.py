@@ -8,7 +8,7 @@ import pandas as pd
 from pipeline.models.base import ChatReply
 from pipeline.models.parse_inquiry import Point
 from pipeline.query.context import RESERVE, SECTION, cut
-from pipeline.query.data_citations import DataCitations, together
+from pipeline.query.data_citations import DataCitations, cited
 from pipeline.query.messages import count_tokens, messages
 from pipeline.query.prepared import Abstention, Prepared
 from pipeline.query.stage import QueryStage
@@ -51,7 +51,7 @@ def reduced(
         abstention=_abstention(points, shown),
         notes=(*prepared.notes, *notes, *unshown),
         replies=(*prepared.replies, *replies),
-        citable=DataCitations.of(together(map(prepared.citable.cited, table.records["point"]))),
+        citable=cited(table.records["point"]),
         removed_citations=prepared.removed_citations + sum(one.removed for one in found),
         inquiry=None,
     )

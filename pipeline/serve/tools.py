@@ -35,6 +35,8 @@ NO_EVIDENCE: Mapping[str, str] = {
     "no_room": "Something was found in the documents, but none of it fits into max_total_tokens; ask again with more.",
 }
 """Reason -> what the assistant reads instead of evidence."""
+ONE_WINDOW = 2
+"""Calls, the answer's among them: the reports that one is shown are as much as an assistant wants to read."""
 OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "reason", "usage", "timings_ms", "notes"})
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
 SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
@@ -89,6 +91,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         options = {
             "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens,
             "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where, "only_need_context": True,
+            "max_calls": ONE_WINDOW,
         }  # fmt: skip
         found = await told(query, options)
         structured = {name: value for name, value in found.to_json().items() if name != "answer"}

@@ -126,6 +126,7 @@ def test_chunks_can_be_gold(project: ProjectFolder):
     [
         ({"modes": ["naive", "sideways"]}, "modes: sideways"),
         ({"modes": ["bypass"]}, "modes: bypass"),
+        ({"modes": ["naive", "community", "drift"]}, "modes: community, drift: what can be evaluated"),
         ({"modes": []}, "modes: none"),
         ({"ks": []}, "k: give whole numbers"),
         ({"ks": [0, 5]}, "k: give whole numbers"),
