@@ -1,6 +1,6 @@
 """layout_graph: a place in the plane for each node, to draw the graph by."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -65,9 +65,8 @@ def _by_force(ids: list[str], edges: list[tuple[str, str, float]], params: Layou
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(ids)
     graph.add_weighted_edges_from(edges)
-    placed = nx.spring_layout(  # pyright: ignore[reportCallIssue]
-        graph, iterations=params.iterations, seed=params.seed, method="force"
-    )
+    options: dict[str, Any] = {"iterations": params.iterations, "seed": params.seed, "method": "force"}
+    placed = nx.spring_layout(graph, **options)  # the stubs do not know method
     return np.array([placed[id] for id in ids])
 
 
