@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import networkx as nx
 import pandas as pd
 
 from pipeline.engine.workflow import Step
@@ -92,6 +91,8 @@ def _unknown(project: Services, workflow: str | None, *names: str) -> tuple[str,
 
 def _merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
     merges = decisions[decisions["decision"] == "merge"]
+    import networkx as nx
+
     graph = nx.Graph()
     graph.add_edges_from(zip(merges["left_id"], merges["right_id"], strict=True))
     return all(id in graph for id in ids) and nx.has_path(graph, *ids)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
 
-import networkx as nx
-
 Pair = tuple[int, int]
 Test = Callable[[int, int], bool]
 
@@ -52,6 +50,8 @@ class Clusters:
 
     def joined(self, pairs: Iterable[Pair], criteria: Criteria) -> "Clusters":
         """One step: the units that ``pairs`` connect, as far as the criteria allow."""
+        import networkx as nx
+
         graph = nx.Graph()
         for one, two in pairs:
             a, b = self.of(one), self.of(two)
@@ -77,6 +77,8 @@ class Clusters:
 
 def pinned_units(same: Iterable[Pair]) -> Clusters:
     """What a person has put together, also by way of a third."""
+    import networkx as nx
+
     graph = nx.Graph()
     graph.add_edges_from(same)
     units = [Unit((tuple(sorted(members)),)) for members in nx.connected_components(graph)]
@@ -85,6 +87,8 @@ def pinned_units(same: Iterable[Pair]) -> Clusters:
 
 def open_pairs(pairs: Iterable[Pair]) -> set[Pair]:
     """Pairs that do not pass, though both pass with a third: what a judge may be asked to close."""
+    import networkx as nx
+
     graph = nx.Graph()
     graph.add_edges_from(pairs)
     ends = (combinations(sorted(graph[middle]), 2) for middle in graph if len(graph[middle]) < 20)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-import networkx as nx
-
 from pipeline.errors import SettingsError
 from pipeline.text import clean_name, digest, entity_id
 
@@ -76,6 +74,8 @@ def _pin(where: str, row: Sequence[str]) -> Pin:
 
 def refuse_contradictions(path: Path, pins: Sequence[Pin]) -> None:
     """Raises SettingsError for two names that are pinned different, and the same, be it by way of others."""
+    import networkx as nx
+
     graph = nx.Graph()
     graph.add_edges_from(pin.ids for pin in pins if pin.decision == "same")
     for pin in pins:

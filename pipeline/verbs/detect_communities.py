@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 import graspologic_native as leiden
 import pandas as pd
-from networkx.utils import UnionFind
 from pydantic import Field
 
 from pipeline.registry import Params, verb
@@ -62,6 +61,8 @@ def _undirected(relationships: pd.DataFrame) -> list[Edge]:
 
 def _components(edges: list[Edge]) -> Iterable[list[Edge]]:
     """The edges of each connected component, in their order."""
+    from networkx.utils import UnionFind
+
     joined = UnionFind()
     for one, other, _ in edges:
         joined.union(one, other)
