@@ -34,7 +34,7 @@ def iso_date(text: str) -> str:
         clock = time(int(parts.get("hours") or 0), int(parts.get("minutes") or 0), int(parts.get("seconds") or 0))
     except ValueError:
         return ""
-    pieces = [parts["year"], *(f"{number:02}" for number in (month, day) if number)]
+    pieces = [f"{int(parts['year']):04}", *(f"{number:02}" for number in (month, day) if number)]
     return "-".join(pieces) + (f"T{clock.isoformat()}" if clock != time() else "")
 
 

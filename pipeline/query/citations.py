@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipeline.query.context import Reference
-from pipeline.query.data_citations import UNCHECKED, DataCitations
+from pipeline.query.data_citations import LONGEST as LONGEST_OF_DATA
+from pipeline.query.data_citations import OPENING, UNCHECKED, DataCitations
 
 LONGEST = 300
 """Characters after which a bracket that has not closed is no citation, and a line no entry of a list."""
@@ -135,4 +136,8 @@ def _open(line: str) -> list[int]:
             opened = opened[: len(kinds) - 1 - kinds[::-1].index(PAIRS[character])]
         elif character in PAIRS.values():
             opened.append(place)
-    return [place for place in opened if len(line) - place <= LONGEST]
+    return [place for place in opened if len(line) - place <= _longest(line, place)]
+
+
+def _longest(line: str, place: int) -> int:
+    return LONGEST_OF_DATA if line[place : place + len(OPENING)].casefold() == OPENING else LONGEST

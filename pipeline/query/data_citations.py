@@ -7,7 +7,10 @@ from dataclasses import dataclass
 MOST = 5
 """Records that a citation names of a kind; ``+more`` stands for others."""
 
-_CITATION = re.compile(r" ?\[Data: ?([^\[\]\n]{1,290})\]", re.IGNORECASE)
+OPENING = "[data:"
+LONGEST = 4000
+"""Characters of a citation: models name hundreds of records in one."""
+_CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
 _PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
 _NUMBER = re.compile(r"\d+")
 _MORE = "+more"

@@ -77,15 +77,17 @@ def batches(questions: Iterable[Question], size: int) -> list[tuple[Question, ..
 
 
 def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[Judgement]]:
-    """The conversation about a batch; a reply that leaves a pair out is asked for once more."""
+    """The conversation about a batch; a reply that leaves a pair out is asked for once more, and what it
+    did say holds where the second does not say else."""
     asked: Message = {"role": "user", "content": prompt.render(pairs="\n".join(_lines(batch)))}
     request = ChatRequest(batch[0].id, (asked,), check=lambda text: _complaint(text, len(batch)))
     (reply,) = yield (request,)
+    verdicts = _verdicts(reply.text)
     if not failed(reply) and _complaint(reply.text, len(batch)):
         said: Message = {"role": "assistant", "content": reply.text}
         more = ChatRequest(batch[0].id, (asked, said, AGAIN), check=request.check, mends=request)
         (reply,) = yield (more,)
-    verdicts = _verdicts(reply.text)
+        verdicts |= _verdicts(reply.text)
     problem = _problem(reply)
     row = batch[0].id
     return [Judgement(question, verdicts.get(number, problem), row) for number, question in enumerate(batch, 1)]

@@ -124,16 +124,17 @@ def _judge(
     resolution: Resolution, entities: pd.DataFrame, params: ResolveParams, prompt: Prompt, chat: ChatModel
 ) -> list[Judgement]:
     """Ask about the doubtful pairs, then about those that the verdicts leave open; returns what brought no verdict."""
-    unknown: list[Judgement] = []
+    unknown: dict[str, Judgement] = {}
     for pairs in (lambda: resolution.doubtful, resolution.unclosed):
         asked = {question.id: (pair, question) for pair in pairs() for question in [_question(pair, entities)]}
         questions = batches((question for _, question in asked.values()), params.batch)
         for told in chain.from_iterable(chat.converse(judged(batch, prompt) for batch in questions)):
             if isinstance(told.verdict, Problem):
-                unknown.append(told)
+                unknown[told.question.id] = told
             else:
+                unknown.pop(told.question.id, None)
                 resolution.verdicts[asked[told.question.id][0]] = told.verdict
-    return unknown
+    return list(unknown.values())
 
 
 def _question(pair: tuple[int, int], entities: pd.DataFrame) -> Question:

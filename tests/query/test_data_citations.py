@@ -31,6 +31,13 @@ def test_modes_that_show_no_numbered_records_leave_them():
     assert UNCHECKED.checked("A [Data: Reports (99)].") == ("A [Data: Reports (99)].", 0)
 
 
+def test_a_citation_of_hundreds_is_checked_too():
+    said = f"A [Data: Reports ({', '.join(map(str, range(1, 400)))}, +more)]."
+    for pieces in ([said], said):
+        assert "".join(Citations((), SHOWN).stream(pieces)) == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
+    assert SHOWN.checked(said)[1] == 392
+
+
 @given(st.text(alphabet="A [](),;0123459Data:Reports+more\n", max_size=80), st.integers(1, 7))
 def test_pieces_are_checked_as_the_whole(text: str, size: int):
     pieces = [text[start : start + size] for start in range(0, len(text), size)]

@@ -175,6 +175,29 @@ def test_pairs_that_verdicts_leave_open_are_asked_for():
     assert len(graph["entities"]) == 1
 
 
+def test_a_verdict_stands_though_another_pair_has_none():
+    places = [entity(f"Harbour of Quill {end}", "PLACE") for end in ("Point", "Pond", "Pont")]
+
+    def answer(asked: str) -> str:  # the second reply names only what the first has left out
+        return "1: same\n2: different" if asked.startswith("Pairs") else "3: different"
+
+    graph = resolved({"d/0": places}, ResolveParams(similarity=0.7, batch=100), chat=Judge(answer), judge=JUDGE)
+    assert graph["rejects"] == []
+    assert {row["by"] for row in graph["resolutions"]} <= {"model", "cluster"}
+
+
+def test_a_pair_that_gets_its_verdict_later_is_no_reject():
+    places = [entity(f"Harbour of Quill {end}", "PLACE") for end in ("Point", "Pond", "Pont")]
+
+    def answer(asked: str) -> str:  # nothing of one pair, until it is all that is left
+        lines = verdicts(asked).replace("different", "same").splitlines() if asked.startswith("Pairs") else []
+        return "\n".join(lines if len(lines) == 1 else lines[1:]) or "nothing"
+
+    graph = resolved({"d/0": places}, ResolveParams(similarity=0.7, batch=100), chat=Judge(answer), judge=JUDGE)
+    assert len(graph["entities"]) == 1
+    assert graph["rejects"] == []
+
+
 def test_vectors_propose_pairs_too():
     units = {"d/0": [entity("abcabc", "PLACE"), entity("cabcab", "PLACE")]}
     assert resolved(units)["resolutions"] == []
