@@ -59,6 +59,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "embed_text": {"texts": "entity_texts"},
     "detect_communities": {},
     "extract_claims": {},
+    "resolve_claims": {},
     "report_communities": {},
     "report_communities_with_claims": {},
     "compose_report_texts": {},

@@ -188,6 +188,8 @@ def _more(step: Step, tally: Tally, to_come: ToCome, instructions: int) -> Range
     gleanings = getattr(step.params, "gleanings", 0)
     calls, replies = tally.calls * gleanings, gleanings * (gleanings + 1) // 2  # each gleaning repeats what was said
     tokens = tally.input_tokens * (gleanings + replies) + tally.calls * replies * TOKENS_OF_INSTRUCTIONS
+    more_rounds = getattr(step.params, "rounds", 1) - 1
+    calls, tokens = calls + tally.calls * more_rounds, tokens + tally.input_tokens * more_rounds
     if not to_come.tokens:
         return calls, tokens
     more_tokens = 3 * to_come.tokens + tally.known_tokens

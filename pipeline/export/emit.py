@@ -16,7 +16,7 @@ from pipeline.schemas import STRING, as_json_text
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
 
 RECORD = ".emitted.json"
-"""File name -> what it was made of: the only files in the folder that are replaced and deleted."""
+"""File name -> what it was made of: other files stay, but for those of a table's name."""
 
 
 def emit(workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folder: Path) -> list[str]:

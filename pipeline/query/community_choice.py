@@ -36,9 +36,11 @@ class Chosen:
 
 @dataclass
 class _Tree:
-    """``relevant``: reports by id. A report leaves it when one of its children is relevant, which tells more."""
+    """``relevant``: reports by id. A report leaves it when one of its children is relevant, which tells more, unless it
+    is among ``uncovered``: a child of these has no report, and nothing else tells of it."""
 
     relevant: dict[str, pd.Series] = field(default_factory=dict)
+    uncovered: set[str] = field(default_factory=set)
     unrated: int = 0
     notes: list[str] = field(default_factory=list)
     replies: list[ChatReply] = field(default_factory=list)
@@ -57,7 +59,7 @@ def _choose(request: QueryRequest, stage: QueryStage) -> Talk[Chosen]:
     for level in range(request.community_level + 1):
         ratings = yield from _rated(reports, request, stage, tree)
         relevant = reports[reports["id"].map(ratings).fillna(RELEVANT) >= RELEVANT]
-        for parent in relevant["parent"]:
+        for parent in set(relevant["parent"]) - tree.uncovered:
             tree.relevant.pop(parent, None)
         tree.relevant |= {row["id"]: row for _, row in relevant.iterrows()}
         children = relevant.loc[relevant["id"].isin(list(ratings)), "children"]
@@ -66,6 +68,8 @@ def _choose(request: QueryRequest, stage: QueryStage) -> Talk[Chosen]:
             break
         reports, more = stage.read(_below(request, below))
         notes = (*notes, *more)
+        told = set(reports["id"])
+        tree.uncovered |= {row["id"] for _, row in relevant.iterrows() if not told.issuperset(row["children"])}
     return _outcome(tree, notes)
 
 

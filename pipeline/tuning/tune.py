@@ -131,6 +131,8 @@ def _cut(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, 
 
 
 def _prompts(project: Services, name: str | None) -> TunePrompts:
+    if not any(step.prompts for step in project.workflow(name).steps):
+        raise UsageError(f"tune: workflow '{project.workflow(name).name}' has no prompts; name one that has, as index")
     found: dict[str, Prompt] = {}
     for role, placeholders in PLACEHOLDERS.items():
         found[role] = project.prompt(f"tune_{role}")

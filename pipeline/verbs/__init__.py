@@ -21,6 +21,7 @@ from pipeline.verbs.prune_graph import prune_graph
 from pipeline.verbs.read_graphrag import read_graphrag
 from pipeline.verbs.report_communities import report_communities
 from pipeline.verbs.report_communities_with_claims import report_communities_with_claims
+from pipeline.verbs.resolve_claims import resolve_claims
 from pipeline.verbs.resolve_entities import resolve_entities
 from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
@@ -46,6 +47,7 @@ __all__ = [
     "read_graphrag",
     "report_communities",
     "report_communities_with_claims",
+    "resolve_claims",
     "resolve_entities",
     "select_documents",
     "summarize_descriptions",

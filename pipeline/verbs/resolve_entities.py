@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ class ResolveParams(Params):
     near: float = Field(default=0.9, ge=0.5, le=1)
     candidates: int = Field(default=5, ge=0)
     batch: int = Field(default=10, ge=1, le=100)
+    rounds: ClassVar[int] = 2  # doubtful pairs, then those that the verdicts leave open
     pins: str = "resolutions.csv"
     root: str = Field(default=".", exclude=True)  # a project may move
 
@@ -61,7 +62,7 @@ def stamp(params: ResolveParams) -> str:
         "rejects": REJECTS,
     },
     placeholders={"judge": Placeholders(("pairs",))},
-    libraries=("rapidfuzz", "regex"),
+    libraries=("numpy", "rapidfuzz", "regex"),
     settings="project",
     stamp=stamp,
 )

@@ -86,8 +86,9 @@ def type_made(operation: Operation, table: TableSchema) -> pa.DataType:
 def cells_of(operation: Operation, table: pd.DataFrame) -> list[Any]:
     """The new column's cells."""
     rule, fixed = OPERATIONS[operation.operation], operation.operation == "literal"
+    read = _numbers if operation.operation in ARITHMETIC else plain_cells
     columns = [
-        plain_cells(table[operand]) if isinstance(operand, str) and not fixed else [operand] * len(table)
+        read(table[operand]) if isinstance(operand, str) and not fixed else [operand] * len(table)
         for operand in operation.operands
     ]
     rows = zip(*columns, strict=True)
@@ -172,7 +173,7 @@ def _calculated(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
     def cell(operation: Operation, *numbers: Any) -> Any:
         try:
-            result = reduce(step, map(_whole, numbers))
+            result = reduce(step, numbers)
         except (ZeroDivisionError, OverflowError):
             return None
         limit = LARGEST if isinstance(result, int) else math.inf
@@ -181,8 +182,13 @@ def _calculated(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return cell
 
 
+def _numbers(column: pd.Series) -> list[Any]:
+    """Whole numbers as integers where there are gaps: pandas then holds integers as floats."""
+    cells = plain_cells(column)
+    return list(map(_whole, cells)) if None in cells else cells
+
+
 def _whole(cell: Any) -> Any:
-    """An integer as one: in a column with gaps pandas holds it as a float."""
     return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT else cell
 
 

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from pipeline.registry import REGISTRY
 from pipeline.schemas import FLOAT, INT, STRING, STRINGS, table
+from pipeline.verbs.tables.operations import Operation, cells_of
 from tests.verbs.tables.apply import PEOPLE, TOWN_ROWS, TOWNS, applied, on_people, people, refusal
 
 TOWN_TABLE = (TOWNS.frame(TOWN_ROWS), TOWNS)
@@ -249,3 +251,8 @@ def test_nothing_comes_of_nothing():
         frames = dict.fromkeys(REGISTRY.verbs[name].inputs, empty)
         schemas = dict.fromkeys(frames, PEOPLE)
         assert all(made.num_rows == 0 for made in applied(name, given, frames, schemas).values()), name
+
+
+def test_whole_floats_stay_floats_where_nothing_is_missing():
+    squared = Operation(operation="multiply", operands=("wide", "wide"))
+    assert cells_of(squared, pd.DataFrame({"wide": [5e9, 0.5]})) == [2.5e19, 0.25]
