@@ -12,6 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
@@ -91,9 +92,9 @@ class ProjectFolder:
         )  # fmt: skip
 
     def invoke(self, *arguments: str) -> "Invoked":
-        """Run ``graphmill`` in this process, which takes no start; only settings name its endpoint."""
+        """Run ``graphmill`` in this process, which takes no start."""
         out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, self.environment, clear=True):
             code = app(["-C", str(self.root), *arguments], standalone_mode=False)
         return Invoked(code or 0, out.getvalue(), err.getvalue())
 

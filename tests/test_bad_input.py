@@ -23,8 +23,8 @@ def project(tmp_path: Path, postgres_url: str) -> ProjectFolder:
 
 def _fails(project: ProjectFolder, code: int, *arguments: str) -> str:
     """The command's one line of complaint."""
-    done = project.command(*arguments)
-    assert done.returncode == code, (done.stdout, done.stderr)
+    done = project.invoke(*arguments)
+    assert done.exit_code == code, (done.stdout, done.stderr)
     complaints = [line for line in done.stderr.splitlines() if line.startswith("graphmill:")]
     assert len(complaints) == 1, done.stderr
     assert "Traceback" not in done.stderr
