@@ -71,7 +71,10 @@ def options(context: typer.Context, folder: Folder = None) -> None:
 def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pool keeps what a step has let go
     signal.signal(signal.SIGTERM, _terminate)
-    app()
+    try:
+        app()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is told; the embedded server is being stopped
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

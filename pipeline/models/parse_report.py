@@ -7,9 +7,10 @@ from typing import Any
 
 from pipeline.models.json_values import first_of, folded, json_values, text_of
 from pipeline.models.parsed import Problem, problem, unusable
-from pipeline.models.reply_text import one_line, plain
+from pipeline.models.reply_text import bare, one_line, plain
 
 GREATEST_RATING = 10.0
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,6}(?:[.,]\d{1,20})?")
 _TITLE = ("title", "name", "reporttitle")
 _SUMMARY = ("summary", "executivesummary", "abstract", "overview")
@@ -72,8 +73,21 @@ def parse_report(reply: str) -> Report | Problem:
         for item in value if isinstance(value, list) else [value]:
             report = _report(folded(item))
             if report.summary:
-                return report
+                return (
+                    problem("truncated", plain(reply), "the report breaks off")
+                    if _breaks_off(reply, report)
+                    else report
+                )
     return unusable(reply) or problem("parse", plain(reply), "no report in the reply")
+
+
+def _breaks_off(reply: str, report: Report) -> bool:
+    """Whether its object is closed nowhere, which is forgiven where all that is asked for is there up to the end of a
+    text. Braces in texts do not count, unless their quotes are broken."""
+    text = bare(reply).rstrip()
+    outside = _TEXT.sub("", text[text.find("{") :])
+    closed = text.endswith(("}", "]")) or outside.count("}") >= outside.count("{")
+    return not closed and ('"' in outside or not report.findings)
 
 
 def _report(fields: Mapping[str, Any]) -> Report:

@@ -99,3 +99,21 @@ def test_every_recorded_report_is_read_and_nothing_else_is(name: str, reports: i
         assert report.title == said["title"]
         assert report.rating == said["rating"]
         assert [len(report.findings), report.rating_explanation] == [len(said["findings"]), said["rating_explanation"]]
+
+
+WHOLE = json.dumps(
+    {"title": "Light", "summary": 'A "bright" {one}.', "rating": 5, "findings": [{"summary": "It burns"}]}
+)
+
+
+@pytest.mark.parametrize("end", [30, 45, 70, len(WHOLE) - 6])
+def test_a_report_that_breaks_off_is_none_whatever_the_endpoint_says(end: int):
+    for reply in (WHOLE[:end], f"```json\n{WHOLE[:end]}", f"Here it is: {WHOLE[:end]}\n```"):
+        told = parse_report(reply)
+        assert isinstance(told, Problem)
+        assert told.reason in ("truncated", "parse")
+
+
+@pytest.mark.parametrize("reply", [WHOLE, f"```json\n{WHOLE}\n```\nThat is {{all}}.", WHOLE.replace('\\"', '"')])
+def test_a_whole_report_does_not_break_off(reply: str):
+    assert isinstance(parse_report(reply), Report)
