@@ -45,6 +45,8 @@ TEXTS = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=6).map(" ".joi
 NAMES = ["a.txt", "b.txt", "c.md", "notes/a.txt", "notes/d.txt"]
 RECORDS = ["r1", "r2", "r3"]
 STEPS = 6
+OF_COMMUNITIES = {"graphmill_reports", "graphmill_claims", "graphmill_communities"}
+"""Tables that the workflow index leaves empty."""
 
 
 class Nights(RuleBasedStateMachine):
@@ -234,7 +236,7 @@ def test_a_night_without_a_change_costs_nothing(long_document: ProjectFolder, op
     with long_document.open() as project:
         workspace = project.settings.workspace
         before = postgres_versions(postgres_url, workspace)
-        assert all(before.values())
+        assert {table for table, rows in before.items() if not rows} == OF_COMMUNITIES
         report = project.run("index")
     assert openai.requests == []
     assert report.totals["calls"] == 0
