@@ -204,7 +204,8 @@ OF_CHAIN = {
 
 def test_every_verb_is_here():
     assert set(CHAIN) | NEED_EXTRAS == set(pipeline.verbs.__all__)
-    assert set(pipeline.verbs.__all__) | set(pipeline.verbs.tables.__all__) == set(REGISTRY.verbs)
+    ours = {name for name, verb in REGISTRY.verbs.items() if verb.function.__module__.startswith("pipeline.")}
+    assert set(pipeline.verbs.__all__) | set(pipeline.verbs.tables.__all__) == ours
 
 
 def test_the_chain_makes_tables_with_rows(tables: dict[str, pa.Table]):

@@ -1,7 +1,7 @@
 """A Neo4j that is killed, and comes back, while it is loaded and read."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,8 +38,9 @@ class OwnServer:
 
     def kill(self) -> None:
         for process in psutil.Process().children():
-            if f"--home-dir={self.home}" in process.cmdline():
-                process.kill()
+            with suppress(psutil.ZombieProcess):  # another that has ended
+                if f"--home-dir={self.home}" in process.cmdline():
+                    process.kill()
         self.running.close()
 
 
