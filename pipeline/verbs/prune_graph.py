@@ -82,6 +82,7 @@ def _degrees(relationships: pd.DataFrame) -> pd.Series:
 def _largest_component(ids: set[str], relationships: pd.DataFrame) -> set[str]:
     import networkx as nx
 
-    graph = nx.from_pandas_edgelist(relationships, *ENDS)
+    graph = nx.Graph()
     graph.add_nodes_from(ids)
+    graph.add_edges_from(relationships[list(ENDS)].itertuples(index=False, name=None))
     return min(nx.connected_components(graph), key=lambda members: (-len(members), min(members)))
