@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -134,12 +135,14 @@ class Endpoint:
     def _client(self) -> "OpenAI":
         from openai import OpenAI, Timeout  # takes 0.7 s: only those who call pay for it
 
-        return OpenAI(
+        client = OpenAI(
             api_key=self.api_key or "none",
             base_url=self.base_url or OPENAI,
             timeout=Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
             max_retries=0,
         )
+        weakref.finalize(self, client.close)  # its connections would be collected in any order
+        return client
 
     def preflight(self) -> None:
         """Ask for the list of models, once, for at most four seconds.
