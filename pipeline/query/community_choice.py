@@ -10,7 +10,7 @@ from pipeline.models.parse_inquiry import parse_ratings
 from pipeline.query.messages import instructed
 from pipeline.query.read_allowed import allowed
 from pipeline.query.replies import refuse_all_failed, told_failures
-from pipeline.query.report_context import refuse_without_reports, window_budget
+from pipeline.query.report_context import read_reports, window_budget
 from pipeline.query.report_windows import windows_of
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
@@ -55,7 +55,7 @@ def choose_reports(request: QueryRequest, stage: QueryStage, chat: ChatModel) ->
 
 def _choose(request: QueryRequest, stage: QueryStage) -> Talk[Chosen]:
     tree = _Tree()
-    reports, notes = stage.read(_top(request))
+    reports, notes = read_reports(request, stage, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))
     for level in range(request.community_level + 1):
         ratings = yield from _rated(reports, request, stage, tree)
         relevant = reports[reports["id"].map(ratings).fillna(RELEVANT) >= RELEVANT]
@@ -93,14 +93,6 @@ def _rated(
         rated |= {number: RELEVANT if found is None else found.get(number, 0.0) for number in window.numbers}
     tree.unrated += len(reports) - len(rated)
     return {id: rated[number] for id, number in zip(numbered["id"], numbered["number"], strict=True) if number in rated}
-
-
-def _top(request: QueryRequest) -> Callable[[VectorReads, GraphReads], pd.DataFrame]:
-    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
-        refuse_without_reports(vectors)
-        return allowed(request, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))(vectors, graph)
-
-    return read
 
 
 def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, GraphReads], pd.DataFrame]:

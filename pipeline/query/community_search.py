@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import pandas as pd
-
 from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.parse_inquiry import parse_points
 from pipeline.query.clock import Clock
@@ -15,13 +13,11 @@ from pipeline.query.keywords import Keywords
 from pipeline.query.messages import instructed
 from pipeline.query.points import Checked, checked_points, reduced
 from pipeline.query.prepared import Prepared
-from pipeline.query.read_allowed import allowed
 from pipeline.query.replies import refuse_all_failed, told_failures
-from pipeline.query.report_context import refuse_without_reports, report_context, window_budget
+from pipeline.query.report_context import read_reports, report_context, window_budget
 from pipeline.query.report_windows import Window, fewer_windows
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
-from pipeline.stores.base import GraphReads, VectorReads
 
 MAP = "community_map"
 LAST_CALL = 1
@@ -59,12 +55,9 @@ def _chosen(request: QueryRequest, stage: QueryStage) -> Chosen:
     chat = stage.chat(request.model)
     if request.dynamic_community_selection and chat is not None:
         return choose_reports(request, stage, chat)
-
-    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
-        refuse_without_reports(vectors)
-        return allowed(request, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT))(vectors, graph)
-
-    reports, notes = stage.read(read)
+    reports, notes = read_reports(
+        request, stage, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT)
+    )
     return Chosen(reports, notes)
 
 

@@ -18,9 +18,8 @@ from pipeline.query.messages import instructed
 from pipeline.query.numbers import Numbers
 from pipeline.query.points import Checked, checked_points, reduced
 from pipeline.query.prepared import Prepared
-from pipeline.query.read_allowed import allowed
 from pipeline.query.replies import refuse_all_failed, told_failures
-from pipeline.query.report_context import refuse_without_reports, report_context, window_budget
+from pipeline.query.report_context import read_reports, report_context, window_budget
 from pipeline.query.report_windows import Window, windows_of
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
@@ -82,11 +81,7 @@ def _nearest_reports(request: QueryRequest, stage: QueryStage) -> tuple[pd.DataF
         found = vectors.nearest("reports", question, request.primer_reports)
         return vectors.reports([id for id, _ in found])
 
-    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
-        refuse_without_reports(vectors)
-        return allowed(request, nearest)(vectors, graph)
-
-    return stage.read(read)
+    return read_reports(request, stage, nearest)
 
 
 def _folds(reports: pd.DataFrame, request: QueryRequest, stage: QueryStage) -> list[Window]:

@@ -7,18 +7,28 @@ import pandas as pd
 from pipeline.errors import NothingLoadedError
 from pipeline.query.context import RESERVE, Context, Table
 from pipeline.query.messages import count_tokens, instructed
+from pipeline.query.read_allowed import Work, allowed
 from pipeline.query.report_windows import Window
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
-from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, VectorReads
+from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
 
+Notes = tuple[str, ...]
 NO_REPORTS = "query: no community reports in this workspace; run the workflow 'communities'"
 
 
-def refuse_without_reports(vectors: VectorReads) -> None:
-    """Raises NothingLoadedError. ``vectors``: all that is loaded, whatever a request may see."""
-    if vectors.reports_at(0, 1).empty:
-        raise NothingLoadedError(NO_REPORTS)
+def read_reports(request: QueryRequest, stage: QueryStage, find: Work[pd.DataFrame]) -> tuple[pd.DataFrame, Notes]:
+    """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
+
+    Raises NothingLoadedError where the workspace has none at all.
+    """
+
+    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
+        if vectors.reports_at(0, 1).empty:
+            raise NothingLoadedError(NO_REPORTS)
+        return allowed(request, find)(vectors, graph)
+
+    return stage.read(read)
 
 
 def window_budget(request: QueryRequest, stage: QueryStage, prompt: str) -> int:

@@ -26,8 +26,13 @@ def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
     )
 
 
+def _vector_table(name: str, *columns: Column) -> Table:
+    vectors = Column("embedding", VECTOR()), Column("embedding_key", Text)
+    return _table(name, *columns, *vectors, partitioned=True)
+
+
 DOCUMENTS = _table("graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB))
-CHUNKS = _table(
+CHUNKS = _vector_table(
     "lightrag_chunks",
     Column("full_doc_id", Text),
     Column("chunk_order_index", Integer),
@@ -35,30 +40,21 @@ CHUNKS = _table(
     Column("content", Text),
     Column("char_start", BigInteger),
     Column("char_end", BigInteger),
-    Column("embedding", VECTOR()),
-    Column("embedding_key", Text),
-    partitioned=True,
 )
-ENTITIES = _table(
+ENTITIES = _vector_table(
     "lightrag_entities",
     Column("entity_name", Text),
     Column("content", Text),
     Column("chunk_ids", ARRAY(Text)),
-    Column("embedding", VECTOR()),
-    Column("embedding_key", Text),
-    partitioned=True,
 )
-RELATIONSHIPS = _table(
+RELATIONSHIPS = _vector_table(
     "lightrag_relationships",
     Column("src_id", Text),
     Column("tgt_id", Text),
     Column("content", Text),
     Column("chunk_ids", ARRAY(Text)),
-    Column("embedding", VECTOR()),
-    Column("embedding_key", Text),
-    partitioned=True,
 )
-REPORTS = _table(
+REPORTS = _vector_table(
     "graphmill_reports",
     Column("level", Integer),
     Column("parent", Text),
@@ -70,9 +66,6 @@ REPORTS = _table(
     Column("weight", Integer),
     Column("size", Integer),
     Column("chunk_ids", ARRAY(Text)),
-    Column("embedding", VECTOR()),
-    Column("embedding_key", Text),
-    partitioned=True,
 )
 CLAIMS = _table(
     "graphmill_claims",

@@ -75,7 +75,8 @@ class Tuning:
 
 def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -> Estimate:
     """What ``tune`` would ask and cost; no network is used and nothing is written."""
-    workflow, prompts = project.workflow(name), _prompts(project, name)
+    workflow = project.workflow(name)
+    prompts = _prompts(project, workflow)
     chat, tally = project.chat(options.model), Tally(project.tokenizer)
     RehearsedChat(chat, tally).converse([questions(_passages(project, workflow, options), options.wanted, prompts)])
     examples = min(options.examples, tally.calls)
@@ -93,7 +94,8 @@ def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
     Raises ModelError, with nothing written, where a reply is of no use; BudgetError when the options' limits are
     reached: what was answered is kept, and the next time goes on from there.
     """
-    workflow, prompts = project.workflow(name), _prompts(project, name)
+    workflow = project.workflow(name)
+    prompts = _prompts(project, workflow)
     passages = _passages(project, workflow, options)
     chat, budget = project.chat(options.model), Budget(options.max_cost, options.max_tokens)
     if options.max_cost is not None and chat.cost(Tokens(1, 1)) is None:
@@ -130,14 +132,14 @@ def _cut(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, 
     return tuple(cut(text, tokens, tokenizer) for text in texts)
 
 
-def _prompts(project: Services, name: str | None) -> TunePrompts:
-    if not any(step.prompts for step in project.workflow(name).steps):
-        raise UsageError(f"tune: workflow '{project.workflow(name).name}' has no prompts; name one that has, as index")
+def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
+    if not any(step.prompts for step in workflow.steps):
+        raise UsageError(f"tune: workflow '{workflow.name}' has no prompts; name one that has, as index")
     found: dict[str, Prompt] = {}
     for role, placeholders in PLACEHOLDERS.items():
         found[role] = project.prompt(f"tune_{role}")
         found[role].check(placeholders)
-    step = extract_step(project.workflow(name))
+    step = extract_step(workflow)
     extract = project.resources.prompts_of(step)[EXTRACT_ROLE] if step else None
     return TunePrompts(found["domain"], found["language"], found["persona"], found["entity_types"], extract)
 
