@@ -56,7 +56,8 @@ class Pulse:
 
 @dataclass
 class Events:
-    """A run's progress that hands every event to ``tell``; what ``tell`` raises ends the run.
+    """A run's progress that hands every event to ``tell``. What ``tell`` raises ends the run, but for an OSError: where
+    it writes to is gone or full, which is no fault of the run; it is not called again.
 
     Heartbeats come of ``beat``, for the caller to call every second or so; ``tell`` is then called from two
     threads.
@@ -64,10 +65,11 @@ class Events:
 
     tell: OnEvent
     pulse: Pulse = field(default_factory=Pulse)
+    unheard: bool = False
 
     def step_started(self, step: str, position: int, steps: int) -> None:
         self.pulse = Pulse(step)
-        self.tell({"event": "step_started", "step": step, "position": position, "steps": steps})
+        self._say({"event": "step_started", "step": step, "position": position, "steps": steps})
 
     def step_advanced(self, step: str, done: int, expected: int) -> None:
         self.pulse.done, self.pulse.expected = done, expected
@@ -79,7 +81,7 @@ class Events:
 
     def load_started(self) -> None:
         self.pulse = Pulse(LOAD)
-        self.tell({"event": "load_started"})
+        self._say({"event": "load_started"})
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
         self.pulse.part(f"{LOAD} {store} {part}", done, expected)
@@ -98,4 +100,9 @@ class Events:
 
     def _say(self, event: dict[str, Any]) -> None:
         self.pulse.said = time.monotonic()
-        self.tell(event)
+        if self.unheard:
+            return
+        try:
+            self.tell(event)
+        except OSError:
+            self.unheard = True

@@ -116,7 +116,8 @@ class Project(Services):
         then stay as they were, and the exit code is 3. Stores must answer before anything is asked of an endpoint.
 
         ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
-        from another thread; what it raises ends the run. ``progress``, where given, hears of it all instead.
+        from another thread; what it raises ends the run, but for an OSError, after which it hears no more.
+        ``progress``, where given, hears of it all instead.
 
         Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError when the options'
         limits are reached, WaitingError while a batch is not ready; the next run goes on from there.

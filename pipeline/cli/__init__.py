@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, resolutions, serve, tune, verify, workspace
 from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
+from pipeline.cli.streams import outlive_readers
 from pipeline.errors import Terminated
 
 
@@ -70,7 +71,10 @@ def options(context: typer.Context, folder: Folder = None) -> None:
 
 def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pool keeps what a step has let go
+    outlive_readers()
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
+        signal.signal(signal.SIGHUP, _terminate)
     try:
         app()
     finally:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.console import describe, describe_load
+from pipeline.cli.streams import outlive_terminal
 from pipeline.engine.report import LoadCounts, StepReport
 from pipeline.events import LOAD, Events, Pulse
 
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def run_progress(log: str) -> Iterator["Progress"]:
-    """``log``: "auto" (bars on a terminal, else lines) or "json"."""
+    """``log``: "auto" (bars on a terminal, else lines) or "json". The run goes on where the terminal is closed, or
+    nobody reads what is shown any more."""
+    with outlive_terminal(), _shown(log) as progress:
+        yield progress
+
+
+@contextmanager
+def _shown(log: str) -> Iterator["Progress"]:
     if log == "json":
         events = Events(print_event)
         with _beating(events.beat):
@@ -76,9 +84,13 @@ class Bars:
         self.task = self.bars.add_task(LOAD, total=None)
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
-        self.pulse.part(f"{LOAD} {store} {part}", done, expected)
+        name = f"{LOAD} {store} {part}"
+        if name != self.pulse.step:  # a task that has finished once stays finished, its clock too
+            self.bars.remove_task(self.task)
+            self.task = self.bars.add_task(name, total=None)
+        self.pulse.part(name, done, expected)
         rate = f" {self.pulse.rate:,} rows/s" if done else ""
-        self.bars.update(self.task, description=f"{self.pulse.step}{rate}", completed=done, total=expected)
+        self.bars.update(self.task, description=f"{name}{rate}", completed=done, total=expected or None)
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self._end(describe_load(counts, seconds))

@@ -71,6 +71,18 @@ def test_bars_take_more_work_than_was_expected():
     assert "1,200 vectors" in screen.getvalue()
 
 
+def test_each_part_of_a_load_has_a_bar_of_its_own():
+    """Parts of one size follow each other: the clock of the second one runs."""
+    with Progress(console=Console(file=io.StringIO(), force_terminal=True, width=120)) as progress:
+        bars = Bars(progress)
+        bars.load_started()
+        bars.load_advanced("postgres", "index of chunks", 0, 1)
+        bars.load_advanced("postgres", "index of chunks", 1, 1)
+        bars.load_advanced("postgres", "index of entities", 0, 1)
+        (task,) = progress.tasks
+        assert (task.finished, task.completed, task.total) == (False, 0, 1)
+
+
 def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]):
     counts = {"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 0}
     load = {"postgres": {"chunks": counts, "entities": dict.fromkeys(counts, 0)}}

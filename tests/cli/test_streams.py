@@ -1,0 +1,82 @@
+"""Nobody need look at a run: closed pipes, dead loggers and closed terminals end no run."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline.events import Events
+from pipeline.runs import Runs
+from tests.projects import ProjectFolder, new_project
+from tests.test_batch_run import NO_STORE
+
+WAIT = 120
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    return new_project(tmp_path / "p", NO_STORE)
+
+
+def outcome(folder: ProjectFolder) -> tuple[str, str]:
+    last = Runs.of(folder.root).last()
+    assert last is not None
+    return last["outcome"], last["message"]
+
+
+@pytest.mark.parametrize("log", ["auto", "json"])
+def test_a_reader_that_has_seen_enough(folder: ProjectFolder, log: str):
+    """As ``graphmill index 2>&1 | head -1``."""
+    process = subprocess.Popen(
+        folder.command_line("index", "fast", "--log", log), env=folder.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(WAIT) == 0
+    assert outcome(folder) == ("completed", "")
+
+
+def test_streams_that_are_closed(folder: ProjectFolder):
+    """Nor is anything written into the file that would have had their number."""
+    line = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *folder.command_line("index", "fast")]
+    assert subprocess.run(line, env=folder.environment, timeout=WAIT, check=False).returncode == 0
+    assert outcome(folder) == ("completed", "")
+
+
+def test_a_terminal_that_is_closed(folder: ProjectFolder):
+    process, terminal = pty.fork()
+    if process == 0:
+        line = folder.command_line("index", "fast")
+        os.execve(line[0], line, {**folder.environment, "TERM": "xterm"})
+    assert os.read(terminal, 1)
+    os.close(terminal)  # its session is sent SIGHUP
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert outcome(folder) == ("completed", "")
+
+
+def test_a_dead_logger_hears_no_more_and_the_run_goes_on():
+    told = []
+
+    def tell(event: object) -> None:
+        told.append(event)
+        raise BrokenPipeError(32, "Broken pipe")
+
+    events = Events(tell)
+    events.step_started("embed", 1, 1)
+    events.step_advanced("embed", 1, 1)
+    assert len(told) == 1
+
+
+def test_what_could_not_be_written_is_told(folder: ProjectFolder):
+    """A result is no progress: where the disk is full, who asked for it learns so."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            folder.command_line("status"), env=folder.environment, stdout=full, timeout=WAIT, check=False,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
