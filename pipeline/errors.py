@@ -6,6 +6,7 @@
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
     │       └── AuthError     2   an endpoint refused the key
     ├── DataError             1   a table does not have the shape its schema declares
+    │   └── DamagedError      1   a file of the project is not what was written
     ├── DeletionError         1   more of the documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     ├── DiskFullError         1   a file of the project cannot be written for want of space
@@ -20,6 +21,8 @@
 
 Messages read "where: fact; next action".
 """
+
+from pathlib import Path
 
 
 class GraphmillError(Exception):
@@ -46,6 +49,14 @@ class AuthError(SettingsError):
 
 class DataError(GraphmillError):
     pass
+
+
+class DamagedError(DataError):
+    """``fact``: what is wrong with the file at ``path``."""
+
+    def __init__(self, path: Path, fact: str, action: str = "delete it and run the workflow again"):
+        super().__init__(f"{path}: {fact}; {action}")
+        self.path, self.fact = path, fact
 
 
 class DeletionError(GraphmillError):

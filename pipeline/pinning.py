@@ -11,9 +11,9 @@ import pandas as pd
 
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
+from pipeline.files import publish_file, temporary_file
 from pipeline.resolution.pins import COLUMNS, Decision, IdPair, Pin, id_pair, read_pins, refuse_contradictions
 from pipeline.services import Services
-from pipeline.snapshots import publish_file, temporary_file
 from pipeline.text import clean_name, entity_id
 from pipeline.verbs.resolve_entities import ResolveParams
 

@@ -1,17 +1,23 @@
 """Runs of a project: one at a time, each with a report that is kept."""
 
-import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pipeline.engine.report import RunReport
-from pipeline.errors import LockedError
+from pipeline.engine.report import Outcome, RunReport
+from pipeline.errors import DamagedError, LockedError
+from pipeline.files import read_json, tell, write_json
+
+SHAPE = {"run_id": str, "workflow": str, "outcome": str, "exit_code": int, "message": str, "steps": list, "load": dict,
+         "totals": dict}  # fmt: skip
+TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"})
+STEP = frozenset({"step", "verb", "action", "reason"})
+"""What every version's report has."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +35,27 @@ class Runs:
         return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
-        from pipeline.snapshots import publish_file, temporary_file  # brings pandas, which last() does without
+        write_json(self._path(report.run_id), report.to_json())
 
-        with temporary_file(self.folder) as temporary:
-            temporary.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            publish_file(temporary, self.folder / f"{report.run_id}.json")
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Of all runs as JSON, the newest first. One that cannot be read, or is none, is told and passed over."""
+        for path in sorted(self.folder.glob("*.json"), reverse=True):
+            with suppress(FileNotFoundError):  # a purge came between
+                try:
+                    report = read_json(path)
+                    refuse_foreign(report, path)
+                except DamagedError as error:
+                    tell(f"{path}: {error.fact}; this run's report is passed over: delete the file")
+                else:
+                    yield report
 
     def last(self) -> dict[str, Any] | None:
-        """The report of the last run as JSON; None before the first."""
-        reports = sorted(self.folder.glob("*.json"))
-        return json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+        """The newest report that can be read; None where there is none."""
+        return next(self.reports(), None)
 
     def ids(self, workflow: str) -> list[str]:
         """Ids of the workflow's runs, whatever became of them, oldest first."""
-        reports = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("*.json")}
-        return sorted(run_id for run_id, report in reports.items() if report["workflow"] == workflow)
+        return sorted(report["run_id"] for report in self.reports() if report["workflow"] == workflow)
 
     def forget_before(self, run_id: str) -> None:
         """Delete the reports of all runs before this one: their messages may quote documents."""
@@ -64,7 +76,7 @@ class Runs:
         try:
             held = FileLock(self.folder / "lock").acquire(timeout=0)
         except Timeout as error:
-            owner = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
+            owner = _holder(holder)
             raise LockedError(
                 f"{self.folder.parent}: another run holds this project (process {owner}); wait for it to end"
             ) from error
@@ -72,3 +84,28 @@ class Runs:
             with suppress(OSError):  # a full disk must not keep gc from making space
                 holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
             yield
+
+    def _path(self, run_id: str) -> Path:
+        return self.folder / f"{run_id}.json"
+
+
+def _holder(path: Path) -> str:
+    """As far as the file can be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+def refuse_foreign(report: Mapping[str, Any], path: Path) -> None:
+    """Raises DamagedError for what is no report of the run that the file is named after."""
+    shaped = all(isinstance(report.get(name), kind) for name, kind in SHAPE.items())
+    whole = (
+        shaped
+        and report["run_id"] == path.stem
+        and report["outcome"] in get_args(Outcome)
+        and report["totals"].keys() >= TOTALS
+        and all(isinstance(step, dict) and step.keys() >= STEP for step in report["steps"])
+    )
+    if not whole:
+        raise DamagedError(path, "no report of a run")

@@ -10,13 +10,9 @@ newest manifest up to its id. Every file comes to its name by fsync and rename, 
 at: a crash at any instant leaves whole files only.
 """
 
-import errno
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,14 +21,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import DataError, DiskFullError
+from pipeline.errors import DataError
+from pipeline.files import PARTIAL, publish_file, temporary_file
 from pipeline.schema_version import SCHEMA_VERSION, refuse_newer
 
 ROW_GROUP = 100_000
 BATCH_ROWS = 20_000
-PARTIAL = ".partial"
 LIVE_PREFIX = "manifest-"
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True)
@@ -211,46 +206,6 @@ def _manifest(content: dict[str, Any]) -> Manifest:
 def _step_record(content: dict[str, Any]) -> StepRecord:
     outputs = {name: Snapshot(**snapshot) for name, snapshot in content["outputs"].items()}
     return StepRecord(**{**content, "outputs": outputs})
-
-
-@contextmanager
-def temporary_file(folder: Path) -> Iterator[Path]:
-    """A file in the folder, made if need be, that is gone when the block ends, unless it was published.
-
-    Raises DiskFullError when the block cannot write for want of space.
-    """
-    path = folder / f".{secrets.token_hex(8)}{PARTIAL}"
-    try:
-        with full_disk_named(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            yield path
-    finally:
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def full_disk_named(folder: Path) -> Iterator[None]:
-    """Raises DiskFullError when the block cannot write for want of space."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            raise DiskFullError(
-                f"{folder}: a file could not be written ({os.strerror(error.errno)}); make space "
-                "('graphmill gc' does) and run the same command again: it goes on from what is done"
-            ) from error
-        raise
-
-
-def publish_file(temporary: Path, path: Path) -> None:
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _sha256(path: Path) -> str:

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,53 @@ def test_the_last_report_is_kept_whole(runs: Runs):
         runs.save(report(run_id))
     assert runs.last() == json.loads(json.dumps(report(third).to_json()))
     assert sorted(path.name for path in runs.folder.iterdir()) == [f"{id}.json" for id in (first, second, third)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "{}",
+        lambda text: "\x00" * len(text),
+        lambda text: text.replace('"cost": 0.5', '"cost": 0.7', 1),
+        lambda text: text.replace('"index"', '"fast"', 1),
+        lambda text: json.dumps({"workflow": "index", "steps": 3}),
+    ],
+    ids=["empty", "cut", "list", "object", "zeros", "flipped number", "flipped name", "foreign"],
+)
+def test_a_report_that_cannot_be_read_is_passed_over_and_told(
+    runs: Runs, damage: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+):
+    first, second = (runs.new_id() for _ in range(2))
+    for run_id in (first, second):
+        runs.save(report(run_id))
+    path = runs.folder / f"{second}.json"
+    path.write_text(damage(path.read_text()))
+    last = runs.last()
+    assert last
+    assert last["run_id"] == first
+    assert runs.ids("index") == [first]
+    assert capsys.readouterr().err.count(f"graphmill: {path}: ") == 1
+
+
+def test_a_report_of_an_earlier_version_is_read(runs: Runs):
+    run_id = runs.new_id()
+    runs.save(report(run_id))
+    path = runs.folder / f"{run_id}.json"
+    old = json.loads(path.read_text())
+    for name in ("sha256", "health", "notes"):
+        del old[name]
+    path.write_text(json.dumps(old))
+    assert runs.ids("index") == [run_id]
+
+
+def test_a_damaged_note_of_the_holder_is_no_traceback(runs: Runs):
+    with runs.alone():
+        (runs.folder / "holder").write_bytes(b"\xff\xfe\x00")
+        with pytest.raises(LockedError, match="another run holds this project"), runs.alone():
+            pytest.fail("two runs at once")
 
 
 def test_ids_sort_by_time_within_a_second_too(runs: Runs):

@@ -102,7 +102,7 @@ def _write(found: "Evaluation", output: Path | None, html: Path | None) -> None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    from pipeline.snapshots import publish_file, temporary_file
+    from pipeline.files import publish_file, temporary_file
 
     with temporary_file(path.resolve().parent) as temporary:
         temporary.write_text(text, encoding="utf-8")

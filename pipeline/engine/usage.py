@@ -19,9 +19,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pipeline.errors import DiskFullError, UsageError
+from pipeline.files import full_disk_named, publish_file, temporary_file
 from pipeline.models.base import Usage
 from pipeline.schemas import FLOAT, INT, STRING, table
-from pipeline.snapshots import full_disk_named, publish_file, temporary_file
 
 USAGE = table(
     "run_id", "at", "step", "row_id", "attempt",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import UsageError
-from pipeline.snapshots import publish_file, temporary_file
+from pipeline.files import publish_file, temporary_file
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import DiskFullError
-from pipeline.snapshots import publish_file, temporary_file
+from pipeline.files import publish_file, temporary_file
 
 FOLDER = "loaded"
 KEPT = 4

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
+from pipeline.files import publish_file, temporary_file
 from pipeline.prompts import Prompt
-from pipeline.snapshots import publish_file, temporary_file
 from pipeline.tuning.ask import FENCE, NO_FENCE, Example, Findings, preface
 
 EXTRACT_VERB, EXTRACT_ROLE = "extract_graph", "extract"

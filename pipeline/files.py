@@ -1,0 +1,126 @@
+"""Files that a project keeps: written whole or not at all, and known again when something else has written to them.
+
+A JSON file carries the hash of its content (key ``sha256``), so that a flipped bit is seen; one of an earlier version
+has none, and is read as far as it has the right shape. What is damaged is told once, and the caller goes on without it.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DamagedError, DiskFullError
+
+PARTIAL = ".partial"
+CHECK = "sha256"
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+LOG = logging.getLogger("graphmill.damage")
+
+
+class _OnStderr(logging.Handler):
+    """On what stderr is at the time: a test, or a server, may have put another in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"graphmill: {record.getMessage()}\n")
+
+
+LOG.addHandler(_OnStderr())
+
+
+@cache
+def tell(message: str) -> None:
+    """Say on stderr, once in this process, what was found damaged ("where: fact; what becomes of it")."""
+    LOG.warning("%s", message)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Raises DiskFullError, and leaves what was there."""
+    with temporary_file(path.parent) as temporary:
+        checked = {**content, CHECK: _hash_of(json.loads(json.dumps(content)))}
+        text = json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
+        publish_file(temporary, path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that any more."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedError(path, error.strerror or str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(path, f"not readable ({error})") from error
+    if not isinstance(content, dict):
+        raise DamagedError(path, "not readable (no object)")
+    check = content.pop(CHECK, None)
+    if check is not None and check != _hash_of(content):
+        raise DamagedError(path, "not what was written")
+    return content
+
+
+def _hash_of(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Over the bytes of the file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sweep_partials(folder: Path) -> None:
+    """Remove, at any depth, what killed processes have left half written. Only for a caller who is alone here."""
+    for partial in folder.rglob(f".*{PARTIAL}"):
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_file(folder: Path) -> Iterator[Path]:
+    """A file in the folder, made if need be, that is gone when the block ends, unless it was published.
+
+    Raises DiskFullError when the block cannot write for want of space.
+    """
+    path = folder / f".{secrets.token_hex(8)}{PARTIAL}"
+    try:
+        with full_disk_named(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_named(folder: Path) -> Iterator[None]:
+    """Raises DiskFullError when the block cannot write for want of space."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise DiskFullError(
+                f"{folder}: a file could not be written ({os.strerror(error.errno)}); make space "
+                "('graphmill gc' does) and run the same command again: it goes on from what is done"
+            ) from error
+        raise
+
+
+def publish_file(temporary: Path, path: Path) -> None:
+    """Give the file its name, in place of an older one."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
