@@ -44,7 +44,7 @@ from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings
 from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
-from pipeline.stages import Stage, index_stage, load_stage, run_stages
+from pipeline.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
 from pipeline.text import clean
 from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
 from pipeline.validation import explain
@@ -81,6 +81,10 @@ class Project(Services):
         """What ``index`` would do and what it would cost; no network is used and nothing is written."""
         return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection)
 
+    def why_not_loadable(self, name: str | None = None) -> str:
+        """Why ``run`` would refuse the workflow, whose tables lack what the stores need; empty where it would not."""
+        return why_not_loadable(self.workflow(name))
+
     def index(
         self,
         name: str | None = None,
@@ -114,6 +118,7 @@ class Project(Services):
     ) -> RunReport:
         """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were rejected: the stores
         then stay as they were, and the exit code is 3. Stores must answer before anything is asked of an endpoint.
+        Raises UsageError, before any work, for a workflow whose tables cannot be loaded.
 
         ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
         from another thread; what it raises ends the run, but for an OSError, after which it hears no more.
@@ -133,13 +138,14 @@ class Project(Services):
         recovered: bool = False,
     ) -> RunReport:
         """Run with the rejected rows asked for once more, and with ``recovered`` also those that were answered by
-        halves or by repair."""
+        halves or by repair; a workflow that cannot be loaded is indexed."""
         workflow = self.workflow(name).name
+        run = self.index if self.why_not_loadable(name) else self.run
         kinds = ["row", "recovered"] if recovered else ["row"]
         rejects = self.table("rejects", workflow)
         chosen = rejects[rejects["kind"].isin(kinds)]
         again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
-        return self.run(workflow, progress, on_event, replace(options, again=again))
+        return run(workflow, progress, on_event, replace(options, again=again))
 
     def export(self, kind: str, folder: str | Path, name: str | None = None, force: bool = False) -> Exported:
         """Write the newest tables of a workflow (by default the last run's) as files; see export/kinds.py."""

@@ -10,10 +10,13 @@ from pipeline.engine.options import RunOptions
 from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Runner
 from pipeline.engine.usage import Journal, settle
+from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import DiskFullError, UsageError
 from pipeline.export.emit import emit
 from pipeline.history import manifest_of
-from pipeline.load.loader import LoadOptions, load
+from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, load
+from pipeline.load.projection import require_columns
+from pipeline.models.base import EmbeddingModel
 from pipeline.run_state import RunState
 from pipeline.services import Services
 
@@ -24,8 +27,10 @@ def run_stages(
     project: Services, name: str | None, progress: Progress, options: RunOptions, *stages: Stage
 ) -> RunReport:
     """Run the stages of a workflow in order and keep the report, also of a run that fails. Only for a caller who
-    holds the project (Runs.alone)."""
+    holds the project (Runs.alone). Raises UsageError, before any work, where what is to be indexed cannot be loaded."""
     workflow = project.workflow(name)
+    if index_stage in stages and load_stage in stages and (fact := why_not_loadable(workflow)):
+        raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
     project.snapshots.sweep()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
@@ -42,6 +47,23 @@ def run_stages(
     report = state.completed()
     project.runs.save(report)
     return report
+
+
+def why_not_loadable(workflow: Workflow) -> str:
+    """Why the tables that the workflow writes cannot be loaded, and what to do; empty where they can. Told by its steps
+    alone: nothing is read."""
+    written = {table: step.writes[name].columns for step in workflow.steps for name, table in step.outputs.items()}
+    try:
+        require_columns({table: columns for table, columns in written.items() if table != REJECTS})
+    except UsageError as error:
+        return str(error)
+    embeds = next(step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values())
+    if EmbeddingModel in (embeds.verb.roles[role] for role in embeds.models):
+        return ""
+    return (
+        f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding model, by which questions are "
+        "embedded too; have a step with one write them"
+    )
 
 
 def index_stage(project: Services, state: RunState) -> None:

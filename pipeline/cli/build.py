@@ -60,11 +60,13 @@ def plan(
         workflow = project.workflow(name).name
         forecasts = project.forecast(name, _selection(start, only, skip, force))
         sums = totals(forecasts)
+        fact = project.why_not_loadable(name)
+    notes = (f"{fact}; until then 'graphmill index {workflow}' alone runs it",) if fact else ()
     if as_json:
         steps = tuple(map(_planned, forecasts))
-        print_json({**RunReport("", workflow, "completed", 0, steps).to_json(), "estimate": sums})
+        print_json({**RunReport("", workflow, "completed", 0, steps, notes=notes).to_json(), "estimate": sums})
     else:
-        print_forecast(forecasts, sums)
+        print_forecast(forecasts, sums, notes)
 
 
 def index(

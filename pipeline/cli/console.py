@@ -45,8 +45,8 @@ def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
-def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any]) -> None:
-    """A line a step, and the sums."""
+def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any], notes: Iterable[str]) -> None:
+    """A line a step, the sums, and what else is to be known before a run."""
     print(BILL_HEADER)
     for entry in forecasts:
         planned, estimate = entry.planned, entry.estimate
@@ -54,6 +54,7 @@ def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any]) -> No
         bill = _bill(vars(estimate)) if estimate.rows or estimate.calls[1] else ""
         print(f"{planned.step.id:<22} {action:<14} {bill}".rstrip())
     print(f"{'all':<22} {'':<14} {_bill(totals)}")
+    print_notes(notes)
 
 
 def print_bill(what: str, estimate: Mapping[str, Any]) -> None:
@@ -103,11 +104,15 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
     recovered = f", {totals['recovered']} recovered" if totals.get("recovered") else ""
     print(f"{calls}, {tokens}, {totals['rejects']} rejects{recovered}, {totals['seconds']:.1f} s")
-    for note in report.get("notes", ()):
-        print(f"note: {note}")
+    print_notes(report.get("notes", ()))
     if report.get("health"):
         print("health: " + ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in report["health"].items()))
     print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"note: {note}")
 
 
 def print_rejects(rejects: "pd.DataFrame") -> None:

@@ -123,6 +123,16 @@ def require_sources(tables: Container[str]) -> None:
         raise UsageError(f"load: the workflow writes no {', '.join(missing)}; add the steps that do")
 
 
+def require_columns(tables: Mapping[str, Collection[str]]) -> None:
+    """``tables``: name -> columns. Raises UsageError when a table is missing, or a column that is used of it."""
+    require_sources(tables)
+    for sources in TABLE_SOURCES.values():
+        for name, columns in sources.items():
+            missing = [column for column in columns if name in tables and column not in tables[name]]
+            if missing:
+                raise UsageError(f"load: table '{name}' has no {', '.join(missing)}; have its step write them")
+
+
 def _documents(documents: pd.DataFrame) -> pd.DataFrame:
     rows = documents[["id", "title", "source"]]
     return rows.assign(metadata=[json.loads(cell or "{}", parse_float=_number) for cell in documents["metadata"]])

@@ -1,0 +1,100 @@
+"""What cannot be loaded is said before any step runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.errors import UsageError
+from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.servers.openai_server import OpenAIServer
+from tests.states import models
+from tests.test_batch_run import NO_STORE
+
+
+def write_workflow(folder: ProjectFolder, name: str, keep: int, *more: dict[str, Any]) -> None:
+    """The first steps of ``index``, and others."""
+    content = yaml.safe_load((folder.root / "workflows" / "index.yaml").read_text(encoding="utf-8"))
+    steps = [*content["steps"][:keep], *more]
+    (folder.root / "workflows" / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, "steps": steps}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
+    return new_project(tmp_path / "p", NO_STORE, DOCUMENTS, models=models(openai))
+
+
+def refused(folder: ProjectFolder, workflow: str) -> str:
+    with folder.open() as project, pytest.raises(UsageError) as caught:
+        project.run(workflow)
+    with folder.open() as project:
+        assert project.snapshots.manifest(workflow).steps == {}
+        assert project.status() is None
+        assert len(project.usage()) == 0
+    return str(caught.value)
+
+
+def test_a_workflow_without_embeddings_is_refused_before_its_first_call(folder: ProjectFolder, openai: OpenAIServer):
+    write_workflow(folder, "mine", 7)
+    message = refused(folder, "mine")
+    assert "writes no text_unit_embeddings, entity_embeddings, relationship_embeddings" in message
+    assert "graphmill index mine" in message
+    assert openai.requests == []
+
+
+def test_a_table_without_a_column_that_the_stores_need_is_refused(folder: ProjectFolder, openai: OpenAIServer):
+    chunked: dict[str, Any] = {"verb": "chunk_documents", "outputs": {"text_units": "parts"}}
+    write_workflow(folder, "mine", 10)
+    path = folder.root / "workflows" / "mine.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["steps"][1] = chunked
+    for step in content["steps"][2:]:
+        step.setdefault("inputs", {})
+        if step["verb"] in ("extract_graph", "merge_graphs"):
+            step["inputs"]["text_units"] = "parts"
+        if step.get("id") == "embed_text_units":
+            step["inputs"] = {"texts": "parts"}
+    content["steps"].append(
+        {
+            "verb": "drop",
+            "inputs": {"table": "parts"},
+            "outputs": {"result": "text_units"},
+            "args": {"columns": ["n_tokens"]},
+        }
+    )
+    path.write_text(yaml.safe_dump(content))
+    assert "table 'text_units' has no n_tokens" in refused(folder, "mine")
+    assert openai.requests == []
+
+
+def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: OpenAIServer):
+    write_workflow(folder, "mine", 10)
+    path = folder.root / "workflows" / "mine.yaml"
+    content = yaml.safe_load(path.read_text())
+    for step in content["steps"]:
+        if step.get("id") == "embed_text_units":
+            step["outputs"] = {"embeddings": "vectors"}
+    content["steps"].append(
+        {"verb": "snapshot", "inputs": {"table": "vectors"}, "outputs": {"result": "text_unit_embeddings"}}
+    )
+    path.write_text(yaml.safe_dump(content))
+    assert "step 'snapshot' writes text_unit_embeddings without an embedding model" in refused(folder, "mine")
+    assert openai.requests == []
+
+
+def test_it_is_indexed_all_the_same_and_its_rejects_are_retried(folder: ProjectFolder):
+    write_workflow(folder, "mine", 5)
+    with folder.open() as project:
+        assert project.index("mine").outcome == "completed"
+        assert project.retry("mine").outcome == "completed"
+
+
+def test_plan_says_it(folder: ProjectFolder):
+    write_workflow(folder, "mine", 5)
+    with folder.open() as project:
+        assert "writes no text_unit_embeddings" in project.why_not_loadable("mine")
+        assert project.why_not_loadable("index") == ""
+    assert "note: load: the workflow writes no" in folder.invoke("plan", "mine").stdout
+    assert folder.invoke("plan", "mine", "--json").json["notes"]
+    assert "note:" not in folder.invoke("plan", "index").stdout
