@@ -28,6 +28,7 @@ from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.once import made_once, made_once_each
 from pipeline.own_verbs import read_verbs
+from pipeline.owner import owner_of, place_of, settle
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
@@ -100,7 +101,7 @@ class Services:
         return live.workflow if live else None
 
     def workspaces(self) -> dict[str, Mapping[str, Live]]:
-        """Store -> workspace -> what it shows."""
+        """Store -> workspace -> what it shows, and whose it is (``Live.owner``)."""
         return {store.name: store.workspaces() for store in self.stores.all}
 
     def drop_workspace(self, name: str) -> dict[str, Mapping[str, int]]:
@@ -132,6 +133,16 @@ class Services:
         self.__dict__.pop("stores", None)
         if self.embedded_folder is not None:
             stop_embedded(self.embedded_folder)
+
+    @made_once
+    def owner(self) -> str:
+        """Whose rows the stores have of this project. Raises UsageError for a copy of another project."""
+        settle(self.root)
+        return self.settings.owner or owner_of(self.root)
+
+    @property
+    def place(self) -> str:
+        return place_of(self.root)
 
     @property
     def input_folder(self) -> Path:

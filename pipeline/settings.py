@@ -191,7 +191,10 @@ class ServeSettings(Section):
 
 
 class Settings(Section):
+    """``owner``: whose the workspace's rows are; empty for the project's own id (pipeline/owner.py)."""
+
     workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
+    owner: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
     workflow: str = "index"
     language: str = "English"
     max_reject_ratio: float = Field(default=0.1, ge=0, le=1)

@@ -14,7 +14,7 @@ from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import DiskFullError, UsageError
 from pipeline.export.emit import emit
 from pipeline.history import manifest_of
-from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, load
+from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
 from pipeline.run_state import RunState
@@ -92,8 +92,9 @@ def load_stage(project: Services, state: RunState) -> None:
         project.snapshots,
         project.stores.all,
         project.settings.stores.neo4j.max_types,
-        LoadOptions(state.options.replace, state.options.re_embed, state.options.full),
+        LoadOptions(state.options.replace, state.options.re_embed, state.options.full, state.options.take_over),
         state.runner.progress.load_advanced,
+        owner=Owner(project.owner, project.place),
     )
     stores = project.stores.all
     state.notes = tuple(f"{store.name}: {note}" for store in stores for note in store.notes())

@@ -1,6 +1,6 @@
-"""Whose tables and whose vectors a workspace shows, and what may not be loaded over them unasked."""
+"""Whose a workspace is, which tables and vectors it shows, and what may not be loaded over them unasked."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,32 @@ import pyarrow.compute
 
 from pipeline.errors import UsageError
 from pipeline.snapshots import Snapshot, SnapshotStore
-from pipeline.stores.base import Live, Probe
+from pipeline.stores.base import Live, Probe, Store
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
 """Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
+
+
+def of_others(stores: Sequence[Store], owner: str) -> dict[str, Live]:
+    """Store -> what it shows in its workspace for another owner, a load that has not ended included. What has no owner
+    is nobody's: a version of the software that kept none has loaded it."""
+    shown = {store.name: store.workspaces().get(store.workspace) for store in stores}
+    return {name: live for name, live in shown.items() if live and live.owner not in ("", owner)}
+
+
+def refuse_other_owner(workspace: str, others: Collection[Live], take_over: Collection[str]) -> None:
+    """Raises UsageError where one of ``others`` (see ``of_others``) belongs to none of the owners in ``take_over``."""
+    for live in others:
+        if live.owner not in take_over:
+            named = f", not to {' or '.join(take_over)}" if take_over else ""
+            place = f" (loaded from {live.place})" if live.place else ""
+            raise UsageError(
+                f"workspace '{workspace}': belongs to owner {live.owner}{named}{place}; set another workspace in "
+                f"settings.yaml, or, to have its rows deleted and own it from now on, add --take-over {live.owner}"
+            )
 
 
 def known_vectors(snapshots: SnapshotStore, embeddings: Snapshot, shown: Sequence[Live | None]) -> pd.DataFrame:

@@ -1,19 +1,28 @@
 """Bring the stores to what a manifest says, writing only what differs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from pipeline.load.identity import dimensions_of, known_vectors, probe_of, refuse_other_vectors, refuse_other_workflow
+from pipeline.load.identity import (
+    dimensions_of,
+    known_vectors,
+    of_others,
+    probe_of,
+    refuse_other_owner,
+    refuse_other_vectors,
+    refuse_other_workflow,
+)
 from pipeline.load.one_store import Counts, load_store, reported_name, unchanged
 from pipeline.load.projection import require_sources
 from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
 from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.base import Live, Store
+from pipeline.stores.base import Live, Probe, Store
 from pipeline.stores.reconnect import reconnecting
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
@@ -25,24 +34,36 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Target:
-    """What the stores shall show. ``version`` covers everything that decides their rows."""
+    """What the stores shall show, and for whom. ``version`` covers everything that decides their rows."""
 
     workflow: str
     version: str
     embedding: Mapping[str, Any]
+    owner: "Owner"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose rows a load writes, and the machine and folder they come from. Nobody's where ``id`` is empty."""
+
+    id: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)
 class LoadOptions:
     """``replace``: the workspace may show another workflow's tables; ``re_embed``: its vectors may be another
     model's. Both are then replaced whole, in one go for those who read. ``full``: the rows in the stores are hashed
-    anew, so that those changed by hand are replaced as well."""
+    anew, so that those changed by hand are replaced as well. ``take_over``: other owners whose workspace may be
+    replaced, whatever it shows."""
 
     replace: bool = False
     re_embed: bool = False
     full: bool = False
+    take_over: Collection[str] = ()
 
 
+NOBODY = Owner()
 DEFAULTS = LoadOptions()
 
 
@@ -53,19 +74,20 @@ def load(
     max_types: int,
     options: LoadOptions = DEFAULTS,
     advanced: Callable[[str, str, int, int], None] = lambda store, part, done, expected: None,
+    owner: Owner = NOBODY,
 ) -> dict[str, dict[str, Counts]]:
     """Store -> table -> {inserted, updated, deleted, unchanged}.
 
     The snapshots are read only if a store does not show the manifest, or holds other rows than the load left.
     ``advanced`` is told of store, table or index, rows done, and rows in all.
 
-    Raises UsageError when the manifest lacks a table, or the workspace shows another workflow's tables or another
-    model's vectors and may not; StoreError when a store cannot be written, DataError when a snapshot is gone or
-    damaged or a store was loaded by a newer version.
+    Raises UsageError when the manifest lacks a table, or the workspace is another owner's, or shows another workflow's
+    tables or another model's vectors, and may not; StoreError when a store cannot be written, DataError when a snapshot
+    is gone or damaged or a store was loaded by a newer version.
     """
     require_sources(manifest.tables)
     wanted = Wanted(manifest, snapshots, max_types)
-    target = target_of(wanted)
+    target = target_of(wanted, owner)
     nothing = None if options.full else reconnecting(partial(_nothing_to_do, stores, target), PATIENCE)
     if nothing is not None:
         return nothing
@@ -81,7 +103,7 @@ def _nothing_to_do(stores: Sequence[Store], target: Target) -> dict[str, dict[st
     first = lives[0]
     if first is None or (first.probe and len(first.probe.vector) != first.dimensions):
         return None
-    live = Live(target.workflow, target.version, target.embedding, first.dimensions)
+    live = _live(target, first.dimensions)
     counts = {store.name: _unchanged(store, shown, live) for store, shown in zip(stores, lives, strict=True)}
     return {name: count for name, count in counts.items() if count} if all(counts.values()) else None
 
@@ -97,8 +119,12 @@ def _load_alone(
     """Every other load of the workspace waits until all of its stores show the target. ``counts``: of the stores that
     an earlier attempt has written; those of the others come to it."""
     workspace = stores[0].workspace
-    with stores[0].alone():
-        lives = [store.live() for store in stores]
+    with ExitStack() as held:
+        for store in stores:
+            held.enter_context(store.alone())
+        others = of_others(stores, target.owner.id)
+        refuse_other_owner(workspace, others.values(), options.take_over)
+        lives = [None if store.name in others else store.live() for store in stores]
         if not options.replace:
             refuse_other_workflow(workspace, lives, target.workflow)
         wanted.require_whole()
@@ -114,21 +140,27 @@ def _load_alone(
                 counts[store.name] = load_store(store, wanted, live, options.full, partial(advanced, store.name))
 
 
-def target_of(wanted: Wanted) -> Target:
+def target_of(wanted: Wanted, owner: Owner = NOBODY) -> Target:
     manifest = wanted.manifest
     identity = next(
         record.components["models"]["embedding"]
         for record in manifest.steps.values()
         if manifest.tables[EMBEDDING_STEP_TABLE] in record.outputs.values()
     )
-    return Target(manifest.workflow, wanted.version, identity)
+    return Target(manifest.workflow, wanted.version, identity, owner)
 
 
 def live_of(wanted: Wanted, target: Target, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
     """What a load makes the stores show, and those of its vectors that tell whether its model made ``lives``."""
     embeddings = known_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
     dimensions, probe = dimensions_of(embeddings), probe_of(embeddings)
-    return Live(target.workflow, target.version, target.embedding, dimensions, probe=probe), embeddings
+    return _live(target, dimensions, probe), embeddings
+
+
+def _live(target: Target, dimensions: int, probe: Probe | None = None) -> Live:
+    """What a store shows after the load."""
+    owner, place = target.owner.id, target.owner.place
+    return Live(target.workflow, target.version, target.embedding, dimensions, probe=probe, owner=owner, place=place)
 
 
 def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:

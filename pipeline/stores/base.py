@@ -86,7 +86,8 @@ class Probe:
 class Live:
     """What a workspace shows: a workflow's tables at a version, their vectors made by a model. ``tables``: their
     states when the load had ended; the store fills them in. ``probe`` is kept beside the vectors. ``loading``: a load
-    that readers can see is under way, or was cut off."""
+    that readers can see is under way, or was cut off. ``owner``: the project whose rows they are; empty where an
+    earlier version of the software has loaded them. ``place``: the machine and folder it loaded them from."""
 
     workflow: str
     version: str
@@ -96,6 +97,8 @@ class Live:
     schema_version: int = SCHEMA_VERSION
     probe: Probe | None = field(default=None, compare=False)
     loading: bool = field(default=False, compare=False)
+    owner: str = ""
+    place: str = field(default="", compare=False)
 
     @property
     def embedding_key(self) -> str:

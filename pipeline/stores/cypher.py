@@ -21,7 +21,11 @@ INDEXES: tuple[LiteralString, ...] = (
 # It is there before it is taken, and stays: nobody waits for what is being made or deleted.
 MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $name})"
 LOCK = "MATCH (lock:GraphmillLock {workspace: $name}) SET lock.held = true"
-BEGIN = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live.loading = true"
+# Whose rows they will be is said before the first is written: a load that is cut off leaves none that are nobody's.
+BEGIN = """
+    MERGE (live:GraphmillLive {workspace: $workspace})
+    SET live.loading = true, live.owner = coalesce($owner, live.owner), live.place = coalesce($place, live.place)
+    """
 PUBLISH = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live = $properties"
 LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN properties(live) AS properties"
 MOMENT = """

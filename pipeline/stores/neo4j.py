@@ -173,7 +173,7 @@ class Neo4jStore:
             def run(query: LiteralString) -> SummaryCounters:
                 return session.run(query, workspace=self.workspace).consume().counters
 
-            run(cypher.BEGIN)
+            session.run(cypher.BEGIN, workspace=self.workspace, owner=None, place=None).consume()
             run(cypher.DROP["members"])
             communities = run(cypher.DROP["communities"]).nodes_deleted
             edges = run(cypher.DROP["edges"]).relationships_deleted
@@ -259,4 +259,6 @@ def _live(properties: Mapping[str, Any]) -> Live:
         read_states(json.loads(properties.get("tables", "{}"))),
         properties.get("schema_version") or UNMARKED,
         loading=properties.get("loading", False),
+        owner=properties.get("owner", ""),
+        place=properties.get("place", ""),
     )

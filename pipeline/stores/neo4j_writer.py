@@ -95,6 +95,8 @@ class Neo4jWriter:
             "tables": json.dumps(states, sort_keys=True),
             "schema_version": self.live.schema_version,
             "max_source_ids": self.store.max_source_ids,
+            "owner": self.live.owner,
+            "place": self.live.place,
         }
         if not self.in_batches:
             self._say_loading()
@@ -102,7 +104,7 @@ class Neo4jWriter:
         self.published = True
 
     def _say_loading(self) -> None:
-        self._commit([(cypher.BEGIN, {})])
+        self._commit([(cypher.BEGIN, {"owner": self.live.owner, "place": self.live.place})])
 
     def _too_much_at_once(self) -> bool:
         rows, size = 0, 0

@@ -93,4 +93,6 @@ def _live(row: Mapping[str, Any]) -> Live:
         read_states(row.get("tables")),
         row.get("schema_version") or UNMARKED,
         read_probe(row.get("probe")),
+        owner=row.get("owner") or "",
+        place=row.get("place") or "",
     )

@@ -96,6 +96,8 @@ class PostgresWriter:
             "schema_version": self.live.schema_version,
             "probe": asdict(self.live.probe) if self.live.probe else None,
             "lexical": read_statistics(self.connection, self.workspace, states["chunks"].rows),
+            "owner": self.live.owner,
+            "place": self.live.place,
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))

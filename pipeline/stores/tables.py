@@ -136,6 +136,8 @@ LIVE = Table(
     Column("schema_version", Integer),
     Column("probe", JSONB),
     Column("lexical", JSONB),
+    Column("owner", Text),
+    Column("place", Text),
 )
 
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS, "reports": REPORTS}
