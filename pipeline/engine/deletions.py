@@ -1,5 +1,7 @@
 """Documents that a run would lose: too many at once are an accident, such as a folder that is not mounted."""
 
+from dataclasses import dataclass
+
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +49,29 @@ def check_deletions(before: pd.DataFrame, after: pd.DataFrame, max_ratio: float,
         f"input: {len(sources)} of {len(before)} documents are gone ({named}), more than max_delete_ratio "
         f"{max_ratio:g}; is the folder mounted? {next_action}"
     )
+
+
+@dataclass(frozen=True)
+class DocumentChanges:
+    """Sources of the documents that are new, that say something else than before, and that are gone; each sorted."""
+
+    new: tuple[str, ...]
+    edited: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: len(getattr(self, name)) for name in ("new", "edited", "gone")}
+
+
+def document_changes(before: pd.DataFrame, after: pd.DataFrame) -> DocumentChanges:
+    """What became of the documents between two tables of them (columns ``id``, ``source``, ``content_hash``). A file
+    under another name is gone, and new."""
+    both = before.merge(after, on="id", suffixes=("_before", ""))
+    edited = both.loc[both["content_hash"] != both["content_hash_before"], "source"]
+    new = after.loc[~after["id"].isin(before["id"]), "source"]
+    gone = before.loc[~before["id"].isin(after["id"]), "source"]
+    return DocumentChanges(*(tuple(sorted(sources)) for sources in (new, edited, gone)))
 
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.engine.deletions import check_deletions
+from pipeline.engine.deletions import DocumentChanges, check_deletions, document_changes
 from pipeline.engine.options import RunOptions
 from pipeline.errors import DataError, DeletionError
 from pipeline.project import Project
@@ -20,6 +20,14 @@ def identities(*names: str) -> pd.DataFrame:
     return pd.DataFrame(
         [(id, f"{id}.txt", content or id) for id, _, content in parts], columns=["id", "source", "content_hash"]
     )
+
+
+def test_what_became_of_the_documents():
+    found = document_changes(identities("a", "b", "c", "d"), identities("a", "b:edited", "e", "x:d"))
+    assert found == DocumentChanges(new=("e.txt", "x.txt"), edited=("b.txt",), gone=("c.txt", "d.txt"))
+    assert found.counts == {"new": 2, "edited": 1, "gone": 2}
+    assert document_changes(identities(), identities("a")).new == ("a.txt",)
+    assert document_changes(identities("a"), identities()).gone == ("a.txt",)
 
 
 @pytest.mark.parametrize(
