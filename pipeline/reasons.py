@@ -13,7 +13,7 @@ REASONS: Mapping[str, str] = {
     "encoding": "a file whose encoding is not recognised",
     "duplicate_id": "a record with the id of one before it",
     # of rows of another index
-    "incomplete": "a row without its id, name or text (read_graphrag)",
+    "incomplete": "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)",
     "dangling": "a row that names a document, text unit or entity that is not there (read_graphrag)",
     # of documents and of replies
     "empty": "no text in the document; nothing in the reply",

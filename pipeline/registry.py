@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_type_hints
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.errors import SettingsError
@@ -65,6 +66,18 @@ class Verb:
 
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
+
+    def call(self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+        """What the function makes of the tables, with nothing missing in those of fixed columns (TableSchema.filled).
+
+        Raises DataError where a required cell is missing."""
+        filled = {
+            name: self.inputs[name].filled(table, f"verb '{self.name}': table '{name}'")
+            for name, table in tables.items()
+        }
+        returned = self.function(**filled, **roles)
+        frames = returned if isinstance(returned, tuple) else (returned,)
+        return dict(zip(self.outputs, frames, strict=True))
 
     def written(self, read: Mapping[str, TableSchema], params: Params) -> dict[str, TableSchema]:
         """The schemas of what comes of tables of these schemas. Raises ValueError where the params do not fit."""

@@ -2,6 +2,9 @@
 
 A verb declares the schemas it reads and writes; the runner checks them at the boundary. Column
 meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas reads Arrow so).
+
+Texts and lists have 64-bit offsets in memory: with those of 32 bits no column could hold more than 2 GiB of text, or
+2^31 floats of vectors. Parquet knows no difference, so that a snapshot has the same bytes either way.
 """
 
 import json
@@ -15,12 +18,28 @@ import pyarrow as pa
 
 from pipeline.errors import DataError
 
-STRING, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+STRING, INT, FLOAT, BOOL = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
+
+WIDE: Any = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+"""How Parquet is read, so that texts and lists have these types."""
 
 
 def list_of(value: pa.DataType) -> pa.DataType:
     """A list type whose item is named as Parquet names it, so that a round trip keeps the bytes."""
-    return pa.list_(pa.field("element", value))
+    return pa.large_list(pa.field("element", value))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """As Parquet has it: how wide offsets are in memory changes no result, and is nobody's concern."""
+    return str(kind).replace("large_", "")
 
 
 STRINGS = list_of(STRING)
@@ -32,12 +51,14 @@ FINDINGS = list_of(pa.struct([("summary", STRING), ("explanation", STRING)]))
 @dataclass(frozen=True)
 class TableSchema:
     """Columns of a table, and the columns that fix the order of its rows (``key``; those in ``descending`` from the
-    greatest down). ``more``: of what a verb reads, whether a table may have further columns, which it then sees too."""
+    greatest down). ``more``: of what a verb reads, whether a table may have further columns, which it then sees too.
+    ``required``: the columns that say which row it is, or of which another; all others may have nulls."""
 
     arrow: pa.Schema
     key: tuple[str, ...]
     descending: tuple[str, ...] = ()
     more: bool = False
+    required: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -62,6 +83,18 @@ class TableSchema:
             raise DataError(f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}")
         return self.arrow.empty_table() if frame.empty else self._table(frame, where)
 
+    def filled(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
+        """The frame with nothing missing: no text is "", no list an empty one, no number 0. Columns of other kinds, and
+        tables that may have further columns, stay as they are.
+
+        Raises DataError where a required cell is missing: it would become somebody else's.
+        """
+        for name in self.required:
+            if lost := int(frame[name].isna().sum()):
+                raise DataError(f"{where}: column '{name}' is empty in {lost} rows; fill it, or filter them out")
+        missing = [] if self.more else [name for name in self.columns if frame[name].hasnans]
+        return frame.assign(**{name: _filled(frame[name], self.arrow.field(name).type) for name in missing})
+
     def joined(self, *tables: pa.Table) -> pa.Table:
         """The rows of several tables of this schema as one."""
         return self._ordered(pa.concat_tables(table.cast(self.arrow) for table in tables)).combine_chunks()
@@ -80,7 +113,7 @@ class TableSchema:
 
     def describe(self) -> list[list[str]]:
         """Names, types and key: what of a schema can change a step's result."""
-        columns = [[field.name, str(field.type)] for field in self.arrow]
+        columns = [[field.name, type_name(field.type)] for field in self.arrow]
         return columns + [["key", *self.key]] + ([["descending", *self.descending]] if self.descending else [])
 
 
@@ -89,6 +122,15 @@ def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedAr
         return pa.array(cells, type, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where}: {error}; the verb must return what its schema declares") from error
+
+
+def _filled(column: pd.Series, kind: pa.DataType) -> pd.Series:
+    if is_text(kind):
+        return column.fillna("")
+    if is_list(kind):
+        cells = [() if missing else cell for cell, missing in zip(column, column.isna(), strict=True)]
+        return pd.Series(cells, column.index, dtype=object)
+    return column.fillna(0).astype(kind.to_pandas_dtype()) if kind in (INT, FLOAT) else column
 
 
 def comparable(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
@@ -109,13 +151,18 @@ def _plain(value: Any) -> Any:
 def vector_column(vectors: np.ndarray) -> pd.Series:
     """The rows of a float32 matrix as a column of VECTOR, without a copy: they may be most of a table's bytes."""
     rows, dimensions = vectors.shape
-    ends = pa.array(np.arange(rows + 1) * dimensions, pa.int32())
-    array = pa.ListArray.from_arrays(ends, vectors.reshape(-1), type=VECTOR)
+    ends = pa.array(np.arange(rows + 1, dtype=np.int64) * dimensions)
+    array = pa.LargeListArray.from_arrays(ends, vectors.reshape(-1), type=VECTOR)
     return pd.Series(array, dtype=pd.ArrowDtype(VECTOR))
 
 
+FOLLOWED = ("id", "document_id", "source_entity_id", "target_entity_id", "left_id", "right_id")
+"""Columns that say which row it is, or of which others: required wherever they are."""
+
+
 def table(*key: str, **columns: pa.DataType) -> TableSchema:
-    return TableSchema(pa.schema(list(columns.items())), key)
+    required = tuple(name for name in FOLLOWED if name in columns)
+    return TableSchema(pa.schema(list(columns.items())), key, required=required)
 
 
 def at_least(**columns: pa.DataType) -> TableSchema:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import DataError
 from pipeline.files import PARTIAL, publish_file, temporary_file
 from pipeline.schema_version import SCHEMA_VERSION, refuse_newer
+from pipeline.schemas import WIDE
 
 ROW_GROUP = 100_000
 BATCH_ROWS = 20_000
@@ -85,16 +86,16 @@ class SnapshotStore:
 
     def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         """As ``read``, in Arrow."""
-        return pq.read_table(self._whole(snapshot), columns=columns)
+        return read_parquet(self._whole(snapshot), columns)
 
     def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``table``, some thousands of rows at a time."""
-        with pq.ParquetFile(self._whole(snapshot)) as file:
+        with pq.ParquetFile(self._whole(snapshot), **WIDE) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns)
 
     def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:
         """Some columns of a table, without a look at the rest."""
-        return pq.read_table(self.root / snapshot.path, columns=names).to_pandas()
+        return read_parquet(self.root / snapshot.path, names).to_pandas()
 
     def require(self, snapshot: Snapshot) -> None:
         """Raises DataError when the file is gone or damaged."""
@@ -185,6 +186,10 @@ class SnapshotStore:
             raise DataError(f"{path}: not readable ({error}); delete it and run the workflow again") from error
         refuse_newer(content.pop("schema_version", None), str(path))
         return content
+
+
+def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
+    return pq.read_table(path, columns=columns, **WIDE)
 
 
 def _live_name(workflow: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pipeline.schemas
 from pipeline.errors import DataError
-from pipeline.schemas import EMBEDDINGS, MENTIONS, TEXTS, TableSchema
+from pipeline.schemas import EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
 
 SCHEMAS = {name: value for name, value in vars(pipeline.schemas).items() if isinstance(value, TableSchema)}
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
@@ -22,7 +22,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    if pa.types.is_string(kind):
+    if is_text(kind):
         return text
     if pa.types.is_boolean(kind):
         return st.booleans()
@@ -34,7 +34,7 @@ def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.floats(width=32, allow_nan=False)
     if pa.types.is_struct(kind):
         return st.fixed_dictionaries({field.name: values(field.type) for field in kind})
-    assert pa.types.is_list(kind)
+    assert is_list(kind)
     return st.lists(values(kind.value_type), max_size=3)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import DataError, SettingsError
+from pipeline.schemas import WIDE
 from pipeline.text import digest
 
 Row = dict[str, Any]
@@ -88,7 +89,7 @@ def _file(folder: Path, names: Sequence[str]) -> Path:
 
 def _rows(path: Path, table: _Table) -> list[Row]:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, **WIDE) as file:
             columns = _columns(path, file.schema_arrow.names, table)
             content = file.read(columns=list(columns.values()))
     except OSError as error:  # what Arrow says of bytes it cannot read may be one too

@@ -103,11 +103,10 @@ class Stage:
         if planned.action == "reuse" or not self._matters(planned.step):
             return Estimate()
         step, tally = planned.step, Tally(self.resources.tokenizer)
-        frames = step.verb.function(**self._inputs(step), **self._roles(step, tally))
-        outputs = zip(step.writes.items(), frames if isinstance(frames, tuple) else (frames,), strict=True)
-        for (name, schema), frame in outputs:
+        frames = step.verb.call(self._inputs(step), self._roles(step, tally))
+        for name, schema in step.writes.items():
             if name != REJECTS:
-                self._frames[step.outputs[name]] = schema.encode(frame, step.id).to_pandas()
+                self._frames[step.outputs[name]] = schema.encode(frames[name], step.id).to_pandas()
         expected = [self._to_come.get(table, ToCome()) for table in step.inputs.values()]
         before = ToCome(
             max((one.rows for one in expected), default=0), max((one.tokens for one in expected), default=0)

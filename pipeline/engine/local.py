@@ -16,7 +16,7 @@ class LocalEngine:
     batch_rows: int | None = None
 
     def run(self, verb: Verb, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-        results = [_call(verb, batch, roles) for batch in self._batches(verb, tables)]
+        results = [verb.call(batch, roles) for batch in self._batches(verb, tables)]
         if len(results) == 1:
             return results[0]
         return {name: pd.concat([result[name] for result in results], ignore_index=True) for name in verb.outputs}
@@ -29,9 +29,3 @@ class LocalEngine:
         for start in range(0, rows, self.batch_rows):
             batch = tables[verb.rowwise].iloc[start : start + self.batch_rows].reset_index(drop=True)
             yield {**tables, verb.rowwise: batch}
-
-
-def _call(verb: Verb, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    returned = verb.function(**tables, **roles)
-    frames = returned if isinstance(returned, tuple) else (returned,)
-    return dict(zip(verb.outputs, frames, strict=True))

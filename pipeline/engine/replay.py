@@ -39,4 +39,4 @@ def _replay(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Resources
         **resources.tokenizers_of(step),
         **{role: rehearsed(model, tally) for role, model in resources.models_of(step).items()},
     }
-    step.verb.function(**inputs, **roles, **({"params": step.params} if step.verb.takes_params else {}))
+    step.verb.call(inputs, {**roles, **({"params": step.params} if step.verb.takes_params else {})})

@@ -12,7 +12,7 @@ from pipeline.export.rows import joined, write_rows
 from pipeline.export.source import GRAPH, Source
 
 SEPARATOR = "; "
-TEXT, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
+TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 
 
 @dataclass(frozen=True)

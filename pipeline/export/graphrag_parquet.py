@@ -25,6 +25,7 @@ from pipeline.schemas import (
     STRINGS,
     TYPE_COUNTS,
     TableSchema,
+    is_list,
     list_of,
 )
 
@@ -107,13 +108,13 @@ def _write(folder: Path, name: str, columns: Columns) -> int:
     columns = {NUMBER: range(rows), **columns}
     arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
     with new_file(folder, f"{name}.parquet") as path:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd", store_schema=False)
     return rows
 
 
 def _array(cells: Any, type: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
     if cells is None:
-        cells = [[] if pa.types.is_list(type) else None] * rows
+        cells = [[] if is_list(type) else None] * rows
     return cells.cast(type) if isinstance(cells, pa.ChunkedArray) else pa.array(cells, type)
 
 

@@ -23,7 +23,7 @@ UNIT = "\x1f"
 _UNIT_NAME = "U+001F"
 _LARGEST_FIELD = "64m"
 
-TEXT, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
+TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 NODES: Mapping[str, pa.DataType] = {
     "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "name_key": TEXT, "description": TEXT,
     "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT, "row_hash": TEXT,

@@ -12,7 +12,7 @@ from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS
 from pipeline.stores.lists import frame_of, lengths_of
 from pipeline.stores.neo4j_rows import members, parents
 
-TEXT, INT, FLOAT = pa.string(), pa.int64(), pa.float64()
+TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 NODES: Mapping[str, pa.DataType] = {
     "id:ID": TEXT, ":LABEL": TEXT, "level:long": INT, "parent": TEXT, "title": TEXT, "summary": TEXT,
     "rating:double": FLOAT, "weight:long": INT, "size:long": INT, "entity_count:long": INT, "row_hash": TEXT,

@@ -30,7 +30,7 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
     both."""
     before = _table(stored)
     ids, hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
-    ids_before, hashes_before = (before[name].combine_chunks().cast(TEXT) for name in ("id", "row_hash"))
+    ids_before, hashes_before = (before[name].cast(TEXT).combine_chunks() for name in ("id", "row_hash"))
     places = pc.index_in(ids, value_set=ids_before)
     new = _flags(pc.is_null(places))
     gone = np.ones(len(ids_before), dtype=bool)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.errors import DataError, UsageError
 from pipeline.load.community_rows import communities, lists, reports
-from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, EMBEDDINGS, TableSchema
+from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, EMBEDDINGS, STRING, STRINGS, TableSchema
 from pipeline.stores.lists import lengths_of, to_arrow
 from pipeline.text import digest
 
@@ -188,7 +188,7 @@ def nodes(entities: pd.DataFrame) -> pd.DataFrame:
         {
             "id": entities["id"],
             "display_name": entities["name"],
-            "entity_type": _type_names(to_arrow(entities["type"], pa.string()), UNKNOWN),
+            "entity_type": _type_names(to_arrow(entities["type"], STRING), UNKNOWN),
             "description": entities["description"],
             "source_id": lists(entities["text_unit_ids"]),
             "degree": entities["degree"],
@@ -208,7 +208,7 @@ def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
 
 def edge_types(keywords: pd.Series) -> list[str]:
     """The type that each list of keywords asks for."""
-    lists = to_arrow(keywords, pa.list_(pa.string()))
+    lists = to_arrow(keywords, STRINGS)
     lengths = lengths_of(keywords)
     starts = np.cumsum(lengths) - lengths
     return _type_names(lists.flatten().take(pa.array(starts, mask=lengths == 0)), RELATED)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import DiskFullError
 from pipeline.files import publish_file, temporary_file
+from pipeline.schemas import WIDE
 
 FOLDER = "loaded"
 KEPT = 4
@@ -41,7 +42,7 @@ class Remembered:
     def hashes(self, table: str, version: str) -> pa.Table | None:
         """id, row_hash; None where they are not known."""
         with suppress(OSError, pa.ArrowException):
-            return pq.read_table(self._rows(table, version), page_checksum_verification=True)
+            return pq.read_table(self._rows(table, version), page_checksum_verification=True, **WIDE)
         return None
 
     def keep(self, table: str, version: str, rows: pd.DataFrame) -> None:

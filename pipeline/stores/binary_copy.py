@@ -91,7 +91,7 @@ def _vectors(column: pd.Series) -> pa.LargeBinaryArray:
     return _fixed(cells)
 
 
-def _matrix(vectors: pa.ListArray) -> np.ndarray:
+def _matrix(vectors: pa.LargeListArray) -> np.ndarray:
     """A row for each vector; all have the same length."""
     return vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
 

@@ -8,6 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
+from pipeline.schemas import is_list, is_text
+
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 
@@ -17,7 +19,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
 
 
 def _kept(found: pa.DataType) -> Any:
-    return pd.ArrowDtype(found) if pa.types.is_list(found) or pa.types.is_large_list(found) else None
+    return pd.ArrowDtype(found) if is_list(found) else None
 
 
 def in_arrow(column: pd.Series) -> bool:
@@ -26,7 +28,7 @@ def in_arrow(column: pd.Series) -> bool:
 
 def is_texts(column: pd.Series) -> bool:
     """Of a column in Arrow: whether its lists hold texts."""
-    return pa.types.is_string(to_arrow(column.iloc[:0]).type.value_type)
+    return is_text(to_arrow(column.iloc[:0]).type.value_type)
 
 
 def to_arrow(column: pd.Series, type: pa.DataType | None = None) -> pa.Array:

@@ -17,8 +17,8 @@ DIGITS = 12
 
 def state_of(rows: pd.DataFrame) -> TableState:
     """``rows``: id and row_hash."""
-    of_hashes = _total(pc.utf8_slice_codeunits(to_arrow(rows["row_hash"], pa.string()), 0, DIGITS))
-    of_ids = _total(pc.utf8_slice_codeunits(to_arrow(rows["id"], pa.string()), -DIGITS))
+    of_hashes = _total(pc.utf8_slice_codeunits(to_arrow(rows["row_hash"], pa.large_string()), 0, DIGITS))
+    of_ids = _total(pc.utf8_slice_codeunits(to_arrow(rows["id"], pa.large_string()), -DIGITS))
     return TableState(len(rows), f"{of_hashes}-{of_ids}")
 
 

@@ -47,8 +47,12 @@ def merge_graphs(
     An entity's name is its commonest surface form (ties: the smallest by code point), its type the one
     with the greatest weight of records, other types kept with their counts; ``frequency`` is the number
     of text units that mention it. Weights add up; keywords are the union in order of frequency. A relationship
-    of an entity with itself is a reject.
+    of an entity with itself is a reject, and so is a record without its kind, text unit or names; what else is
+    missing counts as empty.
     """
+    extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
+    incomplete = extractions[_incomplete(extractions)]
+    extractions = extractions.drop(incomplete.index)
     dropped = extractions[_orphans(extractions)] if params.orphans == "drop" else extractions[:0]
     extractions = extractions.drop(dropped.index)
     ids = _entity_ids(extractions)
@@ -69,8 +73,22 @@ def merge_graphs(
         _merge_entities(entities, occurrences, names, known),
         _merge_relationships(links[~loops], names, known),
         _mentions(occurrences, known),
-        REJECTS.frame([*_rejects(links[loops], "self_loop"), *_rejects(dropped, "orphan")]),
+        REJECTS.frame(
+            [
+                *_rejects(links[loops], "self_loop"),
+                *_rejects(dropped, "orphan"),
+                *_rejects(incomplete, "incomplete"),
+            ]
+        ),
     )
+
+
+def _incomplete(extractions: pd.DataFrame) -> pd.Series:
+    """Records that do not say what they are, where they were found, or what of."""
+    blank = {name: extractions[name].str.strip() == "" for name in ("text_unit_id", "name", "source", "target")}
+    entities, links = (extractions["kind"] == kind for kind in ("entity", "relationship"))
+    nameless = (entities & blank["name"]) | (links & (blank["source"] | blank["target"]))
+    return blank["text_unit_id"] | nameless | ~(entities | links)
 
 
 def _orphans(extractions: pd.DataFrame) -> pd.Series:
@@ -215,10 +233,13 @@ def _mentions(occurrences: pd.DataFrame, known: list[str]) -> pd.DataFrame:
     return mentions[MENTIONS.columns]
 
 
-def _rejects(links: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
-    said = {"self_loop": "related to itself", "orphan": "related, and an end is described nowhere"}[reason]
-    columns = ["text_unit_id", "source", "target", "description"]
-    for unit, source, target, description in links[columns].itertuples(index=False):
-        ends = repr(source) if reason == "self_loop" else f"{source!r} and {target!r}"
-        message = f"{ends} {said}: {description}"[:300]
+def _rejects(records: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
+    columns = ["text_unit_id", "kind", "name", "source", "target", "description"]
+    for unit, kind, name, source, target, description in records[columns].itertuples(index=False):
+        said = {
+            "self_loop": f"{source!r} related to itself",
+            "orphan": f"{source!r} and {target!r} related, and an end is described nowhere",
+            "incomplete": f"record of kind {kind!r}, name {name!r}, source {source!r}, target {target!r} lacks one",
+        }[reason]
+        message = f"{said}: {description}"[:300]
         yield {"step": "", "row_id": unit, "kind": "record", "reason": reason, "message": message}

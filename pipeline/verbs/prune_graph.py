@@ -51,7 +51,7 @@ def prune_graph(
     """What stays, unchanged, in this order of looks: frequency, weight, degree in what is left, component. A
     relationship goes with either of its ends, a mention with its entity. Of components of one size the one with the
     smallest id stays."""
-    ids = set(entities.loc[entities["frequency"] >= params.min_frequency, "id"])
+    ids = set(entities.loc[entities["frequency"].fillna(0) >= params.min_frequency, "id"])
     edges = _heavy(_between(relationships, ids), params)
     if params.min_degree:
         ids &= set(_degrees(edges).loc[lambda degrees: degrees >= params.min_degree].index)
@@ -67,7 +67,7 @@ def _between(relationships: pd.DataFrame, ids: set[str]) -> pd.DataFrame:
 
 
 def _heavy(relationships: pd.DataFrame, params: PruneParams) -> pd.DataFrame:
-    weights = relationships["weight"]
+    weights = relationships["weight"].fillna(0)
     least = np.percentile(weights, params.weight_percentile) if len(weights) else 0.0
     return relationships[weights >= max(params.min_weight, float(least) if params.weight_percentile else -np.inf)]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.schemas import STRING, TableSchema
+from pipeline.schemas import STRING, TableSchema, type_name
 from pipeline.validation import did_you_mean
 
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -31,20 +31,20 @@ def type_of(schema: TableSchema, name: str) -> pa.DataType:
 def text_column(schema: TableSchema, name: str) -> None:
     """Raises ValueError unless the column holds texts."""
     if type_of(schema, name) != STRING:
-        raise ValueError(f"column '{name}' holds {type_of(schema, name)}, no text; convert it first")
+        raise ValueError(f"column '{name}' holds {type_name(type_of(schema, name))}, no text; convert it first")
 
 
 def plain_column(schema: TableSchema, name: str) -> None:
     """Raises ValueError for a column of lists or records."""
     if pa.types.is_nested(type_of(schema, name)):
-        raise ValueError(f"column '{name}' holds {type_of(schema, name)}; unroll or join its items first")
+        raise ValueError(f"column '{name}' holds {type_name(type_of(schema, name))}; unroll or join its items first")
 
 
 def number_column(schema: TableSchema, name: str) -> None:
     """Raises ValueError unless the column holds numbers."""
     kind = type_of(schema, name)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ValueError(f"column '{name}' holds {kind}, no number; convert it first")
+        raise ValueError(f"column '{name}' holds {type_name(kind)}, no number; convert it first")
 
 
 def derived(schema: TableSchema, columns: Mapping[str, pa.DataType], *, one_to_one: bool = True) -> TableSchema:

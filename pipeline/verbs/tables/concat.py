@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pipeline.registry import Params, verb
-from pipeline.schemas import ANY, TableSchema
+from pipeline.schemas import ANY, TableSchema, type_name
 from pipeline.verbs.tables.columns import derived, field_of, types_of
 
 
@@ -15,8 +15,9 @@ def _result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
         for name in columns:
             field_of(schema, name)
     for name, kind in types_of(table).items():
-        if kind != types_of(other)[name]:
-            raise ValueError(f"column '{name}' is {kind} and {types_of(other)[name]}; convert one of them first")
+        if kind != (second := types_of(other)[name]):
+            kinds = f"{type_name(kind)} and {type_name(second)}"
+            raise ValueError(f"column '{name}' is {kinds}; convert one of them first")
     return derived(table, types_of(table), one_to_one=False)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from pipeline.registry import Params, verb
-from pipeline.schemas import ANY, TableSchema
+from pipeline.schemas import ANY, TableSchema, type_name
 from pipeline.verbs.tables.columns import ColumnName, derived, plain_column, type_of, types_of
 
 
@@ -44,7 +44,7 @@ def _result(read: Mapping[str, TableSchema], params: JoinTablesParams) -> TableS
         plain_column(table, left)
         plain_column(other, right)
         if type_of(table, left) != type_of(other, right):
-            kinds = f"{type_of(table, left)} and {type_of(other, right)}"
+            kinds = f"{type_name(type_of(table, left))} and {type_name(type_of(other, right))}"
             raise ValueError(f"on: '{left}' and '{right}' are {kinds}; convert one of them first")
     if not params.adds:
         return table

@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model
 
 from pipeline.documents.metadata import as_json, as_text
 from pipeline.registry import Params
-from pipeline.schemas import BOOL, FLOAT, INT, STRING, STRINGS, TableSchema
+from pipeline.schemas import BOOL, FLOAT, INT, STRING, STRINGS, TableSchema, is_list, type_name
 from pipeline.text import digest
 from pipeline.validation import did_you_mean
 from pipeline.verbs.tables.cells import plain_cells
@@ -130,15 +130,15 @@ def _of_texts(made: pa.DataType) -> Callable[[Operation, TableSchema], pa.DataTy
 
 def _of_lists(operation: Operation, table: TableSchema) -> pa.DataType:
     kind = _as_column(operation, table)
-    if not pa.types.is_list(kind) or pa.types.is_nested(kind.value_type):
-        raise ValueError(f"column '{operation.operands[0]}' holds {kind}, no lists of texts or numbers")
+    if not is_list(kind) or pa.types.is_nested(kind.value_type):
+        raise ValueError(f"column '{operation.operands[0]}' holds {type_name(kind)}, no lists of texts or numbers")
     return STRING
 
 
 def _of_countable(operation: Operation, table: TableSchema) -> pa.DataType:
     kind = _as_column(operation, table)
-    if kind != STRING and not pa.types.is_list(kind):
-        raise ValueError(f"column '{operation.operands[0]}' holds {kind}, neither texts nor lists")
+    if kind != STRING and not is_list(kind):
+        raise ValueError(f"column '{operation.operands[0]}' holds {type_name(kind)}, neither texts nor lists")
     return INT
 
 
@@ -146,7 +146,7 @@ def _filled(operation: Operation, table: TableSchema) -> pa.DataType:
     kind, given = _as_column(operation, table), TYPES[type(operation.value)]
     if kind != given and (kind, given) != (FLOAT, INT):
         raise ValueError(
-            f"fill: column '{operation.operands[0]}' holds {kind}, and the value is {given}; make them agree"
+            f"fill: column '{operation.operands[0]}' holds {type_name(kind)}, and the value is {given}; make them agree"
         )
     return kind
 

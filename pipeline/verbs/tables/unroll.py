@@ -5,10 +5,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from pipeline.registry import Params, verb
-from pipeline.schemas import ANY, INT, TableSchema
+from pipeline.schemas import ANY, INT, TableSchema, is_list, type_name
 from pipeline.verbs.tables.columns import ColumnName, derived, type_of, types_of
 
 
@@ -23,8 +22,8 @@ class UnrollParams(Params):
 
 def _result(read: Mapping[str, TableSchema], params: UnrollParams) -> TableSchema:
     table, kind = read["table"], type_of(read["table"], params.column)
-    if not pa.types.is_list(kind):
-        raise ValueError(f"column '{params.column}' holds {kind}, no lists; name one that does")
+    if not is_list(kind):
+        raise ValueError(f"column '{params.column}' holds {type_name(kind)}, no lists; name one that does")
     if params.position in table.columns:
         raise ValueError(f"position: the table has a column '{params.position}'; choose another name")
     place = {params.position: INT} if params.position else {}
