@@ -28,7 +28,7 @@ every_reader = pytest.mark.parametrize("name", sorted(name for name in CHAIN if 
 def nothing(kind: pa.DataType) -> Any:
     if str(kind).endswith("string"):
         return ""
-    return [] if pa.types.is_nested(kind) else 0
+    return [] if pa.types.is_nested(kind) else 0.0 if pa.types.is_floating(kind) else 0
 
 
 def may_lack(schema: TableSchema) -> list[str]:
