@@ -1,9 +1,16 @@
 """graphmill init: a project of one's own."""
 
+import re
 from pathlib import Path
+
+from pipeline.errors import UsageError
+from pipeline.folder import SETTINGS
 
 PACKAGED = Path(__file__).parent / "templates"
 CLONE = Path(__file__).parent.parent
+FIRST_WORKFLOW = "fast"
+"""It needs no key."""
+NAMES_WORKFLOW = re.compile(r"^workflow: \S+ *", re.MULTILINE)
 
 ENV_EXAMPLE = """\
 # Copy to .env and fill in what you use. The real environment wins over this file.
@@ -15,12 +22,18 @@ NEO4J_PASSWORD=
 GITIGNORE = ".env\ndata/*\n!data/input/\n"
 
 
-def init_project(folder: Path) -> tuple[list[str], list[str]]:
-    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the folder.
+def init_project(folder: Path, workflow: str = FIRST_WORKFLOW) -> tuple[list[str], list[str]]:
+    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the folder. ``workflow``
+    is the one that settings.yaml names.
 
-    Returns the names written and those that were there and are kept as they are.
+    Returns the names written and those that were there and are kept as they are. Raises UsageError for a workflow that
+    does not come with the package.
     """
     files = {name: source.read_text(encoding="utf-8") for name, source in _templates().items()}
+    if f"workflows/{workflow}.yaml" not in files:
+        have = ", ".join(sorted(Path(name).stem for name in files if name.startswith("workflows/")))
+        raise UsageError(f"init: no workflow '{workflow}' comes with graphmill; have: {have}")
+    files[SETTINGS] = NAMES_WORKFLOW.sub(lambda line: f"workflow: {workflow:<20}", files[SETTINGS])
     files |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
     (folder / "data" / "input").mkdir(parents=True, exist_ok=True)
     written, kept = [], []

@@ -137,10 +137,11 @@ class Project(Services):
         options: RunOptions = DEFAULTS,
         recovered: bool = False,
     ) -> RunReport:
-        """Run with the rejected rows asked for once more, and with ``recovered`` also those that were answered by
-        halves or by repair; a workflow that cannot be loaded is indexed."""
-        workflow = self.workflow(name).name
-        run = self.index if self.why_not_loadable(name) else self.run
+        """Run the workflow, by default the one that ``table`` reads, with the rejected rows asked for once more, and
+        with ``recovered`` also those that were answered by halves or by repair; one that cannot be loaded is indexed.
+        """
+        workflow = self.workflow(name or self.shown_workflow()).name
+        run = self.index if self.why_not_loadable(workflow) else self.run
         kinds = ["row", "recovered"] if recovered else ["row"]
         rejects = self.table("rejects", workflow)
         chosen = rejects[rejects["kind"].isin(kinds)]
@@ -148,7 +149,7 @@ class Project(Services):
         return run(workflow, progress, on_event, replace(options, again=again))
 
     def export(self, kind: str, folder: str | Path, name: str | None = None, force: bool = False) -> Exported:
-        """Write the newest tables of a workflow (by default the last run's) as files; see export/kinds.py."""
+        """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
         manifest = self._manifest(name)
         neo4j = self.settings.stores.neo4j
         source = Source(manifest, self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids)
@@ -187,8 +188,8 @@ class Project(Services):
             return collect_garbage(self.snapshots, keep, dry_run)
 
     def verify(self, name: str | None = None, quick: bool = False) -> Verification:
-        """Compare the stores with the tables of the workflow's last completed run (by default the last run's
-        workflow). ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run."""
+        """Compare the stores with the tables of the workflow's last completed run (by default as ``table``).
+        ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run."""
         max_types = self.settings.stores.neo4j.max_types
         return verify(self._manifest(name), self.snapshots, self.stores.all, max_types, quick)
 
@@ -198,15 +199,15 @@ class Project(Services):
 
     def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
         """Every pair of names that resolve_entities decided about; see pinning.py."""
-        return resolutions(self, workflow)
+        return resolutions(self, workflow or self.shown_workflow())
 
     def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> Pinned:
         """Take two names for one ("same") or for two ("different") from the next run on."""
-        return pin(self, decision, a, b, workflow)
+        return pin(self, decision, a, b, workflow or self.shown_workflow())
 
     def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> Pinned:
         """Take back a pin, or part what the last run merged."""
-        return undo(self, a, b, workflow)
+        return undo(self, a, b, workflow or self.shown_workflow())
 
     def tune(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Tuning:
         """Write prompts for these documents beside the workflow's; see tuning/tune.py."""
@@ -226,9 +227,8 @@ class Project(Services):
         return examine(self, long)
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
-        """A table of the workflow's last completed run (by default the last run's workflow).
-
-        Raises UsageError when there is none.
+        """A table of the workflow's last completed run; by default of the workflow that the workspace shows, else of
+        the one that settings name. Raises UsageError when there is none.
         """
         manifest = self._manifest(workflow)
         if name not in manifest.tables:
@@ -341,8 +341,7 @@ class Project(Services):
         return self.query_chat(name) if chat and chat.configured else None
 
     def _manifest(self, workflow: str | None) -> Manifest:
-        last = self.runs.last()
-        return self.snapshots.manifest(workflow or (last["workflow"] if last else self.settings.workflow))
+        return self.snapshots.manifest(workflow or self.shown_workflow())
 
     def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: Stage) -> RunReport:
         self.workflow(name)

@@ -19,7 +19,7 @@ from pipeline.adapters import (
 )
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
-from pipeline.errors import SettingsError, UsageError
+from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.folder import SETTINGS
 from pipeline.load.identity import refuse_other_workflow
 from pipeline.models.base import EmbeddingModel, Listener, Reranker
@@ -92,6 +92,15 @@ class Services:
             if any(step.execution == "batch" and name in self.resources.chat_names(step) for step in steps):
                 return True
         return False
+
+    def shown_workflow(self) -> str:
+        """The workflow of those who read what a run has made and name none: that of which the workspace shows the
+        tables, else, also where no store answers, the one that settings name. Who makes something, and names none, has
+        the one that settings name, as ``workflow`` does."""
+        try:
+            return self.live_workflow() or self.settings.workflow
+        except StoreError:
+            return self.settings.workflow
 
     def live_workflow(self) -> str | None:
         """Which workflow's tables the stores show; None when nothing is loaded."""

@@ -122,7 +122,7 @@ def new_project(
 ) -> ProjectFolder:
     """A project with these documents; with an endpoint its chat model is there, embeddings stay builtin.
     Of so few documents any number may go, unless ``max_delete_ratio`` is among the settings."""
-    init_project(root)
+    init_project(root, "index")
     project = ProjectFolder(root, endpoint.env if endpoint else {})
     for name, text in documents.items():
         project.write(name, text)

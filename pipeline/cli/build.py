@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.console import print_forecast, print_report
-from pipeline.cli.options import FAILED, Folder, Json, Log, Name, Overrides, open_project, print_json
+from pipeline.cli.options import FAILED, Folder, Json, Log, Name, Overrides, Shown, open_project, print_json
 from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
-from pipeline.init import init_project
+from pipeline.errors import GraphmillError
+from pipeline.folder import SETTINGS
+from pipeline.init import FIRST_WORKFLOW, init_project
 
 if TYPE_CHECKING:
     from pipeline.engine.forecast import Forecast
@@ -37,16 +39,27 @@ Full = Annotated[bool, typer.Option("--full", help="Compare contents, not the ha
 Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
 
 
-def init(context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None) -> None:
+def init(
+    context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None,
+    workflow: Annotated[str | None, typer.Option(metavar="NAME", help="Runs when none is named; else 'fast'.")] = None,
+) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = folder or context.obj or Path()
     try:
-        written, kept = init_project(root)
+        written, kept = init_project(root, workflow or FIRST_WORKFLOW)
+    except GraphmillError as error:
+        print(f"graphmill: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
     except OSError as error:
         print(f"graphmill: {error.filename}: {error.strerror}; choose a folder you may write to", file=sys.stderr)
         raise typer.Exit(FAILED) from None
     print(f"{root}: {len(written)} files written, {len(kept)} kept")
-    print(f"Next: put documents into {root / 'data/input'}, then run: graphmill -C {root} run fast")
+    if workflow and SETTINGS in kept:
+        print(
+            f"graphmill: {root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it",
+            file=sys.stderr,
+        )
+    print(f"Next: put documents into {root / 'data/input'}, then run: graphmill -C {root} run")
 
 
 def plan(
@@ -106,7 +119,7 @@ def run(
 
 
 def retry(
-    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto",
     recovered: Annotated[bool, typer.Option("--recovered", help="Also rows answered by halves or repair.")] = False,
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,

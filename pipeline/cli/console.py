@@ -115,12 +115,13 @@ def print_notes(notes: Iterable[str]) -> None:
         print(f"note: {note}")
 
 
-def print_rejects(rejects: "pd.DataFrame") -> None:
+def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
     """A line a row, and how many there are of each reason."""
     for row in rejects.itertuples(index=False):
         print(f"{row.step:<22} {row.kind:<9} {row.reason:<15} {row.row_id}  {row.message}")
     counts = rejects.groupby(["kind", "reason"]).size().reset_index(name="rows")
-    print(", ".join(f"{row.rows} {row.kind} {row.reason}" for row in counts.itertuples()) or "no rejects")
+    told = ", ".join(f"{row.rows} {row.kind} {row.reason}" for row in counts.itertuples()) or "no rejects"
+    print(f"{workflow}: {told}")
 
 
 def print_usage(usage: "pd.DataFrame", by: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.console import print_findings, print_rejects, print_report, print_steps, print_usage
-from pipeline.cli.options import Folder, Json, Name, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.cli.options import Folder, Json, Overrides, Shown, errors_told, open_project, print_json, root_of
 from pipeline.folder import settings_file
 from pipeline.reasons import REASONS
 from pipeline.runs import Runs
@@ -30,7 +30,7 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
 
 
 def rejects(
-    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
     reason: Annotated[str | None, typer.Option(help=f"Only those with this reason: {', '.join(REASONS)}.")] = None,
 ) -> None:  # fmt: skip
@@ -38,12 +38,13 @@ def rejects(
     if reason and reason not in REASONS:
         raise typer.BadParameter(f"{reason}; have: {', '.join(REASONS)}", param_hint="--reason")
     with open_project(context, folder, overrides, as_json) as project:
-        found = project.table("rejects", name)
+        workflow = name or project.shown_workflow()
+        found = project.table("rejects", workflow)
     chosen = found[found["reason"] == reason] if reason else found
     if as_json:
         print_json(chosen.to_dict("records"))
     else:
-        print_rejects(chosen)
+        print_rejects(chosen, workflow)
 
 
 def usage(

@@ -33,7 +33,11 @@ def _known_log(log: str) -> str:
 
 
 Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.", callback=_known_log)]
-Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="workflows/<name>.yaml")]
+Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="By default the one that settings.yaml names.")]
+Shown = Annotated[
+    str | None,
+    typer.Argument(metavar="WORKFLOW", help="By default the one that the workspace shows, else that of settings.yaml."),
+]
 
 
 def root_of(context: typer.Context, folder: Path | None) -> Path:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Name, Overrides, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 def list_resolutions(
-    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
     decision: Annotated[Outcome | None, typer.Option(help="Only these.")] = None,
 ) -> None:  # fmt: skip

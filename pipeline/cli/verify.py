@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import FAILED, Folder, Json, Name, Overrides, open_project, print_json
+from pipeline.cli.options import FAILED, Folder, Json, Overrides, Shown, open_project, print_json
 
 if TYPE_CHECKING:
     from pipeline.load.naming import Named
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def verify(
-    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
     quick: Annotated[bool, typer.Option("--quick", help="Compare the hashes beside the rows, not the rows.")] = False,
 ) -> None:  # fmt: skip

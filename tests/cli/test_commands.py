@@ -37,11 +37,11 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     assert "content_filter" in first.stdout
     shown = folder.invoke("rejects")
     assert shown.stdout.splitlines()[0].split()[:3] == ["extract_graph", "row", "content_filter"]
-    assert shown.stdout.splitlines()[-1] == "1 row content_filter"
+    assert shown.stdout.splitlines()[-1] == "index: 1 row content_filter"
     (reject,) = folder.invoke("rejects", "--json").json
     assert (reject["step"], reject["kind"], reject["reason"]) == ("extract_graph", "row", "content_filter")
     assert folder.invoke("rejects", "--reason", "timeout", "--json").json == []
-    assert folder.invoke("rejects", "--reason", "timeout").stdout == "no rejects\n"
+    assert folder.invoke("rejects", "--reason", "timeout").stdout == "index: no rejects\n"
     openai.forget()
     assert {action for action, _ in actions(folder).values()} == {"reused"}
     retried = folder.invoke("retry", "--json").json
