@@ -6,16 +6,13 @@ are left. The work of a run that did not complete has no manifest yet: it goes t
 are in the cache.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UsageError
-from pipeline.snapshots import Manifest, SnapshotStore
-
-NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{64}")
+from pipeline.snapshots import NAMED_BY_CONTENT, Manifest, SnapshotStore
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool) -> GcRep
     """Keep the newest ``keep`` manifests of each workflow, the live ones, and what they name. Only for a caller
     who is alone with the snapshots.
 
-    Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when a manifest cannot be read.
+    Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when what is live cannot be read.
     """
     if keep < 1:
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
@@ -76,7 +73,7 @@ def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dic
     kept, old = [], {}
     for workflow in snapshots.workflows():
         history = snapshots.history(workflow)
-        kept += [snapshots.manifest(workflow, run_id) for run_id in ("", *history[-keep:])]
+        kept += [snapshots.certain(workflow), *snapshots.kept(workflow, history[-keep:])]
         if history[:-keep]:
             old[workflow] = history[:-keep]
     return kept, old

@@ -29,7 +29,7 @@ def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequenc
     for table, snapshot in manifest.tables.items():
         if not snapshots.exists(snapshot):
             raise DataError(
-                f"{snapshots.root / snapshot.path}: gone, and table '{table}' of run {named[0]} with it; "
+                f"{snapshots.root / snapshot.path}: gone or damaged, and table '{table}' of run {named[0]} with it; "
                 f"choose a later run: {', '.join(sorted(kept, reverse=True)[:LISTED])}"
             )
     return manifest

@@ -127,12 +127,18 @@ def test_at_least_one_manifest_is_kept(store: SnapshotStore, keep: int):
         collect_garbage(store, keep, dry_run=False)
 
 
-def test_nothing_is_deleted_while_a_manifest_cannot_be_read(store: SnapshotStore):
-    (store.root / "manifest-fast.json").write_text("{")
+def test_nothing_is_deleted_while_it_cannot_be_read_what_is_live(store: SnapshotStore):
+    kept = store.root / "manifests" / "fast" / f"{store.history('fast')[-1]}.json"
+    whole = kept.read_bytes()
+    for path in (store.root / "manifest-fast.json", kept):
+        path.write_text("{")
     before = files(store)
-    with pytest.raises(DataError, match="not readable"):
+    with pytest.raises(DataError, match=r"not readable .*; run 'graphmill index fast' first"):
         collect_garbage(store, keep=1, dry_run=False)
     assert files(store) == before
+    kept.write_bytes(whole)
+    collect_garbage(store, keep=1, dry_run=False)
+    assert all(map(store.exists, store.manifest("fast").tables.values()))
 
 
 def test_a_project_goes_on_after_gc_and_never_collects_beside_a_run(tmp_path: Path, postgres_url: str):

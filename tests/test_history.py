@@ -9,7 +9,8 @@ from pipeline.engine.options import RunOptions
 from pipeline.errors import DataError, UsageError
 from pipeline.history import manifest_of
 from pipeline.project import Project
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.schemas import TEXTS
+from pipeline.snapshots import Manifest, SnapshotStore
 from tests.projects import DOCUMENTS, new_project
 from tests.stored import stored_hashes
 
@@ -23,10 +24,7 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 
 def _manifest(store: SnapshotStore, name: str) -> Manifest:
-    path = store.root / name / "file.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    return Manifest("index", {name: Snapshot(f"{name}/file.parquet", 0, "0")})
+    return Manifest("index", {name: store.write(name, TEXTS.encode(TEXTS.frame([(name, name)]), name))})
 
 
 RUNS = ["20260101-a", "20260102-a", "20260103-a", "20260104-a", "20260104-b", "20260105-a", "20260106-a"]
@@ -70,8 +68,14 @@ def test_what_is_no_longer_kept_is_a_data_error(store: SnapshotStore):
     store.forget("index", "20260101-a")
     with pytest.raises(DataError, match="no manifest is kept from the time of run 20260102-a; the oldest is 20260103"):
         manifest_of("20260102", "index", store, RUNS)
-    (store.root / "two/file.parquet").unlink()
-    with pytest.raises(DataError, match=r"file\.parquet: gone, and table 'two' of run 20260104-a with it"):
+    (store.root / store.manifest("index", "20260103-a").tables["two"].path).unlink()
+    with pytest.raises(DataError, match=r"\.parquet: gone or damaged, and table 'two' of run 20260104-a with it"):
+        manifest_of("20260104-a", "index", store, RUNS)
+
+
+def test_a_damaged_manifest_of_a_night_is_not_replaced_by_an_older_ones(store: SnapshotStore):
+    (store.root / "manifests/index/20260103-a.json").write_bytes(b"")
+    with pytest.raises(DataError, match=r"20260103-a\.json: not readable .*; choose another run"):
         manifest_of("20260104-a", "index", store, RUNS)
 
 

@@ -100,13 +100,67 @@ def test_a_record_counts_only_while_all_its_snapshots_are_there(store: SnapshotS
     assert store.lookup(record.fingerprint) is None
 
 
-def test_a_damaged_record_or_manifest_is_a_data_error(store: SnapshotStore, record: StepRecord):
-    for name in (f"steps/{record.fingerprint}.json", "manifest-index.json"):
-        (store.root / name).write_text('{"step": "em')
-    with pytest.raises(DataError, match="not readable"):
-        store.lookup(record.fingerprint)
-    with pytest.raises(DataError, match="not readable"):
-        store.manifest("index")
+DAMAGES = [b"", b'{"step": "em', b"[]", b"{}", b"\xff" * 9, b'{"workflow": "index", "tables": {"t": 1}, "steps": {}}']
+
+
+@pytest.mark.parametrize("content", DAMAGES)
+def test_a_damaged_record_counts_as_missing(
+    store: SnapshotStore, record: StepRecord, content: bytes, capsys: pytest.CaptureFixture[str]
+):
+    path = store.root / f"steps/{record.fingerprint}.json"
+    path.write_bytes(content)
+    assert store.lookup(record.fingerprint) is None
+    assert f"{path}: " in capsys.readouterr().err
+    store.record(record)
+    assert store.lookup(record.fingerprint) == record
+
+
+@pytest.mark.parametrize("content", DAMAGES)
+def test_a_broken_manifest_falls_back_to_the_newest_whole_one(store: SnapshotStore, record: StepRecord, content: bytes):
+    first = Manifest("index", {"t": record.outputs["texts"]}, {"embed": record})
+    second = Manifest("index", {"t": record.outputs["more"]}, {"embed": record})
+    store.publish(first, "run-1")
+    store.publish(second, "run-2")
+    live, kept = store.root / "manifest-index.json", store.root / "manifests/index/run-2.json"
+    live.write_bytes(content)
+    assert store.manifest("index") == second
+    kept.write_bytes(content)
+    assert store.manifest("index") == first
+    assert not store.is_lost("index")
+    with pytest.raises(DataError, match="choose another run"):
+        store.manifest("index", "run-2")
+    store.publish(second, "run-3")
+    assert store.certain("index") == store.manifest("index", "run-3") == second
+    for path in store.root.rglob("*.json"):
+        path.write_bytes(content)
+    assert store.manifest("index") == Manifest("index")
+    assert store.is_lost("index")
+    assert not store.is_lost("fast")
+
+
+def test_every_flipped_bit_of_a_manifest_or_record_is_seen(store: SnapshotStore, record: StepRecord):
+    manifest = Manifest("index", {"t": record.outputs["texts"]}, {"embed": record})
+    store.publish(manifest, "run-1")
+    for path in (store.root / "manifest-index.json", store.root / f"steps/{record.fingerprint}.json"):
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+            assert store.certain("index") == manifest
+            assert store.lookup(record.fingerprint) in (None, record)
+        path.write_bytes(whole)
+
+
+def test_a_damaged_table_counts_as_missing_and_is_written_again(store: SnapshotStore, record: StepRecord):
+    path = store.root / record.outputs["texts"].path
+    whole, state = path.read_bytes(), path.stat()
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # as where a disk, not a program, has done it
+    assert store.lookup(record.fingerprint) is None
+    with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
+        store.columns(record.outputs["texts"], ["id"])
+    assert store.write("texts", texts("a", "b")) == record.outputs["texts"]
+    assert path.read_bytes() == whole
+    assert store.lookup(record.fingerprint) == record
 
 
 def test_a_manifest_is_read_as_it_was_published(store: SnapshotStore, record: StepRecord):

@@ -1,12 +1,11 @@
 """Documents that a run would lose: too many at once are an accident, such as a folder that is not mounted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pipeline.errors import DataError, DeletionError
+from pipeline.errors import DeletionError
 from pipeline.snapshots import Snapshot, SnapshotStore
 
 DOCUMENTS = "documents"
@@ -18,13 +17,38 @@ ON_PURPOSE = "run again with --allow-deletes if this is meant"
 
 
 def refuse_deletions(
-    store: SnapshotStore, before: Snapshot | None, after: Snapshot, max_ratio: float, may_go: str | None = None
+    store: SnapshotStore,
+    workflow: str,
+    before: Snapshot | None,
+    after: Snapshot,
+    max_ratio: float,
+    may_go: str | None = None,
 ) -> None:
     """Raises DeletionError when more than ``max_ratio`` of the documents of ``before`` are gone, but for those of the
-    source ``may_go``."""
-    if before is None or before == after or not store.exists(before):
+    source ``may_go``. Where ``before`` cannot be read, an earlier table of documents is compared, or else the
+    numbers of documents."""
+    if before == after or (before is None and not store.is_lost(workflow)):
         return
-    check_deletions(without(identities(store, before), may_go), without(identities(store, after), may_go), max_ratio)
+    tables = (table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256)
+    known = next(filter(store.exists, tables), None)
+    if known is not None:
+        check_deletions(without(identities(store, known), may_go), without(identities(store, after), may_go), max_ratio)
+    elif before is not None and before.rows - after.rows > max_ratio * before.rows:
+        raise DeletionError(
+            f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than max_delete_ratio "
+            f"{max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
+        )
+
+
+def _tables_before(store: SnapshotStore, workflow: str, before: Snapshot | None) -> Iterator[Snapshot]:
+    """``before`` first, then those of earlier nights; where no manifest can be read, all that there are, the largest
+    first, so that none is compared that a refused run has left."""
+    if before is not None:
+        yield before
+        earlier = reversed(store.kept(workflow, store.history(workflow)))
+        yield from (manifest.tables[DOCUMENTS] for manifest in earlier if DOCUMENTS in manifest.tables)
+    else:
+        yield from store.files(DOCUMENTS)
 
 
 def without(documents: pd.DataFrame, source: str | None) -> pd.DataFrame:
@@ -76,8 +100,4 @@ def document_changes(before: pd.DataFrame, after: pd.DataFrame) -> DocumentChang
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
     """The documents without their texts, which are nearly all of the table. Raises DataError for a damaged file."""
-    path = store.root / snapshot.path
-    try:
-        return pq.read_table(path, columns=COLUMNS).to_pandas()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: damaged ({error}); delete it and run the workflow again") from error
+    return store.columns(snapshot, COLUMNS)

@@ -89,8 +89,12 @@ class Planner:
 
     def _left(self, step: Step) -> StepRecord:
         record = self.previous.get(step.id)
-        if record is None or not all(map(self.snapshots.exists, record.outputs.values())):
+        if record is None:
             raise UsageError(f"step '{step.id}': never completed, so it cannot be left as it is; run it first")
+        if not all(map(self.snapshots.exists, record.outputs.values())):
+            raise UsageError(
+                f"step '{step.id}': what it wrote is gone or damaged, so it cannot be left as it is; run it first"
+            )
         return record
 
 

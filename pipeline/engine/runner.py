@@ -134,7 +134,8 @@ class Runner:
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
                 before = previous.tables.get(DOCUMENTS)
-                refuse_deletions(self.snapshots, before, tables[DOCUMENTS], self.max_delete_ratio, self.may_go)
+                now = tables[DOCUMENTS]
+                refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         counts = health(tables, self.snapshots)

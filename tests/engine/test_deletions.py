@@ -1,5 +1,6 @@
 """A run that would lose many documents at once stops before anything is lost."""
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -114,21 +115,47 @@ def test_an_empty_folder_is_refused_whatever_is_allowed(folder: ProjectFolder):
         project.index(options=RunOptions(allow_deletes=True))
 
 
-def test_without_the_former_snapshot_there_is_nothing_to_compare(folder: ProjectFolder):
-    for name in "abc":
-        folder.delete(f"{name}.txt")
-    for path in (folder.root / "data" / "snapshots" / "documents").glob("*.parquet"):
-        path.unlink()
+def documents_of(folder: ProjectFolder) -> list[Path]:
+    return list((folder.root / "data" / "snapshots" / "documents").glob("*.parquet"))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"damaged"], ids=["gone", "empty", "damaged"])
+def test_without_the_former_snapshot_the_numbers_are_compared(folder: ProjectFolder, content: bytes | None):
+    for path in documents_of(folder):
+        path.unlink() if content is None else path.write_bytes(content)
     with folder.open() as project:
         assert project.index().exit_code == 0
-
-
-def test_a_damaged_snapshot_is_said(folder: ProjectFolder):
-    for path in (folder.root / "data" / "snapshots" / "documents").glob("*.parquet"):
-        path.write_bytes(b"damaged")
-    folder.delete("a.txt")
-    with folder.open() as project, pytest.raises(DataError, match=r"damaged .*; delete it and run"):
+    for path in documents_of(folder):
+        path.unlink() if content is None else path.write_bytes(content)
+    for name in "abc":
+        folder.delete(f"{name}.txt")
+    with folder.open() as project, pytest.raises(DeletionError, match="3 of 4 documents are gone, more than"):
         project.index()
+
+
+@pytest.mark.parametrize("broken", ["live", "all"])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"workflow": "load"}', None], ids=["empty", "list", "short", "gone"])
+def test_a_broken_manifest_leaves_the_guard_on(folder: ProjectFolder, broken: str, content: bytes | None):
+    snapshots = folder.root / "data" / "snapshots"
+    paths = [*snapshots.glob("manifest-*.json"), *(snapshots.glob("manifests/*/*.json") if broken == "all" else [])]
+    for path in paths:
+        path.unlink() if content is None and broken == "live" else path.write_bytes(content or b"")
+    for name in "abc":
+        folder.delete(f"{name}.txt")
+    with folder.open() as project, pytest.raises(DeletionError, match="3 of 4 documents are gone"):
+        project.index()
+    for name in "abc":
+        folder.write(f"{name}.txt", f"text {name}")
+    with folder.open() as project:
+        assert project.index().exit_code == 0
+        assert len(project.table("documents")) == 4
+
+
+def test_a_first_night_has_nothing_to_compare(tmp_path: Path, folder: ProjectFolder):
+    shutil.rmtree(folder.root / "data" / "snapshots")
+    folder.delete("a.txt")
+    with folder.open() as project:
+        assert project.index().exit_code == 0
 
 
 def test_the_settings_allow_it(folder: ProjectFolder):
