@@ -10,7 +10,8 @@ REASONS: Mapping[str, str] = {
     "unreadable": "a file that may not be opened, or is no regular file",
     "outside": "a link that leads out of the input folder",
     "too_large": "a file above input.max_file_mb",
-    "encoding": "a file whose encoding is not recognised",
+    "encoding": "a file that looks like writing in no encoding",
+    "encoding_guessed": "a file that was read in its likeliest encoding, which may be another: of kind recovered",
     "duplicate_id": "a record with the id of one before it",
     # of rows of another index
     "incomplete": "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)",

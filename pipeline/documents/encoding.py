@@ -1,8 +1,10 @@
-"""Bytes to text: byte order marks, UTF-8, UTF-16, then the likeliest of a few legacy encodings."""
+"""Bytes to text: byte order marks, UTF-8, UTF-16, then the likeliest legacy encoding, by charset-normalizer's
+measures of disorder and of language, by its look, or not at all."""
 
 import codecs
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pipeline.documents.plausibility import plausibility
 
@@ -17,28 +19,63 @@ _SAMPLE = 65536
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_CONTROL = 0.02
 _LEAST_ZEROS, _MOST_ZEROS = 0.3, 0.02
+MET = (
+    "gb18030", "big5", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949", "cp1252", "cp1251", "cp1250", "cp1254",
+    "cp1253", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "koi8_r", "koi8_u", "iso8859_2", "iso8859_5",
+    "iso8859_7", "iso8859_6", "iso8859_8", "iso8859_15", "cp850", "cp852", "cp437", "mac_roman",
+    "mac_cyrillic", "cp866",
+)  # fmt: skip
+"""Encodings that documents are met in; rarer ones would be taken for them."""
+_PAIRS = {"cp1250": "iso8859_2", "cp1253": "iso8859_7", "cp1252": "iso8859_15"}
+TWINS = _PAIRS | {iso: windows for windows, iso in _PAIRS.items()}
+"""So alike that charset-normalizer may keep one of the two."""
+_LEAST_LOOK = 0.5
+_OUTSIDE_ASCII, _WORD = re.compile(b"[\x80-\xff]"), re.compile(b"[A-Za-z]{2}")
+_LEAST_IN_WORDS, _LEAST_BYTES = 2, 8
+"""Outside ASCII, in or without words of it: fewer are what the fallbacks make of them."""
+_LEAST_KINDS = 8
+"""Of characters outside ASCII: of fewer the measures say nothing."""
+_LEAST_LETTERS = 60
+"""Outside ASCII: fewer say too little."""
+_LEAST_LANGUAGE = 0.42
+"""Of an encoding of one byte a character, in which any bytes are some text."""
+_MOST_DISORDER = 0.03
+_NEAR_DISORDER, _NEAR_LANGUAGE, _CLEAR_LOOK = 0.12, 0.15, 0.02
+"""Readings whose measures differ by less are told apart by their look, and surely only where that differs by more."""
 
 
 class UndecodableError(ValueError):
     pass
 
 
-def decode(data: bytes, encoding: str, fallbacks: Sequence[str]) -> str:
-    """The text of ``data``: in ``encoding``, or if that is "" in the one it seems to be in.
+@dataclass(frozen=True)
+class Decoded:
+    """``sure``: whether the text can be no other; else it is a guess that a reader should hear of."""
 
-    Raises UndecodableError for binary data, or text in none of the encodings tried.
+    text: str
+    encoding: str
+    sure: bool = True
+
+
+def decode(data: bytes, encoding: str, fallbacks: Sequence[str]) -> str:
+    """The text alone of what ``decoded`` tells."""
+    return decoded(data, encoding, fallbacks).text
+
+
+def decoded(data: bytes, encoding: str, fallbacks: Sequence[str]) -> Decoded:
+    """``data`` in ``encoding``, or if that is "" in the one it seems to be in, ``fallbacks`` being the first to be
+    thought of where nothing tells several apart.
+
+    Raises UndecodableError for binary data, or text that looks like writing in no encoding.
     """
     if encoding:
-        return _strict(data, encoding)
+        return Decoded(_strict(data, encoding), encoding)
     for mark, marked in _MARKS:
         if data.startswith(mark):
-            return _strict(data, marked)
-    found = _utf16_without_mark(data) or _first_of(data, ["utf-8"]) or _likeliest(data, fallbacks)
-    if found is None:
-        tried = ", ".join(["utf-8", "utf-16", *fallbacks])
-        raise UndecodableError(f"is in none of {tried}; convert it to UTF-8 or set input.encoding")
-    text = _strict(data, found)
-    if _is_binary(text):
+            return Decoded(_strict(data, marked), marked)
+    found = _utf16_without_mark(data) or _first_of(data, ["utf-8"])
+    text = Decoded(_strict(data, found), found) if found else _guess(data, fallbacks)
+    if _is_binary(text.text):
         raise UndecodableError("holds binary data, not text; remove it or set input.file_pattern")
     return text
 
@@ -79,10 +116,79 @@ def _possible(data: bytes, encodings: Sequence[str]) -> list[str]:
     return possible
 
 
-def _likeliest(data: bytes, fallbacks: Sequence[str]) -> str | None:
-    """Of the encodings that can be, the one that reads most like writing; of equals the first."""
-    possible = _possible(data, fallbacks)
-    return max(possible, key=lambda encoding: plausibility(data.decode(encoding)), default=None)
+@dataclass(frozen=True)
+class _Reading:
+    """A text that the bytes may be, and how much speaks for it: ``disorder`` and ``language`` are charset-normalizer's,
+    the worst and the least where it has none; ``thought_of``: whether it is one of the fallbacks."""
+
+    text: str
+    encoding: str
+    look: float
+    disorder: float
+    language: float
+    thought_of: bool
+
+
+def _guess(data: bytes, fallbacks: Sequence[str]) -> Decoded:
+    telling = _telling(data)
+    readings = [reading for reading in _readings(telling, fallbacks) if reading.look >= _LEAST_LOOK]
+    while readings:
+        chosen = _likeliest(readings)
+        if _possible(data, [chosen.encoding]):
+            return Decoded(data.decode(chosen.encoding), chosen.encoding, _is_sure(chosen, readings, telling))
+        readings.remove(chosen)
+    raise UndecodableError("looks like writing in no encoding; convert it to UTF-8 or set input.encoding")
+
+
+def _likeliest(readings: Sequence[_Reading]) -> _Reading:
+    """Of those that the measures do not tell apart the one that looks best; of equals the first."""
+    near = _near(readings)
+    return max(near, key=lambda reading: (round(reading.look, 3), reading.thought_of, reading.language))
+
+
+def _is_sure(chosen: _Reading, readings: Sequence[_Reading], telling: bytes) -> bool:
+    rivals = [other for other in _near(readings) if other is not chosen and other.look > chosen.look - _CLEAR_LOOK]
+    long = sum(character > "\x7f" for character in chosen.text) >= _LEAST_LETTERS
+    told = chosen.language >= _LEAST_LANGUAGE or len(chosen.text) < len(telling)
+    return long and told and chosen.disorder <= _MOST_DISORDER and not rivals
+
+
+def _near(readings: Sequence[_Reading]) -> Sequence[_Reading]:
+    """Those whose measures are about as good as the best; all where there is too little to measure."""
+    best = min(readings, key=lambda reading: (reading.disorder, -reading.language))
+    if len({character for character in best.text if character > "\x7f"}) < _LEAST_KINDS:
+        return readings
+    most, least = best.disorder + _NEAR_DISORDER, best.language - _NEAR_LANGUAGE
+    return [reading for reading in readings if reading.disorder <= most and reading.language >= least]
+
+
+def _readings(telling: bytes, fallbacks: Sequence[str]) -> list[_Reading]:
+    """Each text once, the fallbacks first."""
+    from charset_normalizer import from_bytes
+
+    enough = len(_OUTSIDE_ASCII.findall(telling)) >= (_LEAST_IN_WORDS if _WORD.search(telling) else _LEAST_BYTES)
+    measured = {match.encoding: match for match in from_bytes(telling, cp_isolation=list(MET))} if enough else {}
+    beside = [twin for encoding in measured if (twin := TWINS.get(encoding))]
+    known: dict[str, _Reading] = {}
+    for encoding in _possible(telling, list(dict.fromkeys([*fallbacks, *measured, *beside]))):
+        text = telling.decode(encoding)
+        match = measured.get(encoding) or measured.get(TWINS.get(encoding, ""))
+        disorder, language = (match.chaos, match.coherence) if match else (1.0, 0.0)
+        before = known.get(text)
+        if before is None:
+            known[text] = _Reading(text, encoding, plausibility(text), disorder, language, encoding in fallbacks)
+        elif disorder < before.disorder:
+            known[text] = replace(before, disorder=disorder, language=language)
+    return list(known.values())
+
+
+def _telling(data: bytes) -> bytes:
+    """The lines that are not plain ASCII: elsewhere all encodings agree. Cut where no character can be."""
+    lines = b"\n".join(line for line in data.splitlines() if not line.isascii())
+    if len(lines) <= _SAMPLE:
+        return lines
+    end = max(lines.rfind(b" ", 0, _SAMPLE), lines.rfind(b"\n", 0, _SAMPLE))
+    return lines[:end] if end > 0 else lines
 
 
 def _is_binary(text: str) -> bool:

@@ -1,8 +1,20 @@
 """How much a text looks like writing, by its characters outside ASCII: bytes read in a wrong encoding give rare
 ideographs beside Latin letters, or accented letters beside each other, where writing has neither."""
 
+from collections import Counter
+from unicodedata import combining
+
 _MOST = 2000
 _TYPOGRAPHY = frozenset("“”‘’„‚–—…•«»‹›€£§·°©®™¿¡½¼¾")
+_ALPHABETS = tuple(
+    map(
+        frozenset,
+        "àâæçèéêëîïôùûüÿœ äöüßé áéíñóúü ãáâàçéêíóôõúü àèéìíòóùúî åäöæøéü áéíóúýþæöð çëâ éëïóöüá "
+        "ąćęłńóśźż áčďéěíňóřšťúůýž áäčďéíĺľňóôŕšťúýž áéíóöőúüű ăâîșțşţ čćđšž çğıİöşüâîû ąčęėįšųūž āčēģīķļņšūž äõöüšž "
+        "àáâãèéêìíòóôõùúýăđĩũơư".split(),
+    )
+)
+"""What languages that are written in Latin letters have beside those of ASCII."""
 
 
 def plausibility(text: str) -> float:
@@ -10,9 +22,18 @@ def plausibility(text: str) -> float:
     places = _outside_ascii(text)
     if not places:
         return 1.0
-    return sum(
-        _fit(text[place], text[max(0, place - 1) : place] + text[place + 1 : place + 2]) for place in places
-    ) / len(places)
+    fit = sum(_fit(text[place], text[max(0, place - 1) : place] + text[place + 1 : place + 2]) for place in places)
+    return fit / len(places) * _share_of_one_language([text[place] for place in places])
+
+
+def _share_of_one_language(characters: list[str]) -> float:
+    """Of the Latin letters among them, those that the likeliest language has."""
+    letters = Counter(
+        character.lower() for character in characters if character.isalpha() and character < "\u0250"
+    ) - Counter("ªº")
+    if not letters:
+        return 1.0
+    return max(sum(letters[letter] for letter in alphabet) for alphabet in _ALPHABETS) / letters.total()
 
 
 def _outside_ascii(text: str) -> list[int]:
@@ -27,8 +48,12 @@ def _outside_ascii(text: str) -> list[int]:
 
 def _fit(character: str, around: str) -> float:
     """How well the character goes with its neighbours."""
-    if "\u3000" <= character <= "\u30ff" or "\uff01" <= character <= "\uff60" or "\uac00" <= character <= "\ud7a3":
+    if "\u3000" <= character <= "\u30ff" or "\uff01" <= character <= "\uff60":
         return 1.0
+    if "\uac00" <= character <= "\ud7a3":
+        return 1.0 if _encoded(character, "euc_kr") else 0.2
+    if combining(character):
+        return 1.0 if any(other.isalpha() for other in around) else 0.1
     beside_ascii_letter = any(other.isascii() and other.isalpha() for other in around)
     if "\u4e00" <= character <= "\u9fff":
         return (1.0 if _is_common_ideograph(character) else 0.2) * (0.4 if beside_ascii_letter else 1.0)

@@ -42,6 +42,7 @@ def table_digest(params: JoinTableParams) -> str:
     inputs={"documents": DOCUMENTS},
     outputs={"documents": DOCUMENTS},
     rowwise="documents",
+    libraries=("charset-normalizer",),
     settings="project",
     stamp=table_digest,
 )

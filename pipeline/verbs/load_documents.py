@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from pipeline.documents.convert import CONVERTED, NoConverterError, convert
-from pipeline.documents.encoding import UndecodableError, decode
+from pipeline.documents.encoding import Decoded, UndecodableError, decoded
 from pipeline.documents.files import InputFile, files_digest, input_files
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
@@ -26,11 +26,13 @@ RECORDS = frozenset({".csv", ".json", ".jsonl"})
 _HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$", re.MULTILINE)
 _LONGEST_TITLE = 120
 _SHORT_DIGEST = 12
+GUESSED = "encoding_guessed"
+"""The reason of a row that is there all the same."""
 
 
 class LoadParams(Params):
-    """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out, trying ``encodings`` after UTF-8
-    and UTF-16."""
+    """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out: UTF-8, UTF-16, else the likeliest of all, of
+    equals the first of ``encodings``."""
 
     path: str = Field(default="data/input", exclude=True)  # its content is stamped: a project may move
     file_pattern: str = "**/*"
@@ -89,6 +91,7 @@ def _converter_version() -> str:
 @verb(
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
+    libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,
 )
@@ -97,8 +100,9 @@ def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     document each, csv, json and jsonl as one a record.
 
     Ids come from the path below the folder and, for records, the id column (without one, the record's
-    content), so an edited file keeps its id. Reasons of rejects: unsupported, empty, encoding, parse,
-    unreadable, outside, duplicate_id, too_large. Raises SettingsError when there is no such folder.
+    content), so an edited file keeps its id. Reasons of rejects: unsupported, empty, encoding, encoding_guessed (the
+    document is there all the same), parse, unreadable, outside, duplicate_id, too_large. Raises SettingsError when
+    there is no such folder.
     """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
@@ -129,7 +133,7 @@ def _reject(file: InputFile, item: Fault | _Document) -> dict[str, str]:
     return {
         "step": "",
         "row_id": place,
-        "kind": "row",
+        "kind": "recovered" if item.reason == GUESSED else "row",
         "reason": item.reason,
         "message": clean(f"{place}: {item.message}"),
     }
@@ -137,18 +141,23 @@ def _reject(file: InputFile, item: Fault | _Document) -> dict[str, str]:
 
 def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     try:
-        text = _text(file, params)
+        found = _found(file, params)
     except OSError as error:
-        text = Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
+        found = Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
     except NoConverterError as error:
-        text = Fault("unsupported", f"{file.suffix} {error}")
+        found = Fault("unsupported", f"{file.suffix} {error}")
     except UndecodableError as error:
-        text = Fault("encoding", str(error))
+        found = Fault("encoding", str(error))
     except ValueError as error:
-        text = Fault("parse", str(error))
-    if isinstance(text, Fault):
-        yield text
-    elif not text.strip():
+        found = Fault("parse", str(error))
+    if isinstance(found, Fault):
+        yield found
+        return
+    if not found.sure:
+        fact = f"read as {found.encoding}, which is a guess"
+        yield Fault(GUESSED, f"{fact}; look at it, and set input.encoding or convert it to UTF-8 where it is wrong")
+    text = clean(found.text)
+    if not text.strip():
         yield Fault("empty", "no text in it; remove it")
     elif file.suffix in RECORDS:
         yield from _record_documents(file, text, params)
@@ -156,7 +165,7 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
         yield _Document(file.name, file.name, _title(text, file), text, "{}")
 
 
-def _text(file: InputFile, params: LoadParams) -> str | Fault:
+def _found(file: InputFile, params: LoadParams) -> Decoded | Fault:
     if file.fault:
         return Fault(*file.fault)
     if file.suffix not in WHOLE | RECORDS | CONVERTED:
@@ -165,8 +174,8 @@ def _text(file: InputFile, params: LoadParams) -> str | Fault:
     if file.path.stat().st_size > params.max_file_mb * 2**20:
         return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
     if file.suffix in CONVERTED:
-        return clean(convert(file.path))
-    return clean(decode(file.path.read_bytes(), params.encoding, params.encodings))
+        return Decoded(convert(file.path), "")
+    return decoded(file.path.read_bytes(), params.encoding, params.encodings)
 
 
 def _record_documents(file: InputFile, text: str, params: LoadParams) -> Iterator[_Document | Fault]:

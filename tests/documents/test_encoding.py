@@ -1,11 +1,13 @@
 import codecs
+import random
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.documents.encoding import UndecodableError, decode
+from pipeline.documents.encoding import UndecodableError, decode, decoded
+from tests.documents.legacy import COMMONEST, LENGTHS, RARER, RUSSIAN, sample
 
 FALLBACKS = ("gb18030", "shift_jis", "cp1252")
 
@@ -78,3 +80,58 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
 def test_utf_8_is_never_taken_for_another(text: str) -> None:
     kept = "".join(character for character in text if character.isprintable() and character != "\ufeff")
     assert decode(kept.encode(), "", FALLBACKS) == kept
+
+
+def outcome(encoding: str, text: str, length: int, start: int) -> str:
+    """right, told (right or wrong, and said to be a guess), refused, or wrong."""
+    wanted, data = sample(encoding, text, length, start)
+    try:
+        found = decoded(data, "", FALLBACKS)
+    except UndecodableError:
+        return "refused"
+    if not found.sure:
+        return "told"
+    return "right" if found.text == wanted else "wrong"
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("encoding", "text"), [*COMMONEST.items(), *RARER])
+def test_nothing_wrong_is_taken_for_sure(encoding: str, text: str, length: int) -> None:
+    starts = range(0, 400, 29) if length < max(LENGTHS) else (0, 111, 222)
+    found = [outcome(encoding, text, length, start) for start in starts]
+    assert "wrong" not in found
+
+
+def test_the_commonest_encodings_are_read() -> None:
+    for start in (0, 111, 222):
+        long = {encoding: sample(encoding, text, 2000, start) for encoding, text in COMMONEST.items()}
+        right = [encoding for encoding, (text, data) in long.items() if decode(data, "", FALLBACKS) == text]
+        assert len(right) >= 19, set(COMMONEST) - set(right)
+        sure = [encoding for encoding, (_, data) in long.items() if decoded(data, "", FALLBACKS).sure]
+        assert len(sure) >= 17, set(COMMONEST) - set(sure)
+
+
+def test_at_200_characters_too() -> None:
+    for encoding, text in COMMONEST.items():
+        wanted, data = sample(encoding, text, 200)
+        assert decode(data, "", FALLBACKS) == wanted
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_is_no_document(seed: int) -> None:
+    noise = bytes(random.Random(seed).choices(range(0x80, 0x100), k=300))
+    with pytest.raises(UndecodableError):
+        decode(noise, "", FALLBACKS)
+
+
+def test_a_text_that_only_its_last_line_tells_is_read() -> None:
+    text = "A line of plain English.\n" * 20_000 + RUSSIAN
+    found = decoded(text.encode("koi8_r"), "", FALLBACKS)
+    assert (found.text == text, found.encoding, found.sure) == (True, "koi8_r", True)
+
+
+def test_what_the_sample_does_not_hold_is_read_too() -> None:
+    """Bytes behind the sample that the likeliest encoding does not have: the next is taken, and is no sure one."""
+    data = (RUSSIAN.encode("cp1251") + b"\n") * 200 + b"\x98\n"
+    with suppress(UndecodableError):
+        assert not decoded(data, "", FALLBACKS).sure

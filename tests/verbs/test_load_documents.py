@@ -13,6 +13,7 @@ from pipeline.schemas import DOCUMENTS, REJECTS
 from pipeline.text import digest, document_id
 from pipeline.verbs.chunk_documents import chunk_documents
 from pipeline.verbs.load_documents import LoadParams, input_digest, load_documents
+from tests.documents.legacy import RUSSIAN
 
 TEXT = "# The mill\n\nIt stands by the river. 磨坊在河边。\n"
 
@@ -231,7 +232,7 @@ def test_one_text_in_any_encoding_gives_the_same_text_units(tmp_path: Path) -> N
         for encoding in encodings:
             (tmp_path / "a.txt").write_bytes(text.encode(encoding))
             documents, rejects = load(tmp_path)
-            assert rejects.empty
+            assert set(rejects["reason"]) <= {"encoding_guessed"}
             units.add(tuple(chunk_documents(documents)["id"]))
         assert len(units) == 1
 
@@ -283,3 +284,17 @@ def test_input_digest_follows_names_and_contents_only(tmp_path: Path) -> None:
     (tmp_path / "ignored.md").write_text("three")
     os.utime(tmp_path / "b.txt", (1, 1))
     assert input_digest(params) == seen[-1]
+
+
+def test_a_guess_is_told_and_noise_is_no_document(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_bytes(RUSSIAN.encode("cp1251"))
+    (tmp_path / "short.txt").write_bytes("Лев Толстой родился".encode("cp1251"))
+    (tmp_path / "noise.txt").write_bytes(bytes(range(0x80, 0x100)) * 3)
+    documents, rejects = load(tmp_path)
+    assert dict(zip(documents["source"], documents["text"], strict=True)) == {
+        "long.txt": RUSSIAN,
+        "short.txt": "Лев Толстой родился",
+    }
+    told = rejects[["row_id", "kind", "reason"]].to_numpy().tolist()
+    assert sorted(told) == [["noise.txt", "row", "encoding"], ["short.txt", "recovered", "encoding_guessed"]]
+    assert "read as cp1251" in rejects["message"].str.cat()
