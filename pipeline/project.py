@@ -33,7 +33,10 @@ from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.verify import Verification, verify
 from pipeline.models.base import ChatModel
 from pipeline.pinning import Pinned, pin, resolutions, undo
-from pipeline.purge import PurgeReport, purge
+from pipeline.purge.document import PurgeReport, purge, survey_document
+from pipeline.purge.history import HistoryReport, purge_history
+from pipeline.purge.intention import Intentions
+from pipeline.purge.survey import Survey
 from pipeline.query.answer import Answer, answer
 from pipeline.query.next_questions import NextQuestions, next_questions
 from pipeline.query.request import QueryRequest
@@ -194,8 +197,17 @@ class Project(Services):
         return verify(self._manifest(name), self.snapshots, self.stores.all, max_types, quick)
 
     def purge(self, document: str) -> PurgeReport:
-        """Remove a document and every trace of it; ``document``: its path below the input folder. See purge.py."""
+        """Remove a document and every trace of it; ``document``: its path below the input folder, also a former one, or
+        a record, ``people.csv#42``. See purge/document.py."""
         return purge(self, document)
+
+    def survey(self, document: str) -> Survey:
+        """What ``purge`` would find of a document; raises what it would raise."""
+        return survey_document(self, document)
+
+    def purge_history(self, dry_run: bool = True) -> HistoryReport:
+        """Forget what only earlier nights hold; see purge/history.py."""
+        return purge_history(self, dry_run)
 
     def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
         """Every pair of names that resolve_entities decided about; see pinning.py."""
@@ -346,6 +358,7 @@ class Project(Services):
     def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: Stage) -> RunReport:
         self.workflow(name)
         with self.runs.alone():
+            Intentions(self.root).refuse_broken_off()
             return run_stages(self, name, progress, options, *stages)
 
 

@@ -57,11 +57,16 @@ class Runs:
         """Ids of the workflow's runs, whatever became of them, oldest first."""
         return sorted(report["run_id"] for report in self.reports() if report["workflow"] == workflow)
 
-    def forget_before(self, run_id: str) -> None:
-        """Delete the reports of all runs before this one: their messages may quote documents."""
-        for path in self.folder.glob("*.json"):
-            if path.stem < run_id:
-                path.unlink()
+    def all_ids(self) -> list[str]:
+        """Ids of the runs whose reports are kept, oldest first."""
+        return sorted(path.stem for path in self.folder.glob("*.json"))
+
+    def forget_before(self, run_id: str) -> int:
+        """Delete the reports of all runs before this one: their messages may quote documents. Returns how many."""
+        earlier = [id for id in self.all_ids() if id < run_id]
+        for id in earlier:
+            (self.folder / f"{id}.json").unlink()
+        return len(earlier)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """What a project's settings name, each made once: workflows, models, cache, stores, snapshots."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as memoized
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pipeline.adapters import (
     embedding_model,
     open_cache,
     open_stores,
+    places,
     reranker,
 )
 from pipeline.engine.resources import Resources
@@ -35,6 +36,7 @@ from pipeline.settings import Settings
 from pipeline.snapshots import SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.embedded import stop_embedded
+from pipeline.stores.places import Place, Places
 from pipeline.tokens import tokenizer
 
 DEFAULT = "default"
@@ -124,7 +126,9 @@ class Services:
         stores = open_stores(self.settings.model_copy(update={"workspace": name}), self.root)
         try:
             with stores.all[0].alone():
-                return {store.name: store.drop() for store in stores.all}
+                dropped = {store.name: store.drop() for store in stores.all}
+            Places(self.root).forget([replace(place, workspace=name) for place in self.places])
+            return dropped
         finally:
             stores.close()
 
@@ -135,6 +139,11 @@ class Services:
         lives = [store.live() for store in self.stores.all]
         if not replace:
             refuse_other_workflow(self.settings.workspace, lives, workflow)
+
+    @property
+    def places(self) -> list[Place]:
+        """The workspaces that a load fills."""
+        return places(self.settings)
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""

@@ -19,6 +19,7 @@ from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
 from pipeline.run_state import RunState
 from pipeline.services import Services
+from pipeline.stores.places import Places
 
 Stage = Callable[[Services, RunState], None]
 
@@ -87,6 +88,7 @@ def load_stage(project: Services, state: RunState) -> None:
         )
     started = time.perf_counter()
     state.runner.progress.load_started()
+    Places(project.root).note(project.places)
     state.load = load(
         manifest,
         project.snapshots,

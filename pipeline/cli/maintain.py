@@ -1,13 +1,16 @@
 """gc, purge, stores stop: what keeps a project in order."""
 
 import sys
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.cli.console import print_collected
 from pipeline.cli.options import Folder, Json, Overrides, open_project, print_json
+
+if TYPE_CHECKING:
+    from pipeline.project import Project
 
 
 def gc(
@@ -27,23 +30,62 @@ def gc(
 
 def purge(
     context: typer.Context,
-    document: Annotated[str, typer.Option("--document", metavar="PATH", help="Below the input folder.")],
+    document: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Below the input folder, also a former one; or a record, people.csv#42."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="What only earlier nights hold, of any document.")] = False,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:  # fmt: skip
-    """Remove a document and every trace of it, its file and the history of all nights too."""
-    if not yes:
-        typer.confirm(f"Delete {document}, all that was made of it, and all earlier nights?", abort=True)
+    """Remove a document and every trace of it, with all earlier nights; or the earlier nights alone."""
+    if (document is not None) == history:
+        raise typer.BadParameter("name --document PATH or --history, one of them")
     with open_project(context, folder, overrides, as_json) as project:
+        if document is None:
+            _purge_history(project, yes, as_json)
+            return
+        if not yes:
+            _ask([*project.survey(document).lines(), f"Delete {document} and all that was made of it?"])
         report = project.purge(document)
     if as_json:
-        print_json({**asdict(report), "runs": [run.to_json() for run in report.runs]})
+        print_json(report.to_json())
     else:
-        rebuilt = "; the embedded PostgreSQL was made anew" if report.rebuilt else ""
-        print(f"{report.document}: gone; {report.forgotten} cached replies, {report.files} snapshot files{rebuilt}")
-    if report.unowned:
+        print(*report.lines(), sep="\n")
+    for place, why in report.unreached.items():
+        print(f"graphmill: purge: {place} may hold {report.document} still: {why}", file=sys.stderr)
+    for note in report.notes:
+        print(f"graphmill: {note}", file=sys.stderr)
+    _tell_unowned(report.unowned)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:
+    if not yes:
+        _ask(
+            [*project.purge_history(dry_run=True).lines(), "Delete that? Documents, tables and stores stay as they are"]
+        )
+    report = project.purge_history(dry_run=False)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        *nights, total = report.lines()
+        print(*nights, f"deleted: {total}", sep="\n")
+    _tell_unowned(report.unowned)
+
+
+def _ask(lines: Sequence[str]) -> None:
+    """Raises typer.Abort where the answer is not yes."""
+    *before, question = lines
+    print(*before, sep="\n", file=sys.stderr)
+    typer.confirm(question, abort=True, err=True)
+
+
+def _tell_unowned(replies: int) -> None:
+    if replies:
         print(
-            f"graphmill: cache: {report.unowned} replies of an older version belong to nobody known and were left; "
+            f"graphmill: cache: {replies} replies of an older version belong to nobody known and were left; "
             "delete those where owner is '' once no other project needs them",
             file=sys.stderr,
         )

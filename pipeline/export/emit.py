@@ -38,6 +38,12 @@ def emit(workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folde
         ) from error
 
 
+def withdraw(folder: Path) -> None:
+    """Delete what was emitted into the folder."""
+    if (folder / RECORD).exists():
+        _brought_up_to_date(folder, {}, SnapshotStore(folder))
+
+
 def _brought_up_to_date(
     folder: Path, wanted: Mapping[str, tuple[Snapshot, Format]], snapshots: SnapshotStore
 ) -> list[str]:

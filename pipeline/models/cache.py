@@ -116,7 +116,7 @@ class ReplyCache:
         if not self.database.there:
             return 0
         kept = set(keys)
-        owners = {self.owner, ""} if self.private else {self.owner}
+        owners = self._owners
         gone = 0
         with self.database.connection(write=True) as connection:
             for table in FORGETTABLE:
@@ -128,13 +128,24 @@ class ReplyCache:
         compact(self.database, FORGETTABLE)
         return gone
 
+    def owned(self) -> int:
+        """How many replies and vectors are this owner's."""
+        return self._count(self._owners)
+
     def unowned(self) -> int:
         """How many replies and vectors have no owner: an older version stored them."""
+        return self._count({""})
+
+    def _count(self, owners: set[str]) -> int:
         if not self.database.there:
             return 0
         with self.database.connection() as connection:
-            counts = [sa.select(sa.func.count()).where(table.c.owner == "") for table in FORGETTABLE]
+            counts = [sa.select(sa.func.count()).where(table.c.owner.in_(owners)) for table in FORGETTABLE]
             return sum(connection.execute(count).scalar_one() for count in counts)
+
+    @property
+    def _owners(self) -> set[str]:
+        return {self.owner, ""} if self.private else {self.owner}
 
     def close(self) -> None:
         self.database.close()

@@ -1,0 +1,260 @@
+"""Remove a document and every trace of it: file, tables, history, cached replies, rows of the stores, remote files.
+
+Text that a surviving document has too stays. What a database server keeps in its files and logs is beyond this
+(docs/nightly.md).
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, without
+from pipeline.engine.loading import present_documents
+from pipeline.engine.metering import Meter
+from pipeline.engine.options import RunOptions
+from pipeline.engine.report import RunReport
+from pipeline.engine.runner import Silent
+from pipeline.engine.usage import Journal
+from pipeline.errors import DataError, UsageError
+from pipeline.export.emit import withdraw
+from pipeline.load.remembered import Remembered
+from pipeline.purge import workspaces
+from pipeline.purge.history import forget_history, workflows_with_tables
+from pipeline.purge.intention import Intention, Intentions
+from pipeline.purge.survey import Rows, Survey, rows_of, survey, told
+from pipeline.purge.target import Target, read_target
+from pipeline.purge.workspaces import Deleted, Found
+from pipeline.services import Services
+from pipeline.stages import index_stage, run_stages
+from pipeline.stores.places import Place, Places
+
+PURGE = "purge"
+"""In usage, the workflow and the step of what abandoned batches have cost."""
+
+
+@dataclass(frozen=True)
+class PurgeReport:
+    """``file``: whether there was one; ``rows``: of this document alone, by workflow and table, in the newest tables
+    that had it; ``workspaces``: rows deleted, by workspace, store and table; ``forgotten``: cached replies and vectors;
+    ``files``: snapshots and records; ``rebuilt``: whether the embedded PostgreSQL was made anew; ``unowned``: cached
+    replies and vectors of nobody known, which are left; ``unreached``: what may hold the document still, and why."""
+
+    document: str
+    runs: tuple[RunReport, ...]
+    forgotten: int
+    files: int
+    rebuilt: bool
+    unowned: int = 0
+    file: bool = False
+    rows: Rows = field(default_factory=dict)
+    workspaces: Mapping[str, Deleted] = field(default_factory=dict)
+    unreached: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.unreached else 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "runs": [run.to_json() for run in self.runs]}
+
+    def lines(self) -> list[str]:
+        """The last one counts what was found and deleted."""
+        tables = [f"{workflow}: {told(rows)} were its own" for workflow, rows in self.rows.items()]
+        stores = [
+            f"{place}, {store}: {told(rows)} deleted"
+            for place, counts in self.workspaces.items()
+            for store, rows in counts.items()
+        ]
+        made_anew = ["the embedded PostgreSQL was made anew"] if self.rebuilt else []
+        deleted = sum(
+            count for counts in self.workspaces.values() for rows in counts.values() for count in rows.values()
+        )
+        total = [
+            "its file" if self.file else "no file",
+            f"{sum(sum(rows.values()) for rows in self.rows.values()):,} rows of tables",
+            f"{deleted:,} rows of {len(self.workspaces):,} workspaces",
+            f"{self.forgotten:,} cached replies",
+            f"{self.files:,} snapshot files",
+        ]
+        return [*tables, *stores, *made_anew, f"{self.document}: deleted: {', '.join(total)}"]
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What a purge begins with, once nothing speaks against it."""
+
+    target: Target
+    workflows: Sequence[str]
+    found: Found
+    intention: Intention | None
+
+
+def purge(project: Services, document: str) -> PurgeReport:
+    """``document``: its path below the input folder, also a former one, or a record that its file no longer has, as
+    ``people.csv#42``. Killed anywhere, the same call goes on. Where the report has ``unreached``, it is to be called
+    again with settings that reach that.
+
+    Raises, before anything is deleted, LockedError while a run is under way, UsageError for what is no document, a
+    record that is still in its file, the last document, or a workspace that could not be loaded again, DeletionError
+    when too many others are gone, WaitingError while the endpoint is still cancelling a batch, StoreError where a
+    database of the settings does not answer; and what ``run`` raises, StoreError when others read the cache all the
+    time.
+    """
+    with project.runs.alone():
+        subject = _subject(project, document)
+        _abandon_batches(project)
+        return _purge(project, subject)
+
+
+def survey_document(project: Services, document: str) -> Survey:
+    """What ``purge`` would find; it raises the same."""
+    with project.runs.alone():
+        subject = _subject(project, document)
+        return survey(project, subject.target, subject.found, subject.intention is not None)
+
+
+def _subject(project: Services, document: str) -> _Subject:
+    intentions = Intentions(project.root)
+    begun = intentions.all()
+    broken_off = next((intention for intention in begun.values() if not intention.here), None)
+    found = workspaces.look(project, with_embedded=not _is_being_remade(broken_off))
+    target = read_target(
+        project, document, begun, lambda name: workspaces.holds(project, found, Target(name, None).names)
+    )
+    intentions.refuse_broken_off(but=target.source)
+    workflows = workflows_with_tables(project)
+    _refuse_the_last(project, target, workflows)
+    _refuse_present(project, target, workflows)
+    workspaces.refuse_lost(project, found)
+    return _Subject(target, workflows, found, begun.get(target.source))
+
+
+def _is_being_remade(intention: Intention | None) -> bool:
+    return intention is not None and intention.embedded is not None and not intention.remade
+
+
+def _purge(project: Services, subject: _Subject) -> PurgeReport:
+    target, found, intentions = subject.target, subject.found, Intentions(project.root)
+    intention = intentions.save(_begun(project, subject))
+    if target.path:
+        target.path.unlink(missing_ok=True)
+    options = RunOptions(may_go=target.source, direct=True)  # a batch would be abandoned again by a purge that goes on
+    runs = [run_stages(project, name, Silent(), options, index_stage) for name in subject.workflows]
+    _require_gone(project, target, subject.workflows)
+    Remembered(project.snapshots.root).forget()
+    cleaned: dict[Place, Deleted] = {}
+    if intention.embedded is not None and not intention.remade:
+        cleaned |= workspaces.remake_embedded(project, intention.embedded, found)
+        intention = intentions.save(replace(intention, remade=True, cleaned=(*intention.cleaned, *cleaned)))
+    for place, counts in workspaces.clean(project, found, tuple(cleaned)):
+        cleaned[place] = counts
+        intention = intentions.save(replace(intention, cleaned=tuple(dict.fromkeys((*intention.cleaned, place)))))
+    for folder in sorted(project.output_folder.glob("*/")):
+        if folder.name not in subject.workflows:
+            withdraw(folder)
+    history = forget_history(project, subject.workflows, max((run.run_id for run in runs), default=""))
+    unreached = {place: why for place, why in found.unreached.items() if place not in intention.cleaned}
+    _end(intentions, intention, unreached, project)
+    return PurgeReport(
+        target.source,
+        tuple(runs),
+        history.replies,
+        history.snapshots.total.files,
+        intention.embedded is not None,
+        history.unowned,
+        target.path is not None,
+        intention.rows,
+        {str(place): counts for place, counts in cleaned.items()},
+        _told(project, target, unreached),
+        [
+            f"{place}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load --set "
+            f"workspace={place.workspace}', then purge again"
+            for place in found.unowned
+        ],
+    )
+
+
+def _begun(project: Services, subject: _Subject) -> Intention:
+    """What a kill must not take along: where the document was, and what the embedded PostgreSQL shows."""
+    before = subject.intention
+    if before and not before.here:
+        return before
+    embedded = workspaces.shown(project, subject.found)
+    cleaned = before.cleaned if before else ()
+    return Intention(subject.target.source, rows_of(project.snapshots, subject.target), embedded, cleaned=cleaned)
+
+
+def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Place, str], project: Services) -> None:
+    if unreached or Places(project.root).damaged:
+        intentions.save(replace(intention, here=True))
+    else:
+        intentions.end(intention.document)
+
+
+def _told(project: Services, target: Target, unreached: Mapping[Place, str]) -> dict[str, str]:
+    again = f"'graphmill purge --document {target.source} --set"
+    told = {
+        str(
+            place
+        ): f"{why}; {again} stores.{place.kind}...' with what reaches it, or, if it is no more, take it out of "
+        "data/workspaces.json and purge again"
+        for place, why in unreached.items()
+    }
+    if damaged := Places(project.root).damaged:
+        told[str(damaged)] = (
+            "which databases it named is not known; purge in those that were loaded before by --set, then delete it "
+            "and purge again"
+        )
+    return told
+
+
+def _refuse_the_last(project: Services, target: Target, workflows: Sequence[str]) -> None:
+    for name in workflows:
+        manifest = project.snapshots.manifest(name)
+        if DOCUMENTS not in manifest.tables:
+            continue
+        sources = project.snapshots.columns(manifest.tables[DOCUMENTS], ["source"])["source"]
+        if len(sources) and all(map(target.names, sources)):
+            raise UsageError(f"purge: {target.source} is the only document; delete the folder data instead")
+
+
+def _refuse_present(project: Services, target: Target, workflows: Sequence[str]) -> None:
+    """A purge erases the way back: it is for this document only, and not while the folder is half mounted; and a record
+    has to be out of its file, which is nobody's but its owner's to edit."""
+    for name in workflows:
+        before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
+        present = present_documents(project.workflow(name))
+        if present is None:
+            continue
+        if target.path is None and any(map(target.names, present["source"])):
+            raise UsageError(f"purge: {target.source}: {_where(target, name)}, then purge again")
+        if before is not None and project.snapshots.exists(before):
+            known = identities(project.snapshots, before)
+            first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
+            source, ratio = target.source, project.settings.max_delete_ratio
+            check_deletions(without(known, source), without(present, source), ratio, first)
+
+
+def _where(target: Target, workflow: str) -> str:
+    file, record = target.source.rpartition("#")[::2]
+    if file:
+        return f"still in {file}; take record {record} out of the file"
+    return f"workflow '{workflow}' still reads it, and not from the input folder; take it out there"
+
+
+def _require_gone(project: Services, target: Target, workflows: Sequence[str]) -> None:
+    """Raises DataError where a workflow has it still."""
+    for name in workflows:
+        manifest = project.snapshots.manifest(name)
+        if DOCUMENTS not in manifest.tables:
+            continue
+        sources: Any = project.snapshots.columns(manifest.tables[DOCUMENTS], ["source"])["source"]
+        if any(map(target.names, sources)):
+            raise DataError(f"purge: {target.source}: {_where(target, name)}; the same command goes on")
+
+
+def _abandon_batches(project: Services) -> None:
+    with closing(Journal(project.usage_folder, project.runs.new_id(), PURGE)) as journal:
+        project.abandon_batches(Meter(PURGE, lambda done, expected: None, journal=journal))

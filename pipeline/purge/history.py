@@ -1,0 +1,81 @@
+"""Forget what only earlier nights hold: their snapshots and reports, and replies that nothing needs at present."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipeline.engine.replay import needed_keys
+from pipeline.errors import UsageError
+from pipeline.gc import GcReport, collect_garbage
+from pipeline.load.remembered import Remembered
+from pipeline.purge.intention import Intentions
+from pipeline.services import Services
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """What went, or with ``dry_run`` would: snapshots and records, ``reports`` of runs, ``replies`` and vectors from
+    the cache (with ``dry_run`` all there are: of these those go that nothing needs). ``unowned``: replies and vectors
+    of nobody known, which stay."""
+
+    dry_run: bool
+    snapshots: GcReport
+    reports: int
+    replies: int
+    unowned: int
+
+    def lines(self) -> list[str]:
+        nights = [
+            f"{workflow}: {len(runs):,} earlier nights, {runs[0]} to {runs[-1]}, cannot be loaded any more"
+            for workflow, runs in self.snapshots.manifests.items()
+        ]
+        total = self.snapshots.total
+        which = f"those of {self.replies:,}" if self.dry_run else f"{self.replies:,}"
+        return [
+            *nights,
+            f"{total.files:,} snapshot files and records ({total.bytes / 1e6:,.1f} MB), {self.reports:,} run reports, "
+            f"{which} cached replies and vectors that the present tables do not need",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "snapshots": self.snapshots.to_json()}
+
+
+def purge_history(project: Services, dry_run: bool) -> HistoryReport:
+    """Keep of every workflow the newest tables, the newest report of a run, and what is needed to make the tables
+    again; documents and stores stay as they are.
+
+    Raises LockedError while a run is under way or a purge was broken off, UsageError for a workflow whose file is gone,
+    StoreError when others read the cache all the time.
+    """
+    with project.runs.alone():
+        Intentions(project.root).refuse_broken_off()
+        workflows = workflows_with_tables(project)
+        if dry_run:
+            collected = collect_garbage(project.snapshots, keep=1, dry_run=True)
+            reports = max(0, len(project.runs.all_ids()) - 1)
+            return HistoryReport(True, collected, reports, project.cache.owned(), project.cache.unowned())
+        return forget_history(project, workflows, max(project.runs.all_ids(), default=""))
+
+
+def forget_history(project: Services, workflows: Sequence[str], since: str) -> HistoryReport:
+    """Also the reports of all runs before ``since``. Only for a caller who holds the project."""
+    Remembered(project.snapshots.root).forget()
+    project.snapshots.sweep()
+    collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
+    reports = project.runs.forget_before(since)
+    keys = [needed_keys(project.workflow(name), project.resources, project.snapshots) for name in workflows]
+    replies = project.cache.forget_all_but(set().union(*keys))
+    return HistoryReport(False, collected, reports, replies, project.cache.unowned())
+
+
+def workflows_with_tables(project: Services) -> list[str]:
+    """Raises UsageError for one whose file is gone: it cannot be run any more."""
+    names = project.snapshots.workflows()
+    for name in names:
+        if not (project.root / "workflows" / f"{name}.yaml").is_file():
+            raise UsageError(
+                f"purge: workflow '{name}' has tables but no file; restore workflows/{name}.yaml, or delete "
+                f"{project.snapshots.root / f'manifest-{name}.json'} and manifests/{name}"
+            )
+    return names

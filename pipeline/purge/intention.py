@@ -1,0 +1,106 @@
+"""What purges are under way, written down before the first deletion: one that is killed goes on from there.
+
+    data/purge.json    document -> how far its purge has come
+
+Gone with the purge: the name of a document that is no more is a trace of it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DataError, LockedError
+from pipeline.snapshots import publish_file, temporary_file
+from pipeline.stores.places import Place
+
+FILE = "data/purge.json"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a workspace of the embedded PostgreSQL, which is made anew, shows. ``graph``: where its graph is;
+    ``rows``: by table."""
+
+    workspace: str
+    workflow: str
+    graph: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Intention:
+    """``rows``: of the document, by workflow and table; ``embedded``: what is to be loaded again into the embedded
+    PostgreSQL, None where there is none; ``remade``: it has been; ``here``: nothing of the document is left in the
+    project and in the stores that could be reached; ``cleaned``: workspaces that are done with."""
+
+    document: str
+    rows: Mapping[str, Mapping[str, int]]
+    embedded: tuple[Shown, ...] | None = None
+    remade: bool = False
+    here: bool = False
+    cleaned: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Intentions:
+    """``root``: the project's."""
+
+    root: Path
+
+    def all(self) -> dict[str, Intention]:
+        """By document. Raises DataError for a damaged file."""
+        if not self._path.exists():
+            return {}
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            return {document: _read(document, entry) for document, entry in content.items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(
+                f"{self._path}: not readable ({type(error).__name__}); a purge was broken off: delete the file, then "
+                "purge its document again"
+            ) from error
+
+    def save(self, intention: Intention) -> Intention:
+        self._write({**self.all(), intention.document: intention})
+        return intention
+
+    def end(self, document: str) -> None:
+        left = {name: intention for name, intention in self.all().items() if name != document}
+        if left:
+            self._write(left)
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def refuse_broken_off(self, but: str | None = None) -> None:
+        """Raises LockedError where a purge was broken off, but for that of the document ``but``: what it has begun to
+        take out must not come back by a run."""
+        for document, intention in self.all().items():
+            if not intention.here and document != but:
+                raise LockedError(
+                    f"{self._path}: the purge of {document} was broken off; 'graphmill purge --document {document}' "
+                    "goes on with it"
+                )
+
+    def _write(self, intentions: Mapping[str, Intention]) -> None:
+        content = {document: asdict(intention) for document, intention in intentions.items()}
+        with temporary_file(self._path.parent) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            publish_file(temporary, self._path)
+
+    @property
+    def _path(self) -> Path:
+        return self.root / FILE
+
+
+def _read(document: str, entry: Mapping[str, Any]) -> Intention:
+    embedded = entry["embedded"]
+    return Intention(
+        document,
+        {str(workflow): dict(tables) for workflow, tables in entry["rows"].items()},
+        None if embedded is None else tuple(Shown(**each) for each in embedded),
+        bool(entry["remade"]),
+        bool(entry["here"]),
+        tuple(Place(**each) for each in entry["cleaned"]),
+    )

@@ -1,0 +1,283 @@
+"""The workspaces that may hold a document: those of this project in every database that its settings name, or that it
+has ever loaded."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pipeline.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store
+from pipeline.errors import StoreError, UsageError
+from pipeline.load.loader import LoadOptions, load
+from pipeline.load.one_store import Counts
+from pipeline.load.projection import require_sources
+from pipeline.owner import owner_of
+from pipeline.purge.intention import Shown
+from pipeline.services import Services
+from pipeline.settings import EMBEDDED, Settings
+from pipeline.snapshots import Manifest
+from pipeline.stores.base import Live, Store
+from pipeline.stores.embedded import stop_embedded
+from pipeline.stores.places import EMBEDDED as EMBEDDED_KIND
+from pipeline.stores.places import NEO4J, POSTGRES, Place, Places, neo4j_address, postgres_address
+from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.tables import GRAPH_TABLES
+
+DOOMED = "data/.postgres-purged"
+Deleted = Mapping[str, Mapping[str, int]]
+"""Store -> table -> rows deleted."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A workspace of this project, and the settings that open it."""
+
+    place: Place
+    live: Live
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Found:
+    """``unreached``: workspaces that may hold the document, and why nobody can look; ``unowned``: those that an
+    earlier version has loaded, for whom is not known."""
+
+    held: Sequence[Held]
+    unreached: Mapping[Place, str] = field(default_factory=dict)
+    unowned: Sequence[Place] = ()
+
+    @property
+    def embedded(self) -> list[Held]:
+        return [held for held in self.held if held.place.kind == EMBEDDED_KIND]
+
+
+def look(project: Services, with_embedded: bool) -> Found:
+    """Ask every database that can be reached. ``with_embedded``: whether the embedded one is there to be asked.
+
+    Raises StoreError where one that the settings name does not answer, DataError where it is not known which have
+    been loaded.
+    """
+    known = Places(project.root).all()
+    held: list[Held] = []
+    unreached: dict[Place, str] = {}
+    unowned: list[Place] = []
+    databases = dict(_databases(project, known, with_embedded))
+    named = {(place.kind, place.address) for place in project.places}
+    for (kind, address), settings in databases.items():
+        try:
+            lives = _workspaces(project, kind, settings)
+        except StoreError as error:
+            if (kind, address) in named:
+                raise
+            unreached |= {place: str(error) for place in known if (place.kind, place.address) == (kind, address)}
+            continue
+        for workspace, live in lives.items():
+            place = Place(kind, address, workspace)
+            owner = getattr(live, "owner", "")
+            own = owner == owner_of(project.root) if owner else place in {*known, *project.places}
+            if own or kind == EMBEDDED_KIND:
+                held.append(Held(place, live, settings.model_copy(update={"workspace": workspace})))
+            elif not owner:
+                unowned.append(place)
+    for place in known:
+        if place.kind != EMBEDDED_KIND and (place.kind, place.address) not in databases:
+            unreached[place] = "the settings do not name its database"
+    return Found(held, unreached, unowned)
+
+
+def refuse_lost(project: Services, found: Found) -> None:
+    """Raises UsageError for a workspace that could not be loaded again."""
+    for held in found.held:
+        if held.live.workflow:
+            _manifest(project, held.place, held.live.workflow)
+
+
+def holds(project: Services, found: Found, fits: Callable[[str], bool]) -> bool:
+    """Whether a workspace shows a document whose source fits."""
+    for held in found.held:
+        if held.place.kind != NEO4J:
+            with _opened(project, held.settings, "postgres") as store:
+                if any(fits(source) for source in store.documents()["source"]):
+                    return True
+    return False
+
+
+def shown(project: Services, found: Found) -> tuple[Shown, ...] | None:
+    """What the embedded PostgreSQL is to show again; None where there is none."""
+    if not (project.root / EMBEDDED_FOLDER).exists():
+        return None
+    return tuple(
+        Shown(
+            held.place.workspace,
+            held.live.workflow,
+            _graph(held),
+            {table: state.rows for table, state in held.live.tables.items()},
+        )
+        for held in found.embedded
+    )
+
+
+def remake_embedded(project: Services, again: Sequence[Shown], found: Found) -> dict[Place, Deleted]:
+    """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it showed. Place -> how many
+    rows there are fewer."""
+    folder, doomed = project.root / EMBEDDED_FOLDER, project.root / DOOMED
+    project.stop_stores()
+    stop_embedded(folder)
+    shutil.rmtree(doomed, ignore_errors=True)
+    if folder.exists():
+        folder.replace(doomed)  # a server does not start over half of its files
+        shutil.rmtree(doomed)
+    settings = _with_postgres(project.settings, EMBEDDED)
+    cleaned: dict[Place, Deleted] = {}
+    for each in again:
+        place = Place(EMBEDDED_KIND, "", each.workspace)
+        own = settings.model_copy(update={"workspace": each.workspace})
+        partner = _partner(found, place) if each.graph == NEO4J else None
+        with _opened(project, own, each.graph) as store, _neo4j(partner) as graphs:
+            counts = _load(project, place, each.workflow, [store, *graphs])
+            now = {table: state.rows for table, state in store.table_states().items()}
+        fewer = {table: max(0, rows - now.get(table, 0)) for table, rows in each.rows.items()}
+        cleaned[place] = {POSTGRES: fewer}
+        if partner:
+            cleaned[partner.place] = _deleted(counts, only=NEO4J)
+    return cleaned
+
+
+def clean(project: Services, found: Found, done: Sequence[Place]) -> Iterator[tuple[Place, Deleted]]:
+    """Load every other workspace again from its workflow's newest tables: place, and rows deleted. ``done``: those that
+    have been."""
+    over = set(done)
+    for held in sorted(found.held, key=lambda held: (held.place.kind == NEO4J, held.place)):
+        if held.place in over or held.place.kind == EMBEDDED_KIND:
+            continue
+        if held.place.kind == NEO4J:
+            yield held.place, _clean_graph(project, held)
+            continue
+        graph = _graph(held)
+        partner = _partner(found, held.place) if graph == NEO4J else None
+        with _opened(project, held.settings, graph) as store, _neo4j(partner) as graphs:
+            left = store.drop_unloaded()
+            counts = _load(project, held.place, held.live.workflow, [store, *graphs])
+        deleted = _deleted(counts, only=POSTGRES)[POSTGRES]
+        yield held.place, {POSTGRES: {**left, **deleted}}
+        if partner:
+            over.add(partner.place)
+            yield partner.place, _deleted(counts, only=NEO4J)
+
+
+def _clean_graph(project: Services, held: Held) -> Deleted:
+    """A graph whose text units are elsewhere by now."""
+    with _neo4j(held) as [store]:
+        if not held.live.workflow:  # a first load that was cut off: nobody has read it
+            return {NEO4J: store.drop()}
+        return _deleted(_load(project, held.place, held.live.workflow, [store]), only=NEO4J)
+
+
+def _load(
+    project: Services, place: Place, workflow: str, stores: Sequence[Store]
+) -> Mapping[str, Mapping[str, Counts]]:
+    """Vectors of another model are replaced too: the tables of then are gone."""
+    manifest = _manifest(project, place, workflow)
+    options = LoadOptions(replace=True, re_embed=True)
+    return load(manifest, project.snapshots, stores, project.settings.stores.neo4j.max_types, options)
+
+
+def _manifest(project: Services, place: Place, workflow: str) -> Manifest:
+    manifest = project.snapshots.manifest(workflow)
+    try:
+        require_sources(manifest.tables)
+    except UsageError:
+        raise UsageError(
+            f"purge: {place} shows workflow '{workflow}', which has no tables to load any more, so it cannot be had "
+            f"back without the document; 'graphmill index {workflow}', or 'graphmill workspace drop "
+            f"{place.workspace}', then purge again"
+        ) from None
+    return manifest
+
+
+def _deleted(counts: Mapping[str, Mapping[str, Counts]], only: str) -> dict[str, dict[str, int]]:
+    return {only: {table: count["deleted"] for table, count in counts.get(only, {}).items()}}
+
+
+def _graph(held: Held) -> str:
+    """Where the graph of a workspace is: its load has filled the tables of it, or has not."""
+    if not held.live.tables:
+        return held.settings.stores.graph
+    return "postgres" if set(GRAPH_TABLES) & set(held.live.tables) else NEO4J
+
+
+def _partner(found: Found, place: Place) -> Held | None:
+    """The workspace's graph in Neo4j."""
+    graphs = [held for held in found.held if held.place.kind == NEO4J and held.place.workspace == place.workspace]
+    return graphs[0] if graphs else None
+
+
+@contextmanager
+def _opened(project: Services, settings: Settings, graph: str) -> Iterator[PostgresStore]:
+    stores = settings.stores.model_copy(update={"graph": graph})
+    store = postgres_store(settings.model_copy(update={"stores": stores}), project.root)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def _neo4j(held: Held | None) -> Iterator[list[Store]]:
+    """None or one."""
+    if held is None:
+        yield []
+        return
+    store = neo4j_store(held.settings)
+    try:
+        yield [store]
+    finally:
+        store.close()
+
+
+def _workspaces(project: Services, kind: str, settings: Settings) -> Mapping[str, Live]:
+    store = neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)
+    try:
+        return store.workspaces()
+    finally:
+        store.close()
+
+
+def _databases(
+    project: Services, known: Sequence[Place], with_embedded: bool
+) -> Iterator[tuple[tuple[str, str], Settings]]:
+    """(kind, address) -> settings that reach it: those that are set, and others on their servers."""
+    settings = project.settings
+    if with_embedded and (project.root / EMBEDDED_FOLDER).exists():
+        yield (EMBEDDED_KIND, ""), _with_postgres(settings, EMBEDDED)
+    url = settings.stores.postgres.url
+    if url != EMBEDDED:
+        own = postgres_address(url)
+        yield (POSTGRES, own), settings
+        for place in known:
+            if place.kind == POSTGRES and place.address != own and _server(place.address) == _server(own):
+                yield (POSTGRES, place.address), _with_postgres(settings, _of_database(url, place.address))
+    neo4j = settings.stores.neo4j
+    own = neo4j_address(neo4j.uri, neo4j.database)
+    if settings.stores.graph == NEO4J:
+        yield (NEO4J, own), settings
+    for place in known:
+        if place.kind == NEO4J and _server(place.address) == _server(own):
+            section = neo4j.model_copy(update={"database": place.address.rpartition("/")[2]})
+            stores = settings.stores.model_copy(update={"neo4j": section})
+            yield (NEO4J, place.address), settings.model_copy(update={"stores": stores})
+
+
+def _server(address: str) -> str:
+    return address.rpartition("/")[0]
+
+
+def _of_database(url: str, address: str) -> str:
+    from sqlalchemy.engine import make_url
+
+    return make_url(url).set(database=address.rpartition("/")[2]).render_as_string(hide_password=False)
+
+
+def _with_postgres(settings: Settings, url: str) -> Settings:
+    postgres = settings.stores.postgres.model_copy(update={"url": url})
+    return settings.model_copy(update={"stores": settings.stores.model_copy(update={"postgres": postgres})})
