@@ -1,18 +1,17 @@
 """What purges are under way, written down before the first deletion: one that is killed goes on from there.
 
-    data/purge.json    document -> how far its purge has come
+    data/purge.json    {"purges": document -> how far its purge has come}
 
 Gone with the purge: the name of a document that is no more is a trace of it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import DataError, LockedError
-from pipeline.snapshots import publish_file, temporary_file
+from pipeline.errors import DamagedError, DataError, LockedError
+from pipeline.files import read_json, write_json
 from pipeline.stores.places import Place
 
 FILE = "data/purge.json"
@@ -51,15 +50,14 @@ class Intentions:
 
     def all(self) -> dict[str, Intention]:
         """By document. Raises DataError for a damaged file."""
-        if not self._path.exists():
-            return {}
         try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
-            return {document: _read(document, entry) for document, entry in content.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return {document: _read(document, entry) for document, entry in read_json(self._path)["purges"].items()}
+        except FileNotFoundError:
+            return {}
+        except (DamagedError, AttributeError, KeyError, TypeError) as error:
+            fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._path}: not readable ({type(error).__name__}); a purge was broken off: delete the file, then "
-                "purge its document again"
+                f"{self._path}: {fact}; a purge was broken off: delete the file, then purge its document again"
             ) from error
 
     def save(self, intention: Intention) -> Intention:
@@ -85,9 +83,7 @@ class Intentions:
 
     def _write(self, intentions: Mapping[str, Intention]) -> None:
         content = {document: asdict(intention) for document, intention in intentions.items()}
-        with temporary_file(self._path.parent) as temporary:
-            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            publish_file(temporary, self._path)
+        write_json(self._path, {"purges": content})
 
     @property
     def _path(self) -> Path:

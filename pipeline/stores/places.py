@@ -1,18 +1,17 @@
 """Where a project has ever loaded: which workspaces of which databases, kept in the project, without user and password.
 
-    data/workspaces.json    a list of {kind, address, workspace}
+    data/workspaces.json    {"workspaces": a list of {kind, address, workspace}}
 
 Written before a load's first write, so that ``purge`` knows of all that may hold a document.
 """
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipeline.errors import DataError
-from pipeline.snapshots import publish_file, temporary_file
+from pipeline.errors import DamagedError, DataError
+from pipeline.files import read_json, tell, write_json
 
 FILE = "data/workspaces.json"
 DAMAGED = f"{FILE}.damaged"
@@ -44,14 +43,15 @@ class Places:
 
     def all(self) -> list[Place]:
         """Raises DataError for a file that is damaged."""
-        if not self._path.exists():
-            return []
         try:
-            return sorted(Place(**entry) for entry in json.loads(self._path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            return sorted(Place(**entry) for entry in read_json(self._path)["workspaces"])
+        except FileNotFoundError:
+            return []
+        except (DamagedError, KeyError, TypeError) as error:
+            fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._path}: not readable ({type(error).__name__}); restore it from a backup, or delete it: then "
-                "only workspaces of the databases that the settings name are known"
+                f"{self._path}: {fact}; restore it from a backup, or delete it: then only workspaces of the databases "
+                "that the settings name are known"
             ) from error
 
     @property
@@ -64,8 +64,9 @@ class Places:
         """Add them. What cannot be read is put aside, for a load goes on without it."""
         try:
             known = self.all()
-        except DataError:
+        except DataError as error:
             known = []
+            tell(str(error))
             self._path.replace(self.root / DAMAGED)
         if not set(places) <= set(known):
             self._write({*known, *places})
@@ -77,10 +78,7 @@ class Places:
             self._write(set(known) - set(places))
 
     def _write(self, places: Collection[Place]) -> None:
-        content = [asdict(place) for place in sorted(places)]
-        with temporary_file(self._path.parent) as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-            publish_file(temporary, self._path)
+        write_json(self._path, {"workspaces": [asdict(place) for place in sorted(places)]})
 
     @property
     def _path(self) -> Path:
