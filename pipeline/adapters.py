@@ -21,8 +21,8 @@ from pipeline.settings import EMBEDDED, Price, Settings
 from pipeline.stores.base import GraphStore, Live, Store, VectorStore
 from pipeline.stores.embedded import start_embedded
 from pipeline.stores.hnsw import Hnsw
+from pipeline.stores.loaded_workspaces import Workspace, neo4j_address, postgres_address
 from pipeline.stores.moment import PATIENCE, Result, Work, read_together
-from pipeline.stores.places import Place, neo4j_address, postgres_address
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_graph import PostgresGraph
 from pipeline.stores.reconnect import reconnecting
@@ -158,12 +158,12 @@ def open_stores(settings: Settings, root: Path) -> Stores:
     return Stores(vectors, graph, (vectors, graph))
 
 
-def places(settings: Settings) -> list[Place]:
+def loads_into(settings: Settings) -> list[Workspace]:
     """The workspaces that a load fills, without user and password."""
     url, neo4j = settings.stores.postgres.url, settings.stores.neo4j
     at = ("embedded", "") if url == EMBEDDED else ("postgres", postgres_address(url))
     graph = [("neo4j", neo4j_address(neo4j.uri, neo4j.database))] if settings.stores.graph == "neo4j" else []
-    return [Place(kind, address, settings.workspace) for kind, address in (at, *graph)]
+    return [Workspace(kind, address, settings.workspace) for kind, address in (at, *graph)]
 
 
 def postgres_store(settings: Settings, root: Path) -> PostgresStore:

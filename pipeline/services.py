@@ -13,9 +13,9 @@ from pipeline.adapters import (
     batched_chat,
     chat_model,
     embedding_model,
+    loads_into,
     open_cache,
     open_stores,
-    places,
     reranker,
 )
 from pipeline.engine.resources import Resources
@@ -36,7 +36,7 @@ from pipeline.settings import Settings
 from pipeline.snapshots import SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.embedded import stop_embedded
-from pipeline.stores.places import Place, Places
+from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 from pipeline.tokens import tokenizer
 
 DEFAULT = "default"
@@ -127,7 +127,7 @@ class Services:
         try:
             with stores.all[0].alone():
                 dropped = {store.name: store.drop() for store in stores.all}
-            Places(self.root).forget([replace(place, workspace=name) for place in self.places])
+            LoadedWorkspaces(self.root).forget([replace(workspace, name=name) for workspace in self.loads_into])
             return dropped
         finally:
             stores.close()
@@ -141,9 +141,9 @@ class Services:
             refuse_other_workflow(self.settings.workspace, lives, workflow)
 
     @property
-    def places(self) -> list[Place]:
+    def loads_into(self) -> list[Workspace]:
         """The workspaces that a load fills."""
-        return places(self.settings)
+        return loads_into(self.settings)
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""

@@ -19,7 +19,7 @@ from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
 from pipeline.run_state import RunState
 from pipeline.services import Services
-from pipeline.stores.places import Places
+from pipeline.stores.loaded_workspaces import LoadedWorkspaces
 
 Stage = Callable[[Services, RunState], None]
 
@@ -88,7 +88,7 @@ def load_stage(project: Services, state: RunState) -> None:
         )
     started = time.perf_counter()
     state.runner.progress.load_started()
-    Places(project.root).note(project.places)
+    LoadedWorkspaces(project.root).note(project.loads_into)
     state.load = load(
         manifest,
         project.snapshots,

@@ -27,7 +27,7 @@ from pipeline.purge.target import Target, read_target
 from pipeline.purge.workspaces import Deleted, Found
 from pipeline.services import Services
 from pipeline.stages import index_stage, run_stages
-from pipeline.stores.places import Place, Places
+from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
 PURGE = "purge"
 """In usage, the workflow and the step of what abandoned batches have cost."""
@@ -63,8 +63,8 @@ class PurgeReport:
         """The last one counts what was found and deleted."""
         tables = [f"{workflow}: {told(rows)} were its own" for workflow, rows in self.rows.items()]
         stores = [
-            f"{place}, {store}: {told(rows)} deleted"
-            for place, counts in self.workspaces.items()
+            f"{workspace}, {store}: {told(rows)} deleted"
+            for workspace, counts in self.workspaces.items()
             for store, rows in counts.items()
         ]
         made_anew = ["the embedded PostgreSQL was made anew"] if self.rebuilt else []
@@ -144,18 +144,18 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     runs = [run_stages(project, name, Silent(), options, index_stage) for name in subject.workflows]
     _require_gone(project, target, subject.workflows)
     Remembered(project.snapshots.root).forget()
-    cleaned: dict[Place, Deleted] = {}
+    cleaned: dict[Workspace, Deleted] = {}
     if intention.embedded is not None and not intention.remade:
         cleaned |= workspaces.remake_embedded(project, intention.embedded, found)
         intention = intentions.save(replace(intention, remade=True, cleaned=(*intention.cleaned, *cleaned)))
-    for place, counts in workspaces.clean(project, found, tuple(cleaned)):
-        cleaned[place] = counts
-        intention = intentions.save(replace(intention, cleaned=tuple(dict.fromkeys((*intention.cleaned, place)))))
+    for workspace, counts in workspaces.clean(project, found, tuple(cleaned)):
+        cleaned[workspace] = counts
+        intention = intentions.save(replace(intention, cleaned=tuple(dict.fromkeys((*intention.cleaned, workspace)))))
     for folder in sorted(project.output_folder.glob("*/")):
         if folder.name not in subject.workflows:
             withdraw(folder)
     history = forget_history(project, subject.workflows, max((run.run_id for run in runs), default=""))
-    unreached = {place: why for place, why in found.unreached.items() if place not in intention.cleaned}
+    unreached = {workspace: why for workspace, why in found.unreached.items() if workspace not in intention.cleaned}
     _end(intentions, intention, unreached, project)
     return PurgeReport(
         target.source,
@@ -166,12 +166,12 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         history.unowned,
         target.path is not None,
         intention.rows,
-        {str(place): counts for place, counts in cleaned.items()},
+        {str(workspace): counts for workspace, counts in cleaned.items()},
         _told(project, target, unreached),
         [
-            f"{place}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load --set "
-            f"workspace={place.workspace}', then purge again"
-            for place in found.unowned
+            f"{workspace}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load "
+            f"--set workspace={workspace.name}', then purge again"
+            for workspace in found.unowned
         ],
     )
 
@@ -186,23 +186,23 @@ def _begun(project: Services, subject: _Subject) -> Intention:
     return Intention(subject.target.source, rows_of(project.snapshots, subject.target), embedded, cleaned=cleaned)
 
 
-def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Place, str], project: Services) -> None:
-    if unreached or Places(project.root).damaged:
+def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Workspace, str], project: Services) -> None:
+    if unreached or LoadedWorkspaces(project.root).damaged:
         intentions.save(replace(intention, here=True))
     else:
         intentions.end(intention.document)
 
 
-def _told(project: Services, target: Target, unreached: Mapping[Place, str]) -> dict[str, str]:
+def _told(project: Services, target: Target, unreached: Mapping[Workspace, str]) -> dict[str, str]:
     again = f"'graphmill purge --document {target.source} --set"
     told = {
         str(
-            place
-        ): f"{why}; {again} stores.{place.kind}...' with what reaches it, or, if it is no more, take it out of "
+            workspace
+        ): f"{why}; {again} stores.{workspace.kind}...' with what reaches it, or, if it is no more, take it out of "
         "data/workspaces.json and purge again"
-        for place, why in unreached.items()
+        for workspace, why in unreached.items()
     }
-    if damaged := Places(project.root).damaged:
+    if damaged := LoadedWorkspaces(project.root).damaged:
         told[str(damaged)] = (
             "which databases it named is not known; purge in those that were loaded before by --set, then delete it "
             "and purge again"

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.errors import DamagedError, DataError, LockedError
 from pipeline.files import read_json, write_json
-from pipeline.stores.places import Place
+from pipeline.stores.loaded_workspaces import Workspace
 
 FILE = "data/purge.json"
 
@@ -39,7 +39,7 @@ class Intention:
     embedded: tuple[Shown, ...] | None = None
     remade: bool = False
     here: bool = False
-    cleaned: tuple[Place, ...] = ()
+    cleaned: tuple[Workspace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,5 +98,5 @@ def _read(document: str, entry: Mapping[str, Any]) -> Intention:
         None if embedded is None else tuple(Shown(**each) for each in embedded),
         bool(entry["remade"]),
         bool(entry["here"]),
-        tuple(Place(**each) for each in entry["cleaned"]),
+        tuple(Workspace(**each) for each in entry["cleaned"]),
     )

@@ -15,7 +15,7 @@ from pipeline.purge.target import Target, all_manifests
 from pipeline.purge.workspaces import Found
 from pipeline.services import Services
 from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.places import Place
+from pipeline.stores.loaded_workspaces import Workspace
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -38,8 +38,8 @@ class Survey:
     rows: Rows
     nights: int
     replies: int
-    workspaces: Sequence[Place]
-    unreached: Mapping[Place, str]
+    workspaces: Sequence[Workspace]
+    unreached: Mapping[Workspace, str]
     going_on: bool = False
 
     def lines(self) -> list[str]:
@@ -50,8 +50,8 @@ class Survey:
             *(tables or ["no rows in the tables of any run that is kept"]),
             f"with it go the {self.nights} kept nights of all workflows, their reports, and those of "
             f"{self.replies:,} cached replies and vectors that nothing else needs",
-            *(f"{place}: loaded again without it" for place in self.workspaces),
-            *(f"{place}: cannot be reached ({why})" for place, why in self.unreached.items()),
+            *(f"{workspace}: loaded again without it" for workspace in self.workspaces),
+            *(f"{workspace}: cannot be reached ({why})" for workspace, why in self.unreached.items()),
         ]
 
 
@@ -66,7 +66,7 @@ def survey(project: Services, target: Target, found: Found, going_on: bool) -> S
         rows_of(project.snapshots, target),
         sum(len(project.snapshots.history(name)) for name in project.snapshots.workflows()),
         project.cache.owned(),
-        [held.place for held in found.held],
+        [held.workspace for held in found.held],
         found.unreached,
         going_on,
     )

@@ -8,18 +8,24 @@ from dataclasses import dataclass, field
 
 from pipeline.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store
 from pipeline.errors import StoreError, UsageError
-from pipeline.load.loader import LoadOptions, load
+from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.one_store import Counts
 from pipeline.load.projection import require_sources
-from pipeline.owner import owner_of
 from pipeline.purge.intention import Shown
 from pipeline.services import Services
 from pipeline.settings import EMBEDDED, Settings
 from pipeline.snapshots import Manifest
 from pipeline.stores.base import Live, Store
 from pipeline.stores.embedded import stop_embedded
-from pipeline.stores.places import EMBEDDED as EMBEDDED_KIND
-from pipeline.stores.places import NEO4J, POSTGRES, Place, Places, neo4j_address, postgres_address
+from pipeline.stores.loaded_workspaces import EMBEDDED as EMBEDDED_KIND
+from pipeline.stores.loaded_workspaces import (
+    NEO4J,
+    POSTGRES,
+    LoadedWorkspaces,
+    Workspace,
+    neo4j_address,
+    postgres_address,
+)
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.tables import GRAPH_TABLES
 
@@ -32,7 +38,7 @@ Deleted = Mapping[str, Mapping[str, int]]
 class Held:
     """A workspace of this project, and the settings that open it."""
 
-    place: Place
+    workspace: Workspace
     live: Live
     settings: Settings
 
@@ -43,12 +49,12 @@ class Found:
     earlier version has loaded, for whom is not known."""
 
     held: Sequence[Held]
-    unreached: Mapping[Place, str] = field(default_factory=dict)
-    unowned: Sequence[Place] = ()
+    unreached: Mapping[Workspace, str] = field(default_factory=dict)
+    unowned: Sequence[Workspace] = ()
 
     @property
     def embedded(self) -> list[Held]:
-        return [held for held in self.held if held.place.kind == EMBEDDED_KIND]
+        return [held for held in self.held if held.workspace.kind == EMBEDDED_KIND]
 
 
 def look(project: Services, with_embedded: bool) -> Found:
@@ -57,31 +63,32 @@ def look(project: Services, with_embedded: bool) -> Found:
     Raises StoreError where one that the settings name does not answer, DataError where it is not known which have
     been loaded.
     """
-    known = Places(project.root).all()
+    known = LoadedWorkspaces(project.root).all()
     held: list[Held] = []
-    unreached: dict[Place, str] = {}
-    unowned: list[Place] = []
+    unreached: dict[Workspace, str] = {}
+    unowned: list[Workspace] = []
     databases = dict(_databases(project, known, with_embedded))
-    named = {(place.kind, place.address) for place in project.places}
+    named = {(workspace.kind, workspace.address) for workspace in project.loads_into}
     for (kind, address), settings in databases.items():
         try:
             lives = _workspaces(project, kind, settings)
         except StoreError as error:
             if (kind, address) in named:
                 raise
-            unreached |= {place: str(error) for place in known if (place.kind, place.address) == (kind, address)}
+            unreached |= {
+                workspace: str(error) for workspace in known if (workspace.kind, workspace.address) == (kind, address)
+            }
             continue
-        for workspace, live in lives.items():
-            place = Place(kind, address, workspace)
-            owner = getattr(live, "owner", "")
-            own = owner == owner_of(project.root) if owner else place in {*known, *project.places}
+        for name, live in lives.items():
+            workspace = Workspace(kind, address, name)
+            own = live.owner == project.owner if live.owner else workspace in {*known, *project.loads_into}
             if own or kind == EMBEDDED_KIND:
-                held.append(Held(place, live, settings.model_copy(update={"workspace": workspace})))
-            elif not owner:
-                unowned.append(place)
-    for place in known:
-        if place.kind != EMBEDDED_KIND and (place.kind, place.address) not in databases:
-            unreached[place] = "the settings do not name its database"
+                held.append(Held(workspace, live, settings.model_copy(update={"workspace": name})))
+            elif not live.owner:
+                unowned.append(workspace)
+    for workspace in known:
+        if workspace.kind != EMBEDDED_KIND and (workspace.kind, workspace.address) not in databases:
+            unreached[workspace] = "the settings do not name its database"
     return Found(held, unreached, unowned)
 
 
@@ -89,13 +96,13 @@ def refuse_lost(project: Services, found: Found) -> None:
     """Raises UsageError for a workspace that could not be loaded again."""
     for held in found.held:
         if held.live.workflow:
-            _manifest(project, held.place, held.live.workflow)
+            _manifest(project, held.workspace, held.live.workflow)
 
 
 def holds(project: Services, found: Found, fits: Callable[[str], bool]) -> bool:
     """Whether a workspace shows a document whose source fits."""
     for held in found.held:
-        if held.place.kind != NEO4J:
+        if held.workspace.kind != NEO4J:
             with _opened(project, held.settings, "postgres") as store:
                 if any(fits(source) for source in store.documents()["source"]):
                     return True
@@ -108,7 +115,7 @@ def shown(project: Services, found: Found) -> tuple[Shown, ...] | None:
         return None
     return tuple(
         Shown(
-            held.place.workspace,
+            held.workspace.name,
             held.live.workflow,
             _graph(held),
             {table: state.rows for table, state in held.live.tables.items()},
@@ -117,9 +124,9 @@ def shown(project: Services, found: Found) -> tuple[Shown, ...] | None:
     )
 
 
-def remake_embedded(project: Services, again: Sequence[Shown], found: Found) -> dict[Place, Deleted]:
-    """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it showed. Place -> how many
-    rows there are fewer."""
+def remake_embedded(project: Services, again: Sequence[Shown], found: Found) -> dict[Workspace, Deleted]:
+    """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it showed. Workspace -> how
+    many rows there are fewer."""
     folder, doomed = project.root / EMBEDDED_FOLDER, project.root / DOOMED
     project.stop_stores()
     stop_embedded(folder)
@@ -128,41 +135,41 @@ def remake_embedded(project: Services, again: Sequence[Shown], found: Found) -> 
         folder.replace(doomed)  # a server does not start over half of its files
         shutil.rmtree(doomed)
     settings = _with_postgres(project.settings, EMBEDDED)
-    cleaned: dict[Place, Deleted] = {}
+    cleaned: dict[Workspace, Deleted] = {}
     for each in again:
-        place = Place(EMBEDDED_KIND, "", each.workspace)
+        workspace = Workspace(EMBEDDED_KIND, "", each.workspace)
         own = settings.model_copy(update={"workspace": each.workspace})
-        partner = _partner(found, place) if each.graph == NEO4J else None
+        partner = _partner(found, workspace) if each.graph == NEO4J else None
         with _opened(project, own, each.graph) as store, _neo4j(partner) as graphs:
-            counts = _load(project, place, each.workflow, [store, *graphs])
+            counts = _load(project, workspace, each.workflow, [store, *graphs])
             now = {table: state.rows for table, state in store.table_states().items()}
         fewer = {table: max(0, rows - now.get(table, 0)) for table, rows in each.rows.items()}
-        cleaned[place] = {POSTGRES: fewer}
+        cleaned[workspace] = {POSTGRES: fewer}
         if partner:
-            cleaned[partner.place] = _deleted(counts, only=NEO4J)
+            cleaned[partner.workspace] = _deleted(counts, only=NEO4J)
     return cleaned
 
 
-def clean(project: Services, found: Found, done: Sequence[Place]) -> Iterator[tuple[Place, Deleted]]:
-    """Load every other workspace again from its workflow's newest tables: place, and rows deleted. ``done``: those that
-    have been."""
+def clean(project: Services, found: Found, done: Sequence[Workspace]) -> Iterator[tuple[Workspace, Deleted]]:
+    """Load every other workspace again from its workflow's newest tables: workspace, and rows deleted. ``done``: those
+    that have been."""
     over = set(done)
-    for held in sorted(found.held, key=lambda held: (held.place.kind == NEO4J, held.place)):
-        if held.place in over or held.place.kind == EMBEDDED_KIND:
+    for held in sorted(found.held, key=lambda held: (held.workspace.kind == NEO4J, held.workspace)):
+        if held.workspace in over or held.workspace.kind == EMBEDDED_KIND:
             continue
-        if held.place.kind == NEO4J:
-            yield held.place, _clean_graph(project, held)
+        if held.workspace.kind == NEO4J:
+            yield held.workspace, _clean_graph(project, held)
             continue
         graph = _graph(held)
-        partner = _partner(found, held.place) if graph == NEO4J else None
+        partner = _partner(found, held.workspace) if graph == NEO4J else None
         with _opened(project, held.settings, graph) as store, _neo4j(partner) as graphs:
             left = store.drop_unloaded()
-            counts = _load(project, held.place, held.live.workflow, [store, *graphs])
+            counts = _load(project, held.workspace, held.live.workflow, [store, *graphs])
         deleted = _deleted(counts, only=POSTGRES)[POSTGRES]
-        yield held.place, {POSTGRES: {**left, **deleted}}
+        yield held.workspace, {POSTGRES: {**left, **deleted}}
         if partner:
-            over.add(partner.place)
-            yield partner.place, _deleted(counts, only=NEO4J)
+            over.add(partner.workspace)
+            yield partner.workspace, _deleted(counts, only=NEO4J)
 
 
 def _clean_graph(project: Services, held: Held) -> Deleted:
@@ -170,27 +177,28 @@ def _clean_graph(project: Services, held: Held) -> Deleted:
     with _neo4j(held) as [store]:
         if not held.live.workflow:  # a first load that was cut off: nobody has read it
             return {NEO4J: store.drop()}
-        return _deleted(_load(project, held.place, held.live.workflow, [store]), only=NEO4J)
+        return _deleted(_load(project, held.workspace, held.live.workflow, [store]), only=NEO4J)
 
 
 def _load(
-    project: Services, place: Place, workflow: str, stores: Sequence[Store]
+    project: Services, workspace: Workspace, workflow: str, stores: Sequence[Store]
 ) -> Mapping[str, Mapping[str, Counts]]:
     """Vectors of another model are replaced too: the tables of then are gone."""
-    manifest = _manifest(project, place, workflow)
+    manifest = _manifest(project, workspace, workflow)
     options = LoadOptions(replace=True, re_embed=True)
-    return load(manifest, project.snapshots, stores, project.settings.stores.neo4j.max_types, options)
+    owner = Owner(project.owner, project.place)
+    return load(manifest, project.snapshots, stores, project.settings.stores.neo4j.max_types, options, owner=owner)
 
 
-def _manifest(project: Services, place: Place, workflow: str) -> Manifest:
+def _manifest(project: Services, workspace: Workspace, workflow: str) -> Manifest:
     manifest = project.snapshots.manifest(workflow)
     try:
         require_sources(manifest.tables)
     except UsageError:
         raise UsageError(
-            f"purge: {place} shows workflow '{workflow}', which has no tables to load any more, so it cannot be had "
-            f"back without the document; 'graphmill index {workflow}', or 'graphmill workspace drop "
-            f"{place.workspace}', then purge again"
+            f"purge: {workspace} shows workflow '{workflow}', which has no tables to load any more, so it cannot be "
+            f"had back without the document; 'graphmill index {workflow}', or 'graphmill workspace drop "
+            f"{workspace.name}', then purge again"
         ) from None
     return manifest
 
@@ -206,9 +214,9 @@ def _graph(held: Held) -> str:
     return "postgres" if set(GRAPH_TABLES) & set(held.live.tables) else NEO4J
 
 
-def _partner(found: Found, place: Place) -> Held | None:
+def _partner(found: Found, workspace: Workspace) -> Held | None:
     """The workspace's graph in Neo4j."""
-    graphs = [held for held in found.held if held.place.kind == NEO4J and held.place.workspace == place.workspace]
+    graphs = [held for held in found.held if held.workspace.kind == NEO4J and held.workspace.name == workspace.name]
     return graphs[0] if graphs else None
 
 
@@ -244,7 +252,7 @@ def _workspaces(project: Services, kind: str, settings: Settings) -> Mapping[str
 
 
 def _databases(
-    project: Services, known: Sequence[Place], with_embedded: bool
+    project: Services, known: Sequence[Workspace], with_embedded: bool
 ) -> Iterator[tuple[tuple[str, str], Settings]]:
     """(kind, address) -> settings that reach it: those that are set, and others on their servers."""
     settings = project.settings
@@ -254,18 +262,18 @@ def _databases(
     if url != EMBEDDED:
         own = postgres_address(url)
         yield (POSTGRES, own), settings
-        for place in known:
-            if place.kind == POSTGRES and place.address != own and _server(place.address) == _server(own):
-                yield (POSTGRES, place.address), _with_postgres(settings, _of_database(url, place.address))
+        for workspace in known:
+            if workspace.kind == POSTGRES and workspace.address != own and _server(workspace.address) == _server(own):
+                yield (POSTGRES, workspace.address), _with_postgres(settings, _of_database(url, workspace.address))
     neo4j = settings.stores.neo4j
     own = neo4j_address(neo4j.uri, neo4j.database)
     if settings.stores.graph == NEO4J:
         yield (NEO4J, own), settings
-    for place in known:
-        if place.kind == NEO4J and _server(place.address) == _server(own):
-            section = neo4j.model_copy(update={"database": place.address.rpartition("/")[2]})
+    for workspace in known:
+        if workspace.kind == NEO4J and _server(workspace.address) == _server(own):
+            section = neo4j.model_copy(update={"database": workspace.address.rpartition("/")[2]})
             stores = settings.stores.model_copy(update={"neo4j": section})
-            yield (NEO4J, place.address), settings.model_copy(update={"stores": stores})
+            yield (NEO4J, workspace.address), settings.model_copy(update={"stores": stores})
 
 
 def _server(address: str) -> str:

@@ -1,6 +1,6 @@
 """Where a project has ever loaded: which workspaces of which databases, kept in the project, without user and password.
 
-    data/workspaces.json    {"workspaces": a list of {kind, address, workspace}}
+    data/workspaces.json    {"workspaces": a list of {kind, address, name}}
 
 Written before a load's first write, so that ``purge`` knows of all that may hold a document.
 """
@@ -20,15 +20,15 @@ EMBEDDED, POSTGRES, NEO4J = "embedded", "postgres", "neo4j"
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Workspace:
     """``kind``: "embedded", "postgres" or "neo4j"; ``address``: host:port/database, empty for the embedded one."""
 
     kind: str
     address: str
-    workspace: str
+    name: str
 
     def __str__(self) -> str:
-        return f"workspace {self.workspace} of {self.database}"
+        return f"workspace {self.name} of {self.database}"
 
     @property
     def database(self) -> str:
@@ -36,15 +36,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Places:
+class LoadedWorkspaces:
     """``root``: the project's."""
 
     root: Path
 
-    def all(self) -> list[Place]:
+    def all(self) -> list[Workspace]:
         """Raises DataError for a file that is damaged."""
         try:
-            return sorted(Place(**entry) for entry in read_json(self._path)["workspaces"])
+            return sorted(Workspace(**entry) for entry in read_json(self._path)["workspaces"])
         except FileNotFoundError:
             return []
         except (DamagedError, KeyError, TypeError) as error:
@@ -60,7 +60,7 @@ class Places:
         path = self.root / DAMAGED
         return path if path.exists() else None
 
-    def note(self, places: Collection[Place]) -> None:
+    def note(self, workspaces: Collection[Workspace]) -> None:
         """Add them. What cannot be read is put aside, for a load goes on without it."""
         try:
             known = self.all()
@@ -68,17 +68,17 @@ class Places:
             known = []
             tell(str(error))
             self._path.replace(self.root / DAMAGED)
-        if not set(places) <= set(known):
-            self._write({*known, *places})
+        if not set(workspaces) <= set(known):
+            self._write({*known, *workspaces})
 
-    def forget(self, places: Collection[Place]) -> None:
+    def forget(self, workspaces: Collection[Workspace]) -> None:
         """They are gone."""
         known = self.all()
-        if set(places) & set(known):
-            self._write(set(known) - set(places))
+        if set(workspaces) & set(known):
+            self._write(set(known) - set(workspaces))
 
-    def _write(self, places: Collection[Place]) -> None:
-        write_json(self._path, {"workspaces": [asdict(place) for place in sorted(places)]})
+    def _write(self, workspaces: Collection[Workspace]) -> None:
+        write_json(self._path, {"workspaces": [asdict(workspace) for workspace in sorted(workspaces)]})
 
     @property
     def _path(self) -> Path:

@@ -1,0 +1,270 @@
+"""No workspace of the project keeps a purged document, in whatever database; others' are left alone."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.errors import DataError, UsageError
+from pipeline.init import init_project
+from pipeline.stores.loaded_workspaces import FILE, LoadedWorkspaces, Workspace, postgres_address
+from tests.projects import ProjectFolder, new_project
+from tests.servers.neo4j_server import Neo4jAddress
+from tests.states import neo4j_rows, postgres_rows
+from tests.test_purge import CANARY, KEPT, SECRET, found_in
+
+TEXTS = {**KEPT, "secret.txt": SECRET}
+
+
+def mill(root: Path, postgres_url: str, texts: dict[str, str] = TEXTS, **settings: Any) -> ProjectFolder:
+    return new_project(root, postgres_url, texts, **settings)
+
+
+def load(folder: ProjectFolder, *overrides: str) -> str:
+    """Load into a workspace of that name; returns it."""
+    with folder.open(*overrides) as project:
+        project.run("fast")
+        return project.settings.workspace
+
+
+def holds(url: str, workspace: str) -> bool:
+    """Whether any row of the workspace has a word of the document, in whatever column."""
+    return CANARY.lower() in repr(postgres_rows(url, workspace)).lower()
+
+
+def test_every_workspace_of_one_server(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    folder.write("d.txt", "The Fourth\n\nMira Vale wrote it later.")
+    other = load(folder, f"workspace={mine}-2")
+    theirs = load(mill(tmp_path / "theirs", postgres_url))
+    untouched = postgres_rows(postgres_url, theirs)
+    assert [holds(postgres_url, each) for each in (mine, other, theirs)] == [True, True, True]
+    with folder.open() as project:
+        report = project.purge("secret.txt")
+        assert (report.exit_code, report.unreached) == (0, {})
+        assert len(report.workspaces) == 2
+        assert all(counts["postgres"]["documents"] == 1 for counts in report.workspaces.values())
+        assert project.verify("fast").agrees
+    with folder.open(f"workspace={other}") as project:
+        assert project.verify("fast").agrees
+    assert [holds(postgres_url, each) for each in (mine, other, theirs)] == [False, False, True]
+    assert postgres_rows(postgres_url, theirs) == untouched
+
+
+def test_every_workspace_of_the_embedded_server_comes_back(tmp_path: Path):
+    init_project(tmp_path / "mill")
+    folder = ProjectFolder(tmp_path / "mill")
+    for name, text in TEXTS.items():
+        folder.write(name, text)
+    folder.edit_settings(max_delete_ratio=1)
+    load(folder)
+    load(folder, "workspace=staging")
+    with folder.open() as project:
+        assert len(found_in(folder.root, CANARY)) > 3
+        report = project.purge("secret.txt")
+        assert report.rebuilt
+        assert {name: counts["postgres"]["documents"] for name, counts in report.workspaces.items()} == {
+            "workspace default of the embedded PostgreSQL": 1, "workspace staging of the embedded PostgreSQL": 1,
+        }  # fmt: skip
+        lives = project.workspaces()["postgres"]
+        assert {name: live.tables["documents"].rows for name, live in lives.items()} == {"default": 3, "staging": 3}
+        assert project.verify("fast").agrees
+    with folder.open("workspace=staging") as project:
+        assert project.verify("fast").agrees
+        project.stop_stores()
+    assert found_in(folder.root, CANARY) == []
+    assert found_in(folder.root, "Harrow") != []
+
+
+def test_the_graph_in_neo4j_of_every_workspace_also_of_one_that_the_settings_no_longer_use(
+    tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress
+):
+    neo4j = {
+        "uri": neo4j_address.uri, "user": neo4j_address.user, "password": neo4j_address.password,
+        "database": neo4j_address.database,
+    }  # fmt: skip
+    stores = {"postgres": {"url": postgres_url}, "graph": "neo4j", "neo4j": neo4j}
+    folder = mill(tmp_path / "mill", postgres_url, stores=stores)
+    mine = load(folder)
+    former = load(folder, f"workspace={mine}-2")
+    load(folder, f"workspace={mine}-2", "stores.graph=postgres")
+    with folder.open() as project:
+        report = project.purge("secret.txt")
+        assert report.exit_code == 0
+        assert project.verify("fast").agrees
+    for workspace in (mine, former):
+        assert not holds(postgres_url, workspace)
+        graph = repr(neo4j_rows(neo4j_address, workspace))
+        assert "harrow" in graph.lower()
+        assert CANARY.lower() not in graph.lower()
+
+
+def test_a_graph_that_postgres_held_before_neo4j_did(tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    neo4j = [
+        "stores.graph=neo4j", f"stores.neo4j.uri={neo4j_address.uri}", f"stores.neo4j.user={neo4j_address.user}",
+        f"stores.neo4j.password={neo4j_address.password}", f"stores.neo4j.database={neo4j_address.database}",
+    ]  # fmt: skip
+    load(folder, *neo4j)
+    assert holds(postgres_url, mine)
+    with folder.open(*neo4j) as project:
+        project.purge("secret.txt")
+        assert project.verify("fast").agrees
+    assert not holds(postgres_url, mine)
+    assert CANARY.lower() not in repr(neo4j_rows(neo4j_address, mine)).lower()
+
+
+def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    away = Workspace("postgres", "db.example.org:5432/kb", mine)
+    LoadedWorkspaces(folder.root).note([away])
+    done = folder.invoke("purge", "--document", "secret.txt", "--yes")
+    assert done.exit_code == 1
+    assert f"{away} may hold secret.txt still: the settings do not name its database; " in done.stderr
+    assert "'graphmill purge --document secret.txt --set stores.postgres" in done.stderr
+    assert not holds(postgres_url, mine)
+    assert load(folder) == mine  # nights go on meanwhile
+    again = folder.invoke("purge", "--document", "secret.txt", "--yes")
+    assert again.exit_code == 1
+    LoadedWorkspaces(folder.root).forget([away])
+    done = folder.invoke("purge", "--document", "secret.txt", "--yes")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert found_in(folder.root, "secret.txt") == []
+
+
+def test_another_database_of_the_same_server_is_reached(tmp_path: Path, postgres_url: str):
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS purge_other")
+        connection.execute("CREATE DATABASE purge_other")
+        name = connection.info.dbname
+    assert postgres_url.count(f"/{name}?") == 1
+    elsewhere = postgres_url.replace(f"/{name}?", "/purge_other?")
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    load(folder, f"stores.postgres.url={elsewhere}")
+    assert holds(elsewhere, mine)
+    with folder.open() as project:
+        report = project.purge("secret.txt")
+    assert (report.exit_code, len(report.workspaces)) == (0, 2)
+    assert [holds(url, mine) for url in (postgres_url, elsewhere)] == [False, False]
+
+
+def test_the_embedded_server_that_the_settings_no_longer_name(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    load(folder, "stores.postgres.url=embedded")
+    with folder.open() as project:
+        report = project.purge("secret.txt")
+        assert (report.rebuilt, len(report.workspaces)) == (True, 2)
+    with folder.open("stores.postgres.url=embedded") as project:
+        assert project.verify("fast").agrees
+        assert len(project.stores.vectors.documents()) == 3
+        project.stop_stores()
+    assert not holds(postgres_url, mine)
+    assert found_in(folder.root, CANARY) == []
+
+
+def test_what_only_a_workspace_shows_still_is_known(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    old = load(folder, f"workspace={mine}-old")
+    folder.delete("secret.txt")
+    load(folder)
+    with folder.open() as project:
+        project.purge_history(dry_run=False)
+        assert holds(postgres_url, old)
+        assert project.purge("secret.txt").exit_code == 0
+    assert not holds(postgres_url, old)
+
+
+def test_a_workspace_that_could_not_be_loaded_again_is_told_before_anything_goes(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    (folder.root / "workflows/old.yaml").write_text(
+        (folder.root / "workflows/fast.yaml").read_text().replace("name: fast", "name: old")
+    )
+    with folder.open(f"workspace={mine}-old") as project:
+        project.run("old")
+    (folder.root / "data/snapshots/manifest-old.json").unlink()
+    with folder.open() as project, pytest.raises(UsageError, match=f"workspace {mine}-old of .*'old', which has no"):
+        project.purge("secret.txt")
+    assert (folder.root / "data/input/secret.txt").exists()
+
+
+def test_files_that_a_former_workflow_emitted_go(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    fast = folder.root / "workflows/fast.yaml"
+    (folder.root / "workflows/old.yaml").write_text(
+        fast.read_text().replace("name: fast", "name: old") + "\nemit: {entities: [csv, json]}\n"
+    )
+    with folder.open() as project:
+        project.index("old")
+        project.run("fast")
+    folder.write("data-of-mine.txt", "Mine\n\nA text.")
+    mine = folder.root / "data/output/old/mine.txt"
+    mine.write_text("not emitted")
+    assert any("output" in path for path in found_in(folder.root, CANARY))
+    for path in (folder.root / "workflows/old.yaml", folder.root / "data/snapshots/manifest-old.json"):
+        path.unlink()
+    for path in (folder.root / "data/snapshots/manifests/old").iterdir():
+        path.unlink()
+    (folder.root / "data/snapshots/manifests/old").rmdir()
+    with folder.open() as project:
+        project.purge("secret.txt")
+    assert found_in(folder.root, CANARY) == []
+    assert mine.exists()
+
+
+def test_what_was_loaded_is_written_down_without_secrets_before_the_first_write(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    folder = mill(tmp_path / "mill", postgres_url)
+    folder.edit_settings(stores={"postgres": {"url": "postgresql://mira:s3cret@localhost:1/kb?password=hidden"}})
+    monkeypatch.setattr("pipeline.stages.load", lambda *_, **__: pytest.fail(str(found_in(folder.root, "localhost:1"))))
+    with folder.open() as project:
+        project.index("fast")
+        with pytest.raises(pytest.fail.Exception, match=FILE):
+            project.load("fast")
+    assert found_in(folder.root / "data", "s3cret") == found_in(folder.root / "data", "hidden") == []
+    assert found_in(folder.root / "data", "mira:") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("postgresql://u:p@Db.Example.org/kb", "db.example.org:5432/kb"),
+        ("postgresql+psycopg://u:p@127.0.0.1:6543/kb?sslmode=require", "localhost:6543/kb"),
+        ("postgresql://u:p@/kb?host=/run/My", "/run/My:5432/kb"),
+        ("postgresql://u@localhost", "localhost:5432/u"),
+    ],
+)
+def test_an_address_has_neither_user_nor_password(url: str, address: str):
+    assert postgres_address(url) == address
+
+
+def test_a_dropped_workspace_is_no_longer_one_that_was_loaded(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    with folder.open() as project:
+        assert [each.name for each in LoadedWorkspaces(folder.root).all()] == [mine]
+        project.drop_workspace(mine)
+    assert LoadedWorkspaces(folder.root).all() == []
+
+
+def test_a_damaged_record_is_told_and_never_certified(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url)
+    load(folder)
+    os.truncate(folder.root / FILE, 20)
+    with folder.open() as project:
+        with pytest.raises(DataError, match=r"workspaces\.json: .*restore it from a backup"):
+            project.purge("secret.txt")
+        project.run("fast")
+        report = project.purge("secret.txt")
+        assert (report.exit_code, list(report.unreached)) == (1, [str(folder.root / f"{FILE}.damaged")])
+        (folder.root / f"{FILE}.damaged").unlink()
+        assert project.purge("secret.txt").exit_code == 0
