@@ -78,7 +78,7 @@ def test_what_there_is_is_said_before_it_asks(folder: ProjectFolder, given: str)
         rows = survey.rows["fast"]
         assert (rows["documents"], rows["text_units"], rows["text_unit_embeddings"]) == (1, 1, 1)
         assert rows["entities"] >= 1
-        assert [place.workspace for place in survey.workspaces] == [project.settings.workspace]
+        assert [each.name for each in survey.workspaces] == [project.settings.workspace]
         assert "workspace" in "\n".join(survey.lines())
 
 
