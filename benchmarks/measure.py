@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import psutil
 
 from benchmarks.corpus import write_corpus
+from pipeline.engine.forecast import totals
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Silent
 from pipeline.init import init_project
@@ -69,7 +71,10 @@ class Steps(Silent):
 def main() -> None:
     root, workflow, stage = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     _warm_up(workflow)
-    startup = time.process_time()
+    startup, startup_mb = time.process_time(), peak() / 2**20
+    if stage == PLAN:
+        print(json.dumps({**_planned(root, workflow), "startup": startup, "startup_mb": startup_mb}))
+        return
     written = _written()
     with Project.open(root) as project:
         begun, steps = Clock.now(), Steps()
@@ -95,6 +100,14 @@ def main() -> None:
     print(json.dumps(result))
 
 
+def _planned(root: Path, workflow: str) -> dict[str, Any]:
+    with Project.open(root) as project:
+        begun = Clock.now()
+        sums = totals(project.forecast(workflow))
+        whole = begun.since()
+    return {**whole, "peak_mb": peak() / 2**20, "expected": sums["expected"]["calls"], "most": sums["calls"][1]}
+
+
 def _warm_up(workflow: str) -> None:
     with tempfile.TemporaryDirectory(prefix="graphmill-bench-") as name:
         root = Path(name)
@@ -102,6 +115,7 @@ def _warm_up(workflow: str) -> None:
         write_corpus(root / "data" / "input", 1)
         with Project.open(root) as project:
             project.index(workflow)
+            project.forecast(workflow)
 
 
 def peak() -> int:

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.forecast import Estimate, Forecast, forecast
+from pipeline.engine.estimate import Estimate
+from pipeline.engine.forecast import Forecast, forecast
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -74,12 +75,24 @@ def plan(
         forecasts = project.forecast(name, _selection(start, only, skip, force))
         sums = totals(forecasts)
         fact = project.why_not_loadable(name)
-    notes = (f"{fact}; until then 'graphmill index {workflow}' alone runs it",) if fact else ()
+    changes = next((entry.documents for entry in forecasts if entry.documents), None)
+    counts = changes.counts if changes else {}
+    notes = _notes(forecasts, fact and f"{fact}; until then 'graphmill index {workflow}' alone runs it", counts)
     if as_json:
-        steps = tuple(map(_planned, forecasts))
-        print_json({**RunReport("", workflow, "completed", 0, steps, notes=notes).to_json(), "estimate": sums})
+        report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
+        print_json({**report.to_json(), "estimate": sums, "documents": counts})
     else:
         print_forecast(forecasts, sums, notes)
+
+
+def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[str, int]) -> tuple[str, ...]:
+    """What is to be known beside the bill."""
+    changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
+    guessed = ", ".join(entry.planned.step.id for entry in forecasts if entry.estimate.guessed)
+    reason = (
+        f"{guessed}: the most is an estimate, no bound: no former run tells how long replies are, or what comes of them"
+    )
+    return tuple(filter(None, [changed and f"documents: {changed}", guessed and reason, not_loadable]))
 
 
 def index(

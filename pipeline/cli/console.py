@@ -1,6 +1,7 @@
 """What plans, steps and runs look like to people."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pipeline.engine.report import LoadCounts, StepReport
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 MOST_REJECTS = 5
 BILL_HEADER = (
-    f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  cost"
+    f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  "
+    f"{'cost':<19} expected"
 )
 SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
@@ -51,7 +53,7 @@ def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any], notes
     for entry in forecasts:
         planned, estimate = entry.planned, entry.estimate
         action = f"{planned.action}: {planned.reason}" if planned.reason else planned.action
-        bill = _bill(vars(estimate)) if estimate.rows or estimate.calls[1] else ""
+        bill = _bill(asdict(estimate)) if estimate.rows or estimate.calls[1] else ""
         print(f"{planned.step.id:<22} {action:<14} {bill}".rstrip())
     print(f"{'all':<22} {'':<14} {_bill(totals)}")
     print_notes(notes)
@@ -68,7 +70,9 @@ def _bill(estimate: Mapping[str, Any]) -> str:
     widths = {"calls": 15, "input_tokens": 19, "output_tokens": 19}
     ranges = [f"{_range(estimate[name], ',d'):>{width}}" for name, width in widths.items()]
     cost = "no price" if estimate["cost"] is None else _range(estimate["cost"], ".4f")
-    return " ".join([*numbers, *ranges]) + f"  {cost}"
+    expected = estimate["expected"]
+    price = "" if expected["cost"] is None else f", {expected['cost']:.4f}"
+    return " ".join([*numbers, *ranges]) + f"  {cost:<19} {expected['calls']:,} calls{price}"
 
 
 def _range(ends: Sequence[float], form: str) -> str:

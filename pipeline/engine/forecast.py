@@ -1,66 +1,46 @@
-"""The bill before it is spent: every step worked through with what is known, and what it would ask, counted.
+"""The bill before it is spent: every step that may cost something worked through with what is known.
 
-Verbs run as they will run, on real rows; their models answer from the cache and count the rest. Nothing is written, and
-no network is used.
+Verbs run as they will run, on real rows, and of those only on the ones that have changed; their models answer from
+the cache and count the rest. Behind replies that are still to come no verb runs: what the last run made of the rows
+that are changed or gone, and what former runs took, bound what follows; before the first run, what is known already.
+Nothing is written, and no network is used.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import ceil, sqrt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
+from pipeline.engine import estimate as bill
+from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, document_changes, identities
+from pipeline.engine.estimate import COMMUNITIES, Asked, Estimate, Former, Likely, ToCome
+from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.plan import PlannedStep, Planner, tables_of
 from pipeline.engine.rehearsal import Tally, rehearsed
-from pipeline.engine.resources import Model, Resources
+from pipeline.engine.resources import Resources
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
-from pipeline.models.endpoint import Tokens
-from pipeline.snapshots import Snapshot, SnapshotStore
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
 
-Range = tuple[int, int]
-CALLS_TO_TRUST = 5
-"""Calls of former runs below which their mean says nothing."""
-SPREAD = (0.7, 1.4)
-"""How far the mean of what is to come may be from that of former calls."""
-DEVIATIONS = 3
-"""By how many standard deviations the sum of few replies may differ from so many times their mean."""
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+
 TOKENS_OF_INSTRUCTIONS = 400
-TOKENS_OF_A_DESCRIPTION = 15
-"""The least that a record of the graph takes in a reply."""
-ROWS_OF_A_RECORD = 2
-"""Rows of the graph that a record may add or change: its own, and that of an end which nothing describes."""
-COMMUNITIES = "communities"
-"""A table of which one row more in the graph may change any other."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """``rows`` of model work, of which ``known`` need no call. Ranges hold both ends: they differ where replies that
-    are still to come decide. ``cost`` is None without a price."""
-
-    rows: int = 0
-    known: int = 0
-    calls: Range = (0, 0)
-    input_tokens: Range = (0, 0)
-    output_tokens: Range = (0, 0)
-    cost: tuple[float, float] | None = (0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class ToCome:
-    """What replies that are still to come may add to or change in a table, at most."""
-
-    rows: int = 0
-    tokens: int = 0
+UNITS = "text_unit_ids"
 
 
 @dataclass(frozen=True)
 class Forecast:
+    """``documents``: what has become of them since the last run, beside the step that writes them; None where that
+    cannot be told, or nothing has."""
+
     planned: PlannedStep
     estimate: Estimate
+    documents: DocumentChanges | None = None
 
 
 def forecast(
@@ -71,62 +51,96 @@ def forecast(
     selection: Selection = ALL,
 ) -> list[Forecast]:
     """What each step would do and cost; ``usage``: the calls of former runs, which tell how long replies are."""
-    previous = snapshots.manifest(workflow.name).steps
-    planner = Planner(workflow, resources, snapshots, selection, (), previous)
-    stage = Stage(workflow, resources, snapshots, usage)
-    return [Forecast(planned, stage.estimate(planned)) for planned in stage.planned(planner)]
+    previous = snapshots.manifest(workflow.name)
+    planner = Planner(workflow, resources, snapshots, selection, (), previous.steps)
+    return list(Walk(workflow, resources, snapshots, previous, Former(usage)).forecasts(planner))
 
 
 @dataclass
-class Stage:
-    """The tables of a rehearsal: snapshots where they are certain, frames where they are not."""
+class Walk:
+    """Through the steps, in their order. Of a table there is a snapshot where it is certain, else a frame, which lacks
+    what is to come, else only what is to come."""
 
     workflow: Workflow
     resources: Resources
     snapshots: SnapshotStore
-    usage: pd.DataFrame
+    previous: Manifest
+    former: Former
 
     def __post_init__(self) -> None:
         self._known: dict[str, Snapshot] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._to_come: dict[str, ToCome] = {}
 
-    def planned(self, planner: Planner) -> Any:
-        for step in self.workflow.steps:
+    def forecasts(self, planner: Planner) -> Iterator[Forecast]:
+        for position, step in enumerate(self.workflow.steps):
             planned = planner.plan(step, self._known)
             if planned.record and planned.action == "reuse":
                 self._known |= tables_of(step, planned.record)
-            yield planned
+                yield Forecast(planned, Estimate())
+                continue
+            estimate = self._estimate(planned) if step.id in self._needed else Estimate()
+            yield Forecast(planned, estimate, self._documents(step))
+            read = {table for later in self.workflow.steps[position + 1 :] for table in later.inputs.values()}
+            self._frames = {name: frame for name, frame in self._frames.items() if name in read}
 
-    def estimate(self, planned: PlannedStep) -> Estimate:
-        """Rehearse the step unless it is reused, or nothing that is paid for depends on it."""
-        if planned.action == "reuse" or not self._matters(planned.step):
-            return Estimate()
-        step, tally = planned.step, Tally(self.resources.tokenizer)
-        frames = step.verb.call(self._inputs(step), self._roles(step, tally))
-        for name, schema in step.writes.items():
-            if name != REJECTS:
-                self._frames[step.outputs[name]] = schema.encode(frames[name], step.id).to_pandas()
-        expected = [self._to_come.get(table, ToCome()) for table in step.inputs.values()]
-        before = ToCome(
-            max((one.rows for one in expected), default=0), max((one.tokens for one in expected), default=0)
-        )
-        estimate = self._estimate(step, tally, before)
-        self._to_come |= dict.fromkeys(step.outputs.values(), _after(step, before, estimate))
+    @cached_property
+    def _needed(self) -> set[str]:
+        """The steps that make the documents, have a model to be paid, or make what such a step reads."""
+        steps, tables = set[str](), {DOCUMENTS}
+        for step in reversed(self.workflow.steps):
+            if self._is_paid(step) or tables & set(step.outputs.values()):
+                steps.add(step.id)
+                tables |= set(step.inputs.values())
+        return steps
+
+    def _is_paid(self, step: Step) -> bool:
+        return any(hasattr(model, "cost") for model in self.resources.models_of(step).values())
+
+    def _documents(self, step: Step) -> DocumentChanges | None:
+        after, before = self._frames.get(DOCUMENTS), self.previous.tables.get(DOCUMENTS)
+        if step.outputs.get(DOCUMENTS) != DOCUMENTS or after is None:
+            return None
+        there = before and self.snapshots.exists(before)
+        return document_changes(identities(self.snapshots, before) if before and there else after[:0], after)
+
+    def _estimate(self, planned: PlannedStep) -> Estimate:
+        step = planned.step
+        to_come = self._coming(step)
+        at_hand = all(table in self._known or table in self._frames for table in step.inputs.values())
+        before = all(self._before(table) for name, table in step.outputs.items() if name != REJECTS)
+        if at_hand and (to_come is None or self._is_paid(step) or not before):
+            tally = self._rehearse(planned)
+        elif self._is_paid(step):
+            tally = self._of_last_run(step, to_come)
+        else:
+            tally = None
+        estimate = self._bounds(step, tally, to_come) if self._is_paid(step) else Estimate()
+        after = self._after(step, tally, to_come, estimate)
+        self._to_come |= dict.fromkeys(step.outputs.values(), after) if after else {}
         return estimate
 
-    def _matters(self, step: Step) -> bool:
-        """Whether the step has a model, or a later one that has reads what comes of it."""
-        wanted: set[str] = set()
-        for later in reversed(self.workflow.steps):
-            if later.models or wanted & set(later.outputs.values()):
-                wanted |= set(later.inputs.values())
-                if later is step:
-                    return True
-        return False
+    def _coming(self, step: Step) -> ToCome | None:
+        found = [self._to_come[table] for table in step.inputs.values() if table in self._to_come]
+        return max(found, key=lambda one: one.said.most, default=None)
 
-    def _inputs(self, step: Step) -> dict[str, pd.DataFrame]:
-        return {name: self._table(table)[step.reads[name].columns] for name, table in step.inputs.items()}
+    def _rehearse(self, planned: PlannedStep) -> Tally:
+        """The step's outputs become frames."""
+        step, tally = planned.step, Tally(self.resources.tokenizer)
+        inputs = {name: self._table(table)[step.reads[name].columns] for name, table in step.inputs.items()}
+        kept = kept_rows(planned, inputs, self.previous, self.snapshots) if planned.reason == "input" else None
+        if kept and step.verb.rowwise:
+            inputs[step.verb.rowwise] = kept.changed
+        frames = step.verb.call(inputs, self._roles(step, tally))
+        read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
+        for name, schema in step.writes.items():
+            if name == REJECTS or step.outputs[name] not in read:
+                continue
+            table = schema.encode(frames[name], step.id)
+            self._frames[step.outputs[name]] = (schema.joined(table, kept.table(name)) if kept else table).to_pandas()
+        if kept:
+            tally.rows, tally.known = tally.rows + kept.rows, tally.known + kept.rows
+        return tally
 
     def _table(self, table: str) -> pd.DataFrame:
         if table not in self._frames:
@@ -142,83 +156,99 @@ class Stage:
         }
         return roles | ({"params": step.params} if step.verb.takes_params else {})
 
-    def _estimate(self, step: Step, tally: Tally, to_come: ToCome) -> Estimate:
-        """``to_come``: what the step's rows are still to be made of."""
-        models = list(self.resources.models_of(step).values())
-        if not models:
-            return Estimate()
-        prompts = sum(
-            self.resources.tokenizer.count(prompt.text) for prompt in self.resources.prompts_of(step).values()
+    def _of_last_run(self, step: Step, to_come: ToCome | None) -> Tally:
+        """What the step would ask about the rows of the last run that rows of text units that are gone had a part in,
+        where it asks about such rows."""
+        tally = Tally(self.resources.tokenizer)
+        before = {name: self._before(table) for name, table in step.inputs.items()}
+        if (
+            to_come
+            and to_come.gone
+            and all(before.values())
+            and all(UNITS in step.reads[name].columns for name in before)
+        ):
+            inputs = {
+                name: _touched(self.snapshots.table(snapshot, step.reads[name].columns), to_come.gone)
+                for name, snapshot in before.items() if snapshot
+            }  # fmt: skip
+            if COMMUNITIES not in inputs:
+                step.verb.call(inputs, self._roles(step, tally))
+        for model in self.resources.models_of(step).values():
+            tally.batch_size = getattr(model, "batch_size", 1)
+        return tally
+
+    def _before(self, table: str) -> Snapshot | None:
+        snapshot = self.previous.tables.get(table)
+        return snapshot if snapshot and self.snapshots.exists(snapshot) else None
+
+    def _bounds(self, step: Step, tally: Tally | None, to_come: ToCome | None) -> Estimate:
+        tally = tally or Tally(self.resources.tokenizer)
+        asked = self._asked(step, tally, to_come)
+        model = next(iter(self.resources.models_of(step).values()))
+        return bill.estimate(step, model, tally, asked, self.former, to_come is not None and to_come.guessed)
+
+    def _asked(self, step: Step, tally: Tally, to_come: ToCome | None) -> Asked:
+        if to_come is None:
+            return bill.surely(step, tally, self.former)
+        texts = [prompt.text for prompt in self.resources.prompts_of(step).values()]
+        instructions = max(sum(map(self.resources.tokenizer.count, texts)), TOKENS_OF_INSTRUCTIONS)
+        if COMMUNITIES in step.verb.inputs:
+            table = step.inputs[COMMUNITIES]
+            at_hand = table not in self._to_come
+            before = None if at_hand else self._before(table)
+            rows = before.rows if before else 0
+            return bill.of_reports(step, tally, at_hand, rows, to_come, instructions, self.former)
+        if step.verb.roles_of(ChatModel):
+            return bill.of_summaries(step, tally, to_come, instructions, self.former)
+        (table,) = step.inputs.values()
+        before = self._before(table) if to_come.rows else None
+        return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
+
+    def _after(self, step: Step, tally: Tally | None, to_come: ToCome | None, estimate: Estimate) -> ToCome | None:
+        """What is to come of the step's own tables."""
+        if not step.verb.roles_of(ChatModel) or not estimate.calls[1]:
+            return to_come
+        said = Likely(estimate.expected.output_tokens, estimate.output_tokens[1])
+        if COMMUNITIES in step.verb.inputs:
+            return ToCome(step.id, 0, 0, frozenset(), said, Likely(estimate.expected.calls, estimate.calls[1]))
+        if to_come:
+            more = Likely(to_come.said.expected + said.expected, to_come.said.most + said.most)
+            return replace(to_come, said=more, guessed=to_come.guessed or estimate.guessed)
+        made = Likely(
+            *(tokens / each for tokens, each in zip((said.expected, said.expected), bill.TOKENS_OF_A_ROW, strict=True))
         )
-        more_calls, more_tokens = _more(step, tally, to_come, max(prompts, TOKENS_OF_INSTRUCTIONS))
-        surely = 0 if to_come.rows and COMMUNITIES in step.verb.inputs else 1
-        calls = (tally.calls * surely, tally.calls + more_calls)
-        asked = (tally.input_tokens * surely, tally.input_tokens + more_tokens)
-        said = self._replies(step, calls, asked) if self.resources.chat_names(step) else (0, 0)
-        cost = _cost(models[0], asked, said, few=calls[1] if to_come.rows else calls[0])
-        return Estimate(tally.rows, tally.known, calls, asked, said, cost)
+        rows = tally.rows if tally else 0
+        return ToCome(step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed)
 
-    def _replies(self, step: Step, calls: Range, asked: Range) -> Range:
-        """Output tokens: by the mean of former calls, else between a record and as much as was asked."""
-        former = self.usage[(self.usage["step"] == step.id) & (self.usage["outcome"] == "ok")]["output_tokens"]
-        if len(former) >= CALLS_TO_TRUST:
-            mean, chance = float(former.mean()), DEVIATIONS * float(former.std())
-            low, high = (number * mean * spread for number, spread in zip(calls, SPREAD, strict=True))
-            return max(0, int(low - chance * sqrt(calls[0]))), ceil(high + chance * sqrt(calls[1]))
-        return calls[0] * TOKENS_OF_A_DESCRIPTION, asked[1]
+    def _gone(self, step: Step) -> frozenset[str]:
+        """Ids of the rows of the last run that a rowwise step does not read any more."""
+        table = step.inputs.get(step.verb.rowwise or "")
+        before = self._before(table) if table else None
+        if table is None or before is None:
+            return frozenset()
+        now = self._table(table)["id"]
+        return frozenset(self.snapshots.columns(before, ["id"])["id"]) - frozenset(now)
 
 
-def _after(step: Step, before: ToCome, estimate: Estimate) -> ToCome:
-    """What is to come of a step's own tables."""
-    if not step.verb.roles_of(ChatModel):
-        return before
-    said = estimate.output_tokens[1]
-    if COMMUNITIES in step.verb.inputs:
-        return ToCome(estimate.calls[1], said)
-    records = ceil(said / TOKENS_OF_A_DESCRIPTION) if step.verb.rowwise else 0
-    return ToCome(before.rows + ROWS_OF_A_RECORD * records, before.tokens + said)
-
-
-def _more(step: Step, tally: Tally, to_come: ToCome, instructions: int) -> Range:
-    """Calls and tokens beyond those counted: what the model is asked again for, and rows that replies to come add to or
-    change. ``instructions``: tokens of a prompt without what it is about."""
-    if not tally.paid:
-        return 0, 0
-    gleanings = getattr(step.params, "gleanings", 0)
-    calls, replies = tally.calls * gleanings, gleanings * (gleanings + 1) // 2  # each gleaning repeats what was said
-    tokens = tally.input_tokens * (gleanings + replies) + tally.calls * replies * TOKENS_OF_INSTRUCTIONS
-    more_rounds = getattr(step.params, "rounds", 1) - 1
-    calls, tokens = calls + tally.calls * more_rounds, tokens + tally.input_tokens * more_rounds
-    if not to_come.tokens:
-        return calls, tokens
-    more_tokens = 3 * to_come.tokens + tally.known_tokens
-    if step.verb.roles_of(ChatModel):
-        limit = getattr(step.params, "max_tokens", None)
-        added = ceil(2 * to_come.tokens / limit) if limit else to_come.rows
-        return calls + added + tally.known, tokens + more_tokens + added * instructions
-    return ceil((to_come.rows + tally.known) / max(1, tally.batch_size)), more_tokens
-
-
-def _cost(model: Model, asked: Range, said: Range, few: int) -> tuple[float, float] | None:
-    """A step in batches may pay the full price in the end: for few calls (``few``: how many surely are the first), and
-    for what failed in a batch."""
-    full = getattr(model, "full_cost", getattr(model, "cost", _free))
-    low = full if few < getattr(model, "least", 0) else getattr(model, "cost", _free)
-    ends = low(Tokens(asked[0], said[0])), full(Tokens(asked[1], said[1]))
-    return None if None in ends else ends
-
-
-def _free(tokens: Tokens) -> float:
-    return 0.0
+def _touched(table: pa.Table, units: frozenset[str]) -> pd.DataFrame:
+    """The rows that came of these text units, among others."""
+    lists = table[UNITS].combine_chunks()
+    inside = pc.is_in(lists.flatten(), pa.array(sorted(units), lists.type.value_type))
+    return table.take(pc.unique(pc.list_parent_indices(lists).filter(inside))).to_pandas()
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
     """Sums over all steps; ``cost`` is None where a model that would be called has no price."""
     estimates = [entry.estimate for entry in forecasts]
     costs = [estimate.cost for estimate in estimates]
+    expected = [estimate.expected for estimate in estimates]
+    prices = [amount.cost for amount in expected]
 
     def both(name: str) -> list[int]:
         return [sum(getattr(estimate, name)[end] for estimate in estimates) for end in (0, 1)]
+
+    def summed(name: str) -> int:
+        return sum(getattr(amount, name) for amount in expected)
 
     return {
         "rows": sum(estimate.rows for estimate in estimates),
@@ -227,4 +257,9 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
         "input_tokens": both("input_tokens"),
         "output_tokens": both("output_tokens"),
         "cost": None if None in costs else [sum(cost[end] for cost in costs if cost) for end in (0, 1)],
-    }
+        "expected": {
+            **{name: summed(name) for name in ("calls", "input_tokens", "output_tokens")},
+            "cost": None if None in prices else sum(price or 0.0 for price in prices),
+        },
+        "guessed": any(estimate.guessed for estimate in estimates),
+    }  # fmt: skip

@@ -13,10 +13,23 @@ from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
 
 @dataclass(frozen=True)
 class KeptRows:
-    """``changed``: the rows of the rowwise input to be worked on; ``tables``: output -> rows kept of the last run."""
+    """``changed``: the rows of the rowwise input to be worked on; ``ids``: those of the rows that are as they were, of
+    which ``record`` and the columns ``row_of`` tell what came."""
 
     changed: pd.DataFrame
-    tables: Mapping[str, pa.Table]
+    ids: frozenset[str]
+    record: StepRecord
+    row_of: Mapping[str, str]
+    snapshots: SnapshotStore
+
+    @property
+    def rows(self) -> int:
+        return len(self.ids)
+
+    def table(self, output: str) -> pa.Table:
+        """The rows of an output that are kept of the last run."""
+        table = self.snapshots.table(self.record.outputs[output])
+        return table.filter(pa.array(table[self.row_of[output]].to_pandas().isin(self.ids), pa.bool_()))
 
 
 def kept_rows(
@@ -39,16 +52,10 @@ def kept_rows(
     same = _unchanged(now, snapshots.read(before))
     if same is None or not same.any():
         return None
-    outputs = {name: snapshots.table(snapshot) for name, snapshot in record.outputs.items()}
-    rejected = outputs[REJECTS]["row_id"].to_pylist() if REJECTS in outputs else []
-    same &= ~now["id"].isin(rejected)
-    ids = set(now.loc[same, "id"])
-    kept = {name: _rows_of(ids, verb.row_of[name], table) for name, table in outputs.items()}
-    return KeptRows(now[~same].reset_index(drop=True), kept)
-
-
-def _rows_of(ids: set[str], column: str, table: pa.Table) -> pa.Table:
-    return table.filter(pa.array(table[column].to_pandas().isin(ids), pa.bool_()))
+    if REJECTS in record.outputs:
+        same &= ~now["id"].isin(snapshots.read(record.outputs[REJECTS])["row_id"])
+    ids = frozenset(now.loc[same, "id"])
+    return KeptRows(now[~same].reset_index(drop=True), ids, record, verb.row_of, snapshots)
 
 
 def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:

@@ -196,7 +196,7 @@ class Runner:
                 refuse_unknown_reasons(frame["reason"], f"step '{step.id}'")
                 retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
-            table = schema.joined(table, kept.tables[name]) if kept else table
+            table = schema.joined(table, kept.table(name)) if kept else table
             outputs[name] = self.snapshots.write(step.outputs[name], table)
         if not step.verb.inputs:
             _refuse_nothing(step, frames)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.engine.budget import Budget
-from pipeline.engine.forecast import Estimate
+from pipeline.engine.estimate import Amount, Estimate
 from pipeline.engine.metering import Meter, MeteredChat
 from pipeline.engine.rehearsal import RehearsedChat, Tally
 from pipeline.engine.usage import Journal, settle
@@ -85,7 +85,10 @@ def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -
     asked = (tally.input_tokens, tally.input_tokens + tally.calls * SHORT_REPLIES * SHORT_REPLY[1])
     least, most = chat.cost(Tokens(asked[0], low)), chat.cost(Tokens(asked[1], high))
     cost = None if least is None or most is None else (least, most)
-    return Estimate(tally.calls + tally.known, tally.known, (tally.calls, tally.calls), asked, (low, high), cost)
+    middle = Tokens(sum(asked) // 2, (low + high) // 2)
+    expected = Amount(tally.calls, *middle[:2], chat.cost(middle))
+    calls = (tally.calls, tally.calls)
+    return Estimate(tally.calls + tally.known, tally.known, calls, asked, (low, high), cost, expected, guessed=True)
 
 
 def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:

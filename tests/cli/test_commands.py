@@ -142,8 +142,13 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     assert extraction["input_tokens"] == estimate["input_tokens"][0] > 0
     assert first["estimate"]["calls"][0] == sum(step["calls"] for step in first["steps"])
     shown = folder.invoke("plan").stdout.splitlines()
-    assert [line.split()[0] for line in shown] == ["step", *STEPS, "all"]
+    assert [line.split()[0] for line in shown] == ["step", *STEPS, "all", "note:", "note:"]
     assert f"{extraction['input_tokens']:,}" in shown[3]
+    assert f"  {len(DOCUMENTS)} calls, 0." in shown[3]
+    assert shown[-2] == f"note: documents: {len(DOCUMENTS)} new, 0 edited, 0 gone"
+    assert "the most is an estimate, no bound" in shown[-1]
+    assert first["documents"] == {"new": len(DOCUMENTS), "edited": 0, "gone": 0}
+    assert first["estimate"]["expected"]["calls"] >= len(DOCUMENTS)
     folder.invoke("index")
     after = folder.invoke("plan", "--json").json
     assert {step["action"] for step in after["steps"]} == {"reuse"}

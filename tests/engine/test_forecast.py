@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import pipeline.fingerprint
-from pipeline.engine.forecast import CALLS_TO_TRUST, Estimate, totals
+from pipeline.engine.estimate import ENOUGH, Amount, Estimate
+from pipeline.engine.forecast import totals
 from pipeline.engine.report import StepReport
 from pipeline.fingerprint import _source
 from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
@@ -176,7 +177,8 @@ def test_after_a_run_there_is_nothing_to_pay(tmp_path: Path, counting: OpenAISer
     with folder.open() as project:
         sums = totals(project.forecast("index"))
     assert sums == {
-        "rows": 0, "known": 0, "calls": [0, 0], "input_tokens": [0, 0], "output_tokens": [0, 0], "cost": [0.0, 0.0]
+        "rows": 0, "known": 0, "calls": [0, 0], "input_tokens": [0, 0], "output_tokens": [0, 0], "cost": [0.0, 0.0],
+        "expected": vars(Amount()), "guessed": False,
     }  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAISe
 
 
 def test_former_runs_tell_how_long_replies_are(tmp_path: Path, counting: OpenAIServer):
-    folder = new_folder(tmp_path / "p", counting, voyages(CALLS_TO_TRUST + 5))
+    folder = new_folder(tmp_path / "p", counting, voyages(ENOUGH + 5))
     before = foresee(folder)["extract_graph"].output_tokens
     actual = index(folder)["extract_graph"].output_tokens
     for path in [*(folder.root / "data" / "snapshots").iterdir(), folder.root / "data" / "cache.sqlite"]:
