@@ -23,7 +23,7 @@ def find_gold(
     found = {
         "document": documents_named(names["document"], documents),
         "chunk": {id: frozenset([id]) for id in _known_chunks(names["chunk"], vectors)},
-        "text": chunks_holding(names["text"], vectors.rows("chunks")) if names["text"] else {},
+        "text": chunks_holding(names["text"], vectors.rows("chunks", ["content"])) if names["text"] else {},
     }
     targets = {item: found[item.kind].get(item.name, frozenset()) for item in gold}
     known = {item: ids for item, ids in targets.items() if len(ids) == 1 or (ids and item.kind == "text")}

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
-from xxhash import xxh3_128_hexdigest
 
 from pipeline.stores.base import Delta
-from pipeline.stores.binary_copy import Kind, encoded_rows, slices
+from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.lists import in_arrow, is_texts, to_arrow
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -21,8 +20,7 @@ TEXT = pa.large_string()
 def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with ``row_hash``: a digest of every column, in the order of their names."""
     kinds: dict[str, Kind] = {name: _kind(rows[name]) for name in sorted(rows.columns)}
-    hashes = [digest for encoded in encoded_rows(rows, kinds) for digest in map(xxh3_128_hexdigest, slices(encoded))]
-    return rows.assign(row_hash=pd.Series(hashes, index=rows.index, dtype=str))
+    return rows.assign(row_hash=pd.Series(digests(rows, kinds), index=rows.index, dtype=str))
 
 
 def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
@@ -37,7 +35,7 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
     gone[places.drop_null().to_numpy()] = False
     same = _flags(pc.fill_null(pc.equal(hashes, hashes_before.take(places)), False))
     return Delta(
-        inserted=rows[new],
+        inserted=rows if new.all() else rows[new],
         updated=rows[~same & ~new],
         deleted=sorted(ids_before.filter(pa.array(gone)).to_pylist()),
         unchanged=int(same.sum()),

@@ -1,6 +1,6 @@
 """What people call a row."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -22,10 +22,14 @@ class Named:
     id: str
 
 
+def name_columns(columns: Collection[str]) -> list[str]:
+    """Which of a table's columns name its rows."""
+    return next(names for names in NAMES if set(names) <= set(columns))
+
+
 def row_names(rows: pd.DataFrame) -> list[str]:
     """A short line for each row."""
-    columns = next(columns for columns in NAMES if rows.columns.isin(columns).sum() == len(columns))
-    cells = zip(*(rows[column] for column in columns), strict=True)
+    cells = zip(*(rows[column] for column in name_columns(rows.columns)), strict=True)
     return [_line(" -> ".join(str(cell) for cell in row)) for row in cells]
 
 

@@ -3,16 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
-from pipeline.load.contents import Expected, altered_ids
+from pipeline.load.contents import Expected, altered_ids, in_few
 from pipeline.load.diff import diff
 from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.stores.ahead import ahead
 from pipeline.stores.base import Advanced, Live, Store, TableState, Writer
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 Counts = Mapping[str, int]
 
@@ -74,7 +79,11 @@ def _left(store: Store, live: Live, remembered: Remembered) -> Left:
     return Left(remembered.versions(shown.version), shown.tables)
 
 
-def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: bool) -> Mapping[str, str]:
-    """id -> row_hash; with ``full`` another one for the rows that are not what their row_hash says."""
-    altered = altered_ids(store.rows(table), Expected.of(store, rows)) if full else ()
-    return {**writer.hashes(table), **dict.fromkeys(altered, "")}
+def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: bool) -> pa.Table:
+    """id, row_hash; with ``full`` another one for the rows that are not what their row_hash says."""
+    stored = writer.hashes(table)
+    if not full:
+        return stored
+    altered = altered_ids(in_few(store.rows(table, []), len(stored)), Expected.of(store, rows))
+    row_hashes = pc.if_else(pc.is_in(stored["id"], value_set=altered), "", stored["row_hash"])
+    return stored.set_column(1, "row_hash", row_hashes)

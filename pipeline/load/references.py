@@ -1,12 +1,23 @@
 """Ids that lead nowhere: in the snapshots of a run, and in what the stores hold."""
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
-from pipeline.load.naming import Named, first_named, row_names
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.load.naming import Named, first_named, name_columns, row_names
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.stores.lists import to_arrow
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+
+TEXT = pa.large_string()
 
 IN_SNAPSHOTS = {
     "text_units": {"document_id": "documents"},
@@ -55,36 +66,57 @@ class References:
     where: str
     table: str
     columns: Mapping[str, str]
-    ids: Mapping[str, Collection[str]]
-    found: dict[str, list[Named]] = field(default_factory=dict)
+    ids: Mapping[str, pa.Array | pa.ChunkedArray]
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, tuple[Named, ...]] = field(default_factory=dict)
 
     def look(self, part: pd.DataFrame) -> None:
-        rows = part.reset_index(drop=True)
-        for column, target in self.columns.items():
-            ids = rows[column].explode()
-            lost = ids[ids.notna() & (ids != "") & ~ids.isin(self.ids[target])]
-            names = row_names(rows.loc[lost.index])
-            self.found.setdefault(column, []).extend(map(Named, names, lost))
+        """Each part costs as much as there are ids that it may lead to."""
+        for column in self.columns:
+            self.look_at(column, to_arrow(part[column]), part.iloc.__getitem__)
+
+    def look_at(
+        self, column: str, cells: pa.Array | pa.ChunkedArray, rows: Callable[[np.ndarray], pd.DataFrame]
+    ) -> None:
+        """``rows``: what is named of those at some places."""
+        nested = pa.types.is_list(cells.type) or pa.types.is_large_list(cells.type)
+        ids = (pc.list_flatten(cells) if nested else cells).cast(TEXT)
+        known = pc.is_in(ids, value_set=self.ids[self.columns[column]])
+        lost = pc.and_(pc.fill_null(pc.not_equal(ids, ""), False), pc.invert(known))
+        if not pc.any(lost).as_py():
+            return
+        places = pc.list_parent_indices(cells) if nested else pa.array(np.arange(len(cells)))
+        found = ids.filter(lost).to_pylist()
+        names = row_names(rows(places.filter(lost).to_numpy()))
+        self.counts[column] += len(found)
+        self.examples[column] = first_named([*self.examples.get(column, ()), *map(Named, names, found)])
 
     def dangling(self) -> list[Dangling]:
         return [
-            Dangling(self.where, self.table, column, self.columns[column], len(rows), first_named(rows))
-            for column, rows in self.found.items()
-            if rows
+            Dangling(self.where, self.table, column, self.columns[column], count, self.examples[column])
+            for column, count in self.counts.items()
         ]
 
 
 def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[Dangling]:
     """Raises DataError when a snapshot is gone or damaged."""
-    found = []
+
+    @cache
+    def ids_of(table: str) -> pa.ChunkedArray:
+        return snapshots.table(manifest.tables[table], ["id"])["id"].cast(TEXT)
+
+    found: list[Dangling] = []
     for table, columns in IN_SNAPSHOTS.items():
         if table in manifest.tables:
-            ids = {target: _ids(manifest, snapshots, target) for target in sorted(set(columns.values()))}
+            ids = {target: ids_of(target) for target in sorted(set(columns.values()))}
             references = References("snapshots", table, columns, ids)
-            references.look(snapshots.read(manifest.tables[table]))
+            for name in columns:
+                cells = snapshots.table(manifest.tables[table], [name])[name]
+                references.look_at(name, cells, partial(_named_rows, snapshots, manifest.tables[table]))
             found += references.dangling()
     return found
 
 
-def _ids(manifest: Manifest, snapshots: SnapshotStore, table: str) -> Collection[str]:
-    return snapshots.columns(manifest.tables[table], ["id"])["id"].tolist()
+def _named_rows(snapshots: SnapshotStore, snapshot: Snapshot, places: np.ndarray) -> pd.DataFrame:
+    rows = snapshots.table(snapshot)
+    return rows.select(name_columns(rows.column_names)).take(pa.array(places)).to_pandas()

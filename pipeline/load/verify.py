@@ -1,49 +1,25 @@
 """Compare what the stores hold with what a manifest says, row by row."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 
 from pipeline.errors import UsageError
-from pipeline.load.contents import Expected, altered_ids
 from pipeline.load.identity import other_vectors, other_workflow
 from pipeline.load.loader import VECTORS, live_of, target_of
-from pipeline.load.naming import Named, first_named, row_names
 from pipeline.load.one_store import reported_name
-from pipeline.load.projection import TABLE_SOURCES, require_sources
+from pipeline.load.projection import require_sources
 from pipeline.load.references import IN_STORES, Dangling, References, dangling_in_snapshots
+from pipeline.load.table_check import TableCheck, check_hashes, check_rows
 from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.base import Live, Store
+from pipeline.stores.base import HASHES, Live, Store
 
-Kind = Literal["missing", "extra", "differing", "altered"]
-"""Not in the store; only there; there with another row_hash; with the right row_hash beside another content."""
-
-Hashes = Mapping[str, Mapping[str, str]]
-"""Table -> id -> row_hash."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """``rows`` of one kind, and the first of them by name."""
-
-    kind: Kind
-    rows: int
-    examples: tuple[Named, ...]
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """A table of a store: rows it should have, rows it has, and how they differ."""
-
-    store: str
-    table: str
-    expected: int
-    stored: int
-    differences: tuple[Difference, ...]
+NOTHING = HASHES.empty_table()
+REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in columns.values())
 
 
 @dataclass(frozen=True)
@@ -88,21 +64,27 @@ def verify(
         raise UsageError(f"workflow '{manifest.workflow}': no tables yet; run 'graphmill index {manifest.workflow}'")
     require_sources(manifest.tables)
     wanted = Wanted(manifest, snapshots, max_types)
+    wanted.require_whole()
     target = target_of(wanted)
     dangling = dangling_in_snapshots(manifest, snapshots)
-    rows = {table: wanted.rows(table) for table in TABLE_SOURCES}
     before = {store.name: store.live() for store in stores}
-    readable = [store for store in stores if _is_readable(before[store.name])]
-    hashes = {store.name: {table: store.hashes(table) for table in store.tables} for store in readable}
+    begun = {store.name: store.begun() for store in stores}
+    readable = [store for store in stores if begun[store.name] or _is_readable(before[store.name])]
+    held = {store.name: _held(store) for store in readable} if not quick else {}
     checks = []
     for store in stores:
-        ids = _ids(hashes, store)
+        ids = _ids(held, store)
         for table in store.tables:
-            known = {column: target for column, target in IN_STORES.get(table, {}).items() if target in ids}
-            references = References(store.name, reported_name(table, store), known, ids)
-            parts = store.rows(table) if store in readable and not quick else ()
-            checks.append(_check(store, table, rows[table], ids.get(table, {}), parts, references))
-            dangling += references.dangling()
+            if store not in readable:
+                checks.append(check_hashes(store, table, wanted, NOTHING))
+            elif quick:
+                checks.append(check_hashes(store, table, wanted, store.hashes(table)))
+            else:
+                known = {column: target for column, target in IN_STORES.get(table, {}).items() if target in ids}
+                references = References(store.name, reported_name(table, store), known, ids)
+                stored = held[store.name][table] if table in held[store.name] else store.hashes(table)
+                checks.append(check_rows(store, table, wanted, stored, references))
+                dangling += references.dangling()
     lives = list(before.values())
     live, embeddings = live_of(wanted, target, lives)
     command = ["graphmill", "load", target.workflow]
@@ -110,7 +92,7 @@ def verify(
     has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
     command += ["--re-embed"] if any(other_vectors(shown, live, embeddings) for shown in has_vectors) else []
     repair = " ".join(command)
-    problems = [*_problems(before, live, repair), *_settings(readable, repair), *_changes(before, stores)]
+    problems = [*_problems(before, begun, live, repair), *_settings(readable, repair), *_changes(before, stores)]
     return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling), repair)
 
 
@@ -119,58 +101,23 @@ def _is_readable(live: Live | None) -> bool:
     return live is not None and live.schema_version == SCHEMA_VERSION
 
 
-def _ids(hashes: Mapping[str, Hashes], store: Store) -> Hashes:
-    """What the store holds of each table, and what other stores hold of the tables it does not have."""
-    others = {table: rows for held in hashes.values() for table, rows in held.items() if table not in store.tables}
-    return {**others, **hashes.get(store.name, {})}
+def _held(store: Store) -> dict[str, pa.Table]:
+    """id and row_hash of the rows that others refer to."""
+    return {table: store.hashes(table) for table in store.tables if table in REFERRED_TO}
 
 
-def _check(
-    store: Store,
-    table: str,
-    rows: pd.DataFrame,
-    stored: Mapping[str, str],
-    parts: Iterable[pd.DataFrame],
-    references: References,
-) -> TableCheck:
-    """``rows`` as they should be, ``parts`` as they are, where these are read."""
-    expected = Expected.of(store, rows)
-    hashes = expected.row_hashes
-    extra = stored.keys() - hashes.keys()
-    names: dict[str, str] = {}
-    differing = {id for id, row_hash in stored.items() if id in hashes and hashes[id] != row_hash}
-    altered = altered_ids(_seen(parts, extra, names, references), expected)
-    ids: dict[Kind, Collection[str]] = {
-        "missing": hashes.keys() - stored.keys(),
-        "extra": extra,
-        "differing": differing,
-        "altered": altered - differing,
-    }
-    named = rows[rows["id"].isin([id for found in ids.values() for id in found])]
-    names.update(zip(named["id"], row_names(named), strict=True))
-    differences = tuple(
-        Difference(kind, len(found), first_named(Named(names.get(id, ""), id) for id in found))
-        for kind, found in ids.items()
-        if found
-    )
-    return TableCheck(store.name, reported_name(table, store), len(rows), len(stored), differences)
+def _ids(held: Mapping[str, Mapping[str, pa.Table]], store: Store) -> dict[str, pa.ChunkedArray]:
+    """Of the tables that others refer to, the store's own and those of other stores that it does not have."""
+    others = {table: rows for tables in held.values() for table, rows in tables.items() if table not in store.tables}
+    return {table: rows["id"] for table, rows in {**others, **held.get(store.name, {})}.items()}
 
 
-def _seen(
-    parts: Iterable[pd.DataFrame], extra: Collection[str], names: dict[str, str], references: References
-) -> Iterator[pd.DataFrame]:
-    """The parts as they pass; their dangling ids are noted, and the names of their extra rows."""
-    for part in parts:
-        references.look(part)
-        strange = part[part["id"].isin(extra)]
-        names.update(zip(strange["id"], row_names(strange), strict=True))
-        yield part
-
-
-def _problems(lives: Mapping[str, Live | None], target: Live, repair: str) -> Iterator[str]:
+def _problems(lives: Mapping[str, Live | None], begun: Mapping[str, bool], target: Live, repair: str) -> Iterator[str]:
     load = f"run '{repair}'"
     for store, live in lives.items():
-        if live is None:
+        if live is None and begun[store]:
+            yield f"{store}: its first load is under way, or was cut off; {load}"
+        elif live is None:
             yield f"{store}: nothing is loaded; {load}"
         elif live.schema_version != SCHEMA_VERSION:
             yield f"{store}: loaded by an earlier graphmill (schema {live.schema_version}), not compared; {load}"
@@ -185,7 +132,7 @@ def _problems(lives: Mapping[str, Live | None], target: Live, repair: str) -> It
             yield f"{store}: vectors of {dict(live.embedding)} are loaded, not of {dict(target.embedding)}; {load}"
         elif live.dimensions != target.dimensions:
             yield f"{store}: {live.dimensions} dimensions are said to be loaded, not {target.dimensions}; {load}"
-        elif live.loading:
+        if live is not None and live.loading:
             yield f"{store}: a load is under way, or was cut off; {load}"
     versions = {store: short(live.version) if live else "nothing" for store, live in lives.items()}
     if len(set(versions.values())) > 1:

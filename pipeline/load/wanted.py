@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline.fingerprint import code_fingerprint, fingerprint
 from pipeline.load.diff import with_hashes
 from pipeline.load.projection import OPTIONAL, SOURCES, TABLE_SOURCES, project_table
+from pipeline.load.remembered import Remembered
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.lists import frame_of
 
@@ -28,6 +29,11 @@ class Wanted:
         """With ``row_hash``. Raises DataError when a snapshot is gone or damaged, or rows lack their text or vector."""
         sources = {name: frame_of(self._table(name, list(columns))) for name, columns in TABLE_SOURCES[table].items()}
         return with_hashes(project_table(table, sources, self.max_types))
+
+    def hashes(self, table: str) -> pa.Table:
+        """id and row_hash of the rows, as a load has made them, else made anew: then raises as ``rows``."""
+        known = Remembered(self.snapshots.root).hashes(table, self.versions[table])
+        return known if known is not None else pa.Table.from_pandas(self.rows(table)[["id", "row_hash"]])
 
     @cached_property
     def versions(self) -> dict[str, str]:

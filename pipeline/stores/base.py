@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.text import digest
@@ -30,6 +31,8 @@ CLAIM_COLUMNS = [
     "id", "subject_id", "object_id", "subject", "object", "type", "status", "start_date", "end_date", "description",
     "source_text", "text_unit_id", "document_id",
 ]  # fmt: skip
+HASHES = pa.schema([("id", pa.large_string()), ("row_hash", pa.large_string())])
+"""Of ``Store.hashes``."""
 COMMUNITY_COLUMNS = ["entity_id", "community_id", "level"]
 
 HUB = 1000
@@ -140,7 +143,7 @@ class Writer(Protocol):
         """What the workspace has in each of the tables now."""
         ...
 
-    def hashes(self, table: str) -> Mapping[str, str]:
+    def hashes(self, table: str) -> pa.Table:
         """As those of the store."""
         ...
 
@@ -185,6 +188,10 @@ class Store(Protocol):
         """
         ...
 
+    def begun(self) -> bool:
+        """Whether a first load has written rows that ``live`` does not tell of: it is under way, or was cut off."""
+        ...
+
     def table_states(self) -> Mapping[str, TableState]:
         """What the workspace has in each of the tables now. Only for a workspace that has been loaded."""
         ...
@@ -198,15 +205,15 @@ class Store(Protocol):
         """What who loads should know of the workspace as it is now. Only for one that has been loaded."""
         ...
 
-    def hashes(self, table: str) -> Mapping[str, str]:
-        """id -> row_hash of every row the workspace has in the table; "" for one that its load did not leave so,
-        whatever its hash. Only for a workspace that has been loaded."""
+    def hashes(self, table: str) -> pa.Table:
+        """HASHES of every row the workspace has in the table; "" for one that its load did not leave so, whatever its
+        hash. Only for a workspace that has been loaded."""
         ...
 
-    def rows(self, table: str) -> Iterator[pd.DataFrame]:
-        """Every row the workspace has in the table, some thousands at a time, in the columns and types they were
-        written with, ``row_hash`` among them, and what else the store makes of them. Only for a workspace that has
-        been loaded."""
+    def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """Every row the workspace has in the table, some thousands at a time: id, row_hash, ``content_hash``, which is
+        row_hash made anew of the row as it is, and these columns, else all, in the types they were written with (lists
+        in Arrow or not), with what else the store makes of them. Only for a workspace that has been loaded."""
         ...
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:

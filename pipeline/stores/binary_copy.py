@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+from xxhash import xxh3_128_hexdigest
 
 from pipeline.stores.lists import in_arrow, to_arrow
 
@@ -38,9 +39,14 @@ def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.
         yield pc.binary_join_element_wise(*fields, NOTHING, null_handling="replace", null_replacement="")
 
 
-def slices(rows: pa.LargeBinaryArray) -> Iterator[memoryview]:
+def digests(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> list[str]:
+    """A digest of each row: of its fields, in the order of ``kinds``."""
+    return [digest for encoded in encoded_rows(frame, kinds) for digest in map(xxh3_128_hexdigest, _slices(encoded))]
+
+
+def _slices(rows: pa.LargeBinaryArray) -> Iterator[memoryview]:
     """The bytes of each row."""
-    bounds = _offsets(rows).tolist()
+    bounds = offsets_of(rows).tolist()
     content = memoryview(_content_buffer(rows))
     return (content[start:end] for start, end in pairwise(bounds))
 
@@ -56,7 +62,7 @@ def copy_stream(
     start += b"".join(len(text).to_bytes(4, "big") + text for text in encoded)
     for rows in encoded_rows(frame, kinds):
         whole = pc.binary_join_element_wise(pa.scalar(start, BINARY), rows, NOTHING)
-        yield len(whole), _content(whole)
+        yield len(whole), content_of(whole)
     yield 0, TRAILER
 
 
@@ -114,7 +120,7 @@ def _text_arrays(lists: pa.LargeListArray) -> pa.LargeBinaryArray:
 def _grouped(elements: pa.LargeBinaryArray, lengths: np.ndarray) -> pa.LargeBinaryArray:
     """The elements of each list as one value: the same bytes between fewer bounds."""
     bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return _binary(_offsets(elements)[bounds], _content_buffer(elements))
+    return _binary(offsets_of(elements)[bounds], _content_buffer(elements))
 
 
 def _fixed(values: np.ndarray) -> pa.LargeBinaryArray:
@@ -128,7 +134,7 @@ def _binary(offsets: np.ndarray, content: Any) -> pa.LargeBinaryArray:
     return pa.LargeBinaryArray.from_buffers(BINARY, len(offsets) - 1, buffers)
 
 
-def _offsets(values: pa.LargeBinaryArray) -> np.ndarray:
+def offsets_of(values: pa.LargeBinaryArray) -> np.ndarray:
     buffer = values.buffers()[1]
     if not len(values) or buffer is None:
         return np.zeros(1, dtype=np.int64)
@@ -139,8 +145,8 @@ def _content_buffer(values: pa.LargeBinaryArray) -> Any:
     return values.buffers()[2] or b""
 
 
-def _content(values: pa.LargeBinaryArray) -> bytes:
-    offsets = _offsets(values)
+def content_of(values: pa.LargeBinaryArray) -> bytes:
+    offsets = offsets_of(values)
     return memoryview(_content_buffer(values))[offsets[0] : offsets[-1]].tobytes()
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, LiteralString
 
 import pandas as pd
+import pyarrow as pa
 from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, SummaryCounters, Transaction
 
 from pipeline.addresses import shown_neo4j
@@ -122,6 +123,9 @@ class Neo4jStore:
     def shown(self) -> Shown:
         return next((Shown(version or "", loading) for version, loading in self._rows(cypher.MOMENT)), Shown(""))
 
+    def begun(self) -> bool:
+        return any(loading and version is None for version, loading in self._rows(cypher.MOMENT))
+
     def table_states(self) -> dict[str, TableState]:
         states = {table: self._rows(cypher.STATES[table]) for table in self.tables}
         return {table: TableState(*rows[0]) for table, rows in states.items()}
@@ -139,12 +143,12 @@ class Neo4jStore:
     def notes(self) -> list[str]:
         return self.outdated()
 
-    def hashes(self, table: str) -> Mapping[str, str]:
+    def hashes(self, table: str) -> pa.Table:
         with self._errors():
             return read_hashes(self, table).hashes
 
-    def rows(self, table: str) -> Iterator[pd.DataFrame]:
-        """As neo4j_rows.as_stored makes them, ``row_hash`` of the whole row."""
+    def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """As neo4j_rows.as_stored makes them; ``row_hash`` is of the whole row, ``content_hash`` of what is kept."""
         with (
             self._errors(),
             self.driver.session(database=self.database, fetch_size=FETCH_ROWS) as session,
@@ -152,7 +156,8 @@ class Neo4jStore:
         ):
             result = transaction.run(cypher.ROWS[table], workspace=self.workspace)
             while records := result.fetch(FETCH_ROWS):
-                yield as_read(table, [record.values() for record in records], result.keys())
+                found = as_read(table, [record.values() for record in records], result.keys())
+                yield found if columns is None else found[["id", "row_hash", "content_hash", *columns]]
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of a table as ``rows`` gives them where all is well."""

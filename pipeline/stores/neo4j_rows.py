@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.lists import first_items, lengths_of, values_of
 from pipeline.text import digest, relationship_ends
 
@@ -52,20 +53,31 @@ def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
 
 
 def as_read(table: str, records: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """What cypher.ROWS gives of a table. A value that is of another type than was written, as only a hand can have made
-    it, is missing."""
+    """What cypher.ROWS gives of a table, with its ``content_hash``. A value that is of another type than was written,
+    as only a hand can have made it, is missing."""
     cells = zip(*records, strict=True)
-    return pd.DataFrame({name: _typed(table, values, name) for name, values in zip(columns, cells, strict=True)})
+    found = pd.DataFrame({name: _typed(table, values, name) for name, values in zip(columns, cells, strict=True)})
+    kinds: dict[str, Kind] = {name: _kind(table, name) for name in sorted(columns) if name != "row_hash"}
+    return found.assign(content_hash=pd.Series(digests(found, kinds), dtype=str))
+
+
+def _kind(table: str, column: str) -> Kind:
+    if column in INTEGERS[table]:
+        return "int8"
+    if column in NUMBERS:
+        return "float8"
+    return "text[]" if column in LISTS else "text"
 
 
 def _typed(table: str, values: Sequence[Any], column: str) -> pd.Series:
     if column in UNORDERED:
         values = [sorted(value) if _is_texts(value) else value for value in values]
-    if column in INTEGERS[table]:
+    kind = _kind(table, column)
+    if kind == "int8":
         return pd.Series([value if type(value) is int else None for value in values], dtype="Int64")
-    if column in NUMBERS:
+    if kind == "float8":
         return pd.Series([value if type(value) in (int, float) else None for value in values], dtype="float64")
-    fits = _is_texts if column in LISTS else _is_text
+    fits = _is_texts if kind == "text[]" else _is_text
     return pd.Series([value if fits(value) else None for value in values], dtype=object)
 
 

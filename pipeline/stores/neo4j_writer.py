@@ -10,12 +10,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import pandas as pd
+import pyarrow as pa
 from neo4j import ManagedTransaction, Transaction
 from neo4j.exceptions import TransientError
 
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.stores import cypher
-from pipeline.stores.base import Advanced, Delta, Live, TableState, silent
+from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, silent
 from pipeline.stores.lists import lengths_of
 from pipeline.stores.neo4j_rows import AS_WRITTEN, batches, bytes_of, members, parents, places
 from pipeline.stores.neo4j_states import state_of
@@ -68,7 +69,7 @@ class Neo4jWriter:
         self.expected = self._states()
         return dict(self.expected)
 
-    def hashes(self, table: str) -> Mapping[str, str]:
+    def hashes(self, table: str) -> pa.Table:
         stored = read_hashes(self.store, table)
         self.strays |= stored.strays
         return stored.hashes
@@ -232,7 +233,7 @@ class StoredHashes:
     """``hashes``: see Store.hashes. ``strays``: ids of relationships that are there twice, or between other ends than
     the id names; all that have such an id are to go."""
 
-    hashes: dict[str, str]
+    hashes: pa.Table
     strays: frozenset[str]
 
 
@@ -248,10 +249,12 @@ def read_hashes(store: "Neo4jStore", table: str) -> StoredHashes:
             ids += record["ids"]
             hashes += record["hashes"]
             strays.update(record["strays"])
-        found = dict(zip(ids, hashes, strict=True))
-        if len(found) < len(ids):
+        if len(set(ids)) < len(ids):
             strays.update(id for id, count in Counter(ids).items() if count > 1)
-        return StoredHashes({**found, **dict.fromkeys(strays, "")}, frozenset(strays))
+        if strays:
+            found = {**dict(zip(ids, hashes, strict=True)), **dict.fromkeys(strays, "")}
+            ids, hashes = list(found), list(found.values())
+        return StoredHashes(pa.table([ids, hashes], schema=HASHES), frozenset(strays))
 
     with store.driver.session(database=store.database, fetch_size=FETCH_ROWS) as session:
         return session.execute_read(read)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import psycopg
+import pyarrow as pa
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ColumnElement, Connection, Engine, Select, cast, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
@@ -145,6 +146,10 @@ class PostgresStore:
         live = self.live()
         return live is not None and live.schema_version >= SINCE.get(table, 0)
 
+    def begun(self) -> bool:
+        """A load is one transaction."""
+        return False
+
     def table_states(self) -> dict[str, TableState]:
         with self.connection() as connection:
             return table_states(connection, self.workspace, self.tables)
@@ -171,14 +176,14 @@ class PostgresStore:
         few = all(live.tables[table].rows < self.hnsw.exact_below for table in VECTOR_TABLES if table in live.tables)
         return self.outdated() if few else [*self.outdated(), NO_INDEX.format(live.dimensions, HALFVEC_LIMIT)]
 
-    def hashes(self, table: str) -> Mapping[str, str]:
+    def hashes(self, table: str) -> pa.Table:
         with self.connection() as connection:
             live = self._live(connection)
             return hashes(connection, TABLES[table], self.workspace, live.embedding_key if live else "")
 
-    def rows(self, table: str) -> Iterator[pd.DataFrame]:
+    def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         with self.connection() as connection:
-            yield from rows(connection, TABLES[table], self.workspace)
+            yield from rows(connection, TABLES[table], self.workspace, columns)
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows

@@ -1,53 +1,72 @@
-"""Rows of a workspace as a load has written them into PostgreSQL."""
+"""Rows of a workspace as they are in PostgreSQL. They come by COPY, in the very bytes that their hashes are made of."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
-from pgvector import Vector
-from pgvector.sqlalchemy import VECTOR
+import pyarrow as pa
 from psycopg import sql
-from sqlalchemy import Connection, Double, Integer, Table, case, select
+from sqlalchemy import Connection, Table
 
-from pipeline.stores.tables import KEYS, MODEL
+from pipeline.stores.base import HASHES
+from pipeline.stores.binary_copy import Kind, digests
+from pipeline.stores.binary_read import TEXT, CopiedRows, copied
+from pipeline.stores.hnsw import cursor
+from pipeline.stores.lists import to_arrow
+from pipeline.stores.tables import KEYS, MODEL, kind_of
 
-ROWS_AT_ONCE = 5000
-
-
-def rows(connection: Connection, table: Table, workspace: str) -> Iterator[pd.DataFrame]:
-    """Every row the workspace has in the table, some thousands at a time, in no order: all columns but
-    those that are the same in all, in the types that load/projection.py gave them."""
-    columns = [column for column in table.columns if column.name not in KEYS]
-    statement = sql.SQL("SELECT {} FROM {} WHERE workspace = {}").format(
-        sql.SQL(", ").join(sql.Identifier(column.name) for column in columns),
-        sql.Identifier(table.name),
-        sql.Placeholder(),
-    )
-    on_server: Any = connection.connection.cursor(name=f"rows of {table.name}", binary=True)
-    with on_server as cursor:
-        cursor.execute(statement, [workspace])
-        while found := cursor.fetchmany(ROWS_AT_ONCE):
-            cells = zip(*found, strict=True)
-            yield pd.DataFrame(
-                {column.name: _typed(values, column.type) for column, values in zip(columns, cells, strict=True)}
-            )
+ID, HASH, CONTENT = "id", "row_hash", "content_hash"
 
 
-def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> dict[str, str]:
-    """id -> row_hash of every row the workspace has in the table; "" where its vector is another model's."""
-    row_hash = table.c.row_hash
+def rows(connection: Connection, table: Table, workspace: str, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+    """As Store.rows; in no order."""
+    kinds = _hashed_kinds(table)
+    fields = [sql.Identifier(HASH), *(_as_hashed(name, kind) for name, kind in kinds.items())]
+    asked = [ID, *(name for name in (kinds if columns is None else columns) if name != ID)]
+    for part in _copied(connection, table, workspace, fields):
+        yield _frame(part, kinds, asked)
+
+
+def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> pa.Table:
+    """As Store.hashes; "" where a vector is another model's."""
+    row_hash: sql.Composable = sql.Identifier(HASH)
     if MODEL in table.c:
-        row_hash = case((table.c[MODEL] == embedding_key, row_hash), else_="")
-    return dict(connection.execute(select(table.c.id, row_hash).where(table.c.workspace == workspace)).all())
+        row_hash = sql.SQL("CASE WHEN {} = {} THEN {} ELSE '' END").format(
+            sql.Identifier(MODEL), sql.Literal(embedding_key), row_hash
+        )
+    parts = [
+        pa.table([to_arrow(part.column(field, "text"), TEXT) for field in range(2)], schema=HASHES)
+        for part in _copied(connection, table, workspace, [sql.Identifier(ID), row_hash])
+    ]
+    return pa.concat_tables(parts) if parts else HASHES.empty_table()
 
 
-def _typed(values: Sequence[Any], type_: Any) -> pd.Series:
-    if isinstance(type_, VECTOR):
-        return pd.Series([_array(value) for value in values], dtype=object)
-    if isinstance(type_, Integer):
-        return pd.Series(values, dtype="Int64" if None in values else "int64")
-    return pd.Series(values, dtype="float64" if isinstance(type_, Double) else object)
+def _copied(
+    connection: Connection, table: Table, workspace: str, fields: Sequence[sql.Composable]
+) -> Iterator[CopiedRows]:
+    statement = sql.SQL("COPY (SELECT {} FROM {} WHERE workspace = {}) TO STDOUT (FORMAT BINARY)").format(
+        sql.SQL(", ").join(fields), sql.Identifier(table.name), sql.Literal(workspace)
+    )
+    with cursor(connection).copy(statement) as copy:
+        yield from copied(copy, len(fields))
 
 
-def _array(vector: Vector | None) -> Any:
-    return None if vector is None else vector.to_numpy()
+def _frame(part: CopiedRows, kinds: Mapping[str, Kind], columns: Sequence[str]) -> pd.DataFrame:
+    """What PostgreSQL writes as JSON is not what was written, so that it is made anew to be hashed."""
+    places = {name: place for place, name in enumerate(kinds, start=1)}
+    of_values = "jsonb" in kinds.values()
+    made = {name: part.column(places[name], kinds[name]) for name in (kinds if of_values else columns)}
+    found = digests(pd.DataFrame(made), kinds) if of_values else part.digests(1)
+    shown = {name: made[name] for name in columns}
+    return pd.DataFrame({**shown, HASH: part.column(0, "text"), CONTENT: pd.Series(found, dtype=str)})
+
+
+def _hashed_kinds(table: Table) -> dict[str, Kind]:
+    """Of what a row's hash is made of, in its order."""
+    names = sorted(column.name for column in table.columns if column.name not in (*KEYS, HASH))
+    kinds: dict[str, Kind] = {name: kind_of(table.c[name]) for name in names}
+    return {**kinds, **{name: "int8" for name, kind in kinds.items() if kind == "int4"}}
+
+
+def _as_hashed(name: str, kind: Kind) -> sql.Composable:
+    column = sql.Identifier(name)
+    return sql.SQL("{}::int8").format(column) if kind == "int8" else column

@@ -10,8 +10,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from pipeline.stores.binary_copy import Kind
 from pipeline.stores.hnsw import cursor
-from pipeline.stores.postgres_writer import kind_of
-from pipeline.stores.tables import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.tables import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_TABLES, kind_of, partition_of
 
 PLAIN, EXTERNAL = "p", "e"
 PATIENCE = "500ms"

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 
 import pandas as pd
+import pyarrow as pa
 from psycopg import sql
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
     Numeric,
@@ -20,7 +20,6 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.stores.ahead import ahead
@@ -30,19 +29,7 @@ from pipeline.stores.hnsw import Hnsw, build_index, cursor
 from pipeline.stores.postgres_lexical import build_lexical_index, read_statistics
 from pipeline.stores.postgres_mentions import build_mention_index
 from pipeline.stores.postgres_rows import hashes
-from pipeline.stores.tables import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, partition_of
-
-DIALECT = postgresql.dialect()
-KINDS: Mapping[str, Kind] = {
-    "TEXT": "text",
-    "TEXT[]": "text[]",
-    "INTEGER": "int4",
-    "BIGINT": "int8",
-    "DOUBLE PRECISION": "float8",
-    "JSONB": "jsonb",
-    "VECTOR": "vector",
-}
-
+from pipeline.stores.tables import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, kind_of, partition_of
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
 
@@ -59,7 +46,7 @@ class PostgresWriter:
     def states(self) -> Mapping[str, TableState]:
         return table_states(self.connection, self.workspace, self.tables)
 
-    def hashes(self, table: str) -> Mapping[str, str]:
+    def hashes(self, table: str) -> pa.Table:
         return hashes(self.connection, TABLES[table], self.workspace, self.live.embedding_key)
 
     def apply(self, table: str, delta: Delta) -> None:
@@ -150,7 +137,3 @@ def _row_number(table: Table) -> ColumnElement[Decimal]:
     texts = table.c.id + table.c.row_hash
     texts = texts + func.coalesce(table.c[MODEL], "") if MODEL in table.c else texts
     return cast(func.hashtextextended(texts, 0), Numeric)
-
-
-def kind_of(column: Column) -> Kind:
-    return KINDS[column.type.compile(dialect=DIALECT)]

@@ -5,13 +5,27 @@ different models, and an index never has to filter other workspaces' rows out. `
 of one model from those of another, so that an index holds one model's only.
 """
 
+from collections.abc import Mapping
+
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ARRAY, BigInteger, Column, Double, Index, Integer, MetaData, Table, Text
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 
+from pipeline.stores.binary_copy import Kind
 from pipeline.text import digest
 
 METADATA = MetaData()
+DIALECT = postgresql.dialect()
+KINDS: Mapping[str, Kind] = {
+    "TEXT": "text",
+    "TEXT[]": "text[]",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "DOUBLE PRECISION": "float8",
+    "JSONB": "jsonb",
+    "VECTOR": "vector",
+}
 
 
 def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
@@ -160,3 +174,7 @@ PLAIN_LIMIT = 1800
 def partition_of(table: Table, workspace: str) -> str:
     """The name of the partition that holds a workspace's rows of a table with vectors."""
     return f"{table.name}_{digest(workspace)[:12]}"
+
+
+def kind_of(column: Column) -> Kind:
+    return KINDS[column.type.compile(dialect=DIALECT)]

@@ -92,7 +92,7 @@ def test_relationships_that_are_where_they_should_not_be(
 def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore
 ):
-    lost = random.Random(5).sample(sorted(loaded.hashes("edges")), 3)
+    lost = random.Random(5).sample(sorted(loaded.hashes("edges")["id"].to_pylist()), 3)
     change(loaded, "MATCH (:Entity {workspace: $w})-[r]->() WHERE r.id IN $ids DELETE r", ids=lost)
     found = verify(manifest, snapshots, [loaded], MAX_TYPES, quick=True)
     assert differences(found) == {"relationships": {"missing": 3}}

@@ -49,7 +49,7 @@ class LoadableGraph:
     def content(self) -> dict[str, pd.DataFrame]:
         """All that the store holds, as its reads tell it."""
         with self.store.writing(LIVE) as writer:
-            stored = {table: sorted(writer.hashes(table)) for table in ("nodes", "edges")}
+            stored = {table: sorted(writer.hashes(table)["id"].to_pylist()) for table in ("nodes", "edges")}
         return {
             "entities": self.reads.entities(stored["nodes"]),
             "relationships": self.reads.relationships(stored["edges"]),

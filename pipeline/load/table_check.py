@@ -1,0 +1,113 @@
+"""Compare a table of a store with what the snapshots say of it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+
+from pipeline.load.contents import TEXT, Expected, altered_ids, in_few
+from pipeline.load.naming import Named, first_named, name_columns, row_names
+from pipeline.load.one_store import reported_name
+from pipeline.load.references import References
+from pipeline.load.wanted import Wanted
+from pipeline.stores.base import HASHES, Store
+from pipeline.stores.lists import to_arrow
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+
+Kind = Literal["missing", "extra", "differing", "altered"]
+"""Not in the store; only there; there with another row_hash; with the right row_hash beside another content."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``rows`` of one kind, and the first of them by name."""
+
+    kind: Kind
+    rows: int
+    examples: tuple[Named, ...]
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """A table of a store: rows it should have, rows it has, and how they differ."""
+
+    store: str
+    table: str
+    expected: int
+    stored: int
+    differences: tuple[Difference, ...]
+
+
+def check_hashes(store: Store, table: str, wanted: Wanted, stored: pa.Table) -> TableCheck:
+    """By the hashes beside the rows, ``stored``, alone. A row that only the store has keeps no name."""
+    hashes = wanted.hashes(table).cast(HASHES)
+    ids = _compared(hashes["id"], hashes["row_hash"], stored)
+    differing = any(len(found) for kind, found in ids.items() if kind != "extra")
+    names = _names(wanted.rows(table), ids) if differing else {}
+    return _check(store, table, len(hashes), len(stored), ids, names)
+
+
+def check_rows(store: Store, table: str, wanted: Wanted, stored: pa.Table, references: References) -> TableCheck:
+    """By the rows themselves, read and hashed anew; ``references`` is shown them all."""
+    rows = wanted.rows(table)
+    expected = Expected.of(store, rows)
+    naming = name_columns(rows.columns)
+    rows = rows[list(dict.fromkeys(["id", *naming]))]  # vectors and texts need not be held any longer
+    ids = _compared(expected.ids, expected.row_hashes, stored)
+    names: dict[str, str] = {}
+    columns = list(dict.fromkeys([*references.columns, *naming]))
+    parts = in_few(store.rows(table, columns), len(stored))
+    altered = altered_ids(_seen(parts, ids["extra"], names, references), expected)
+    ids["altered"] = altered.filter(pc.invert(pc.is_in(altered, value_set=ids["differing"])))
+    return _check(store, table, len(rows), len(stored), ids, {**names, **_names(rows, ids)})
+
+
+def _compared(ids: Any, row_hashes: Any, stored: pa.Table) -> dict[Kind, Any]:
+    """Ids by how they differ. ``ids`` and ``row_hashes``: of the rows that there should be."""
+    places = pc.index_in(stored["id"], value_set=ids)
+    is_extra = pc.is_null(places)
+    known = stored.filter(pc.invert(is_extra))
+    places = places.drop_null()
+    present = np.zeros(len(ids), bool)
+    present[places.to_numpy()] = True
+    differs = pc.not_equal(known["row_hash"], row_hashes.take(places))
+    return {
+        "missing": ids.filter(pa.array(~present)),
+        "extra": stored["id"].filter(is_extra),
+        "differing": known["id"].filter(differs),
+    }
+
+
+def _seen(
+    parts: Iterable[pd.DataFrame], extra: Any, names: dict[str, str], references: References
+) -> Iterator[pd.DataFrame]:
+    """The parts as they pass; their dangling ids are noted, and the names of their extra rows."""
+    for part in parts:
+        references.look(part)
+        if len(extra):
+            is_extra = pc.is_in(to_arrow(part["id"], TEXT), value_set=extra)
+            strange = part[is_extra.to_numpy(zero_copy_only=False)]
+            names.update(zip(strange["id"], row_names(strange), strict=True))
+        yield part
+
+
+def _names(rows: pd.DataFrame, ids: dict[Kind, Any]) -> dict[str, str]:
+    differing = [id for found in ids.values() for id in found.to_pylist()]
+    named = rows[rows["id"].isin(differing)] if differing else rows[:0]
+    return dict(zip(named["id"], row_names(named), strict=True))
+
+
+def _check(
+    store: Store, table: str, expected: int, stored: int, ids: dict[Kind, Any], names: dict[str, str]
+) -> TableCheck:
+    differences = tuple(
+        Difference(kind, len(found), first_named(Named(names.get(id, ""), id) for id in found.to_pylist()))
+        for kind, found in ids.items()
+        if len(found)
+    )
+    return TableCheck(store.name, reported_name(table, store), expected, stored, differences)
