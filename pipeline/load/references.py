@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.load.naming import Named, first_named, name_columns, row_names
+from pipeline.schemas import is_list
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.lists import to_arrow
 
@@ -79,7 +80,7 @@ class References:
         self, column: str, cells: pa.Array | pa.ChunkedArray, rows: Callable[[np.ndarray], pd.DataFrame]
     ) -> None:
         """``rows``: what is named of those at some places."""
-        nested = pa.types.is_list(cells.type) or pa.types.is_large_list(cells.type)
+        nested = is_list(cells.type)
         ids = (pc.list_flatten(cells) if nested else cells).cast(TEXT)
         known = pc.is_in(ids, value_set=self.ids[self.columns[column]])
         lost = pc.and_(pc.fill_null(pc.not_equal(ids, ""), False), pc.invert(known))
