@@ -1,6 +1,7 @@
 """No workspace of the project keeps a purged document, in whatever database; others' are left alone."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,7 @@ def test_a_workspace_that_could_not_be_loaded_again_is_told_before_anything_goes
     with folder.open(f"workspace={mine}-old") as project:
         project.run("old")
     (folder.root / "data/snapshots/manifest-old.json").unlink()
+    shutil.rmtree(folder.root / "data/snapshots/manifests/old")
     with folder.open() as project, pytest.raises(UsageError, match=f"workspace {mine}-old of .*'old', which has no"):
         project.purge("secret.txt")
     assert (folder.root / "data/input/secret.txt").exists()
@@ -211,9 +213,7 @@ def test_files_that_a_former_workflow_emitted_go(tmp_path: Path, postgres_url: s
     assert any("output" in path for path in found_in(folder.root, CANARY))
     for path in (folder.root / "workflows/old.yaml", folder.root / "data/snapshots/manifest-old.json"):
         path.unlink()
-    for path in (folder.root / "data/snapshots/manifests/old").iterdir():
-        path.unlink()
-    (folder.root / "data/snapshots/manifests/old").rmdir()
+    shutil.rmtree(folder.root / "data/snapshots/manifests/old")
     with folder.open() as project:
         project.purge("secret.txt")
     assert found_in(folder.root, CANARY) == []
