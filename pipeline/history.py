@@ -2,10 +2,25 @@
 
 from collections.abc import Sequence
 
+import pandas as pd
+
+from pipeline.engine.step import REJECTS
 from pipeline.errors import DataError, UsageError
+from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, SnapshotStore
 
 LISTED = 5
+
+
+def loaded_rejects(run: str | None, workflow: str, snapshots: SnapshotStore) -> pd.DataFrame | None:
+    """The rejects of the tables that this run of the workflow brought to the stores; None for no run, no row where
+    those tables are no longer kept."""
+    if run is None:
+        return None
+    until = [id for id in snapshots.history(workflow) if id <= run]
+    tables = snapshots.manifest(workflow, until[-1]).tables if until else {}
+    known = tables.get(REJECTS)
+    return snapshots.read(known) if known and snapshots.exists(known) else REJECTS_SCHEMA.frame()
 
 
 def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequence[str]) -> Manifest:

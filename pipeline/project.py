@@ -146,7 +146,7 @@ class Project(Services):
         """
         workflow = self.workflow(name or self.shown_workflow()).name
         run = self.index if self.why_not_loadable(workflow) else self.run
-        kinds = ["row", "recovered"] if recovered else ["row"]
+        kinds = ["row", "source", "kept", *(["recovered"] if recovered else [])]
         rejects = self.table("rejects", workflow)
         chosen = rejects[rejects["kind"].isin(kinds)]
         again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}

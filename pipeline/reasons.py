@@ -8,7 +8,11 @@ REASONS: Mapping[str, str] = {
     # of documents and their records
     "unsupported": "a file of a kind that is not read",
     "unreadable": "a file that may not be opened, or is no regular file",
+    "io_error": "a file, or a folder, whose reading broke off; it is read again by the next run",
+    "in_part": "a file that was read but for some of its records, which have rejects of their own",
+    "kept_unread": "a document of the last run, kept as it was: its file is there but was not read whole",
     "outside": "a link that leads out of the input folder",
+    "lock_file": "an editor's lock or backup file",
     "too_large": "a file above input.max_file_mb",
     "encoding": "a file that looks like writing in no encoding",
     "encoding_guessed": "a file that was read in its likeliest encoding, which may be another: of kind recovered",

@@ -47,6 +47,8 @@ class Verb:
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
     ``stamp`` digests, from the params, what the verb reads from outside; a verb without inputs is a source.
+    ``version`` tells, cheaply, whether that was written meanwhile, also to what it was before; without one the stamp
+    has to.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Verb:
     libraries: tuple[str, ...] = ()
     settings: str | None = None
     stamp: Callable[[Any], str] | None = None
+    version: Callable[[Any], str] | None = None
 
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
@@ -129,6 +132,7 @@ def verb(
     placeholders: Mapping[str, Placeholders] | None = None,
     settings: str | None = None,
     stamp: Callable[[Any], str] | None = None,
+    version: Callable[[Any], str] | None = None,
 ) -> Callable[[Function], Function]:
     """Register the function under its own name and return it unchanged."""
 
@@ -155,6 +159,7 @@ def verb(
             libraries=libraries,
             settings=settings,
             stamp=stamp,
+            version=version,
         )
         return function
 

@@ -14,8 +14,8 @@ FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 @dataclass
 class RunState:
-    """``reject_ratio`` and ``health`` as the index stage found them, ``load`` and ``notes`` as the load stage did.
-    Above ``max_reject_ratio`` a run that has indexed does not load."""
+    """``reject_ratio``, ``unread_ratio`` and ``health`` as the index stage found them, ``load`` and ``store_notes`` as
+    the load stage did. Above ``max_reject_ratio`` a run that has indexed does not load."""
 
     run_id: str
     workflow: Workflow
@@ -23,10 +23,20 @@ class RunState:
     options: RunOptions
     max_reject_ratio: float
     reject_ratio: float = 0.0
+    unread_ratio: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
     load: LoadCounts | None = None
     load_seconds: float = 0.0
-    notes: tuple[str, ...] = ()
+    store_notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        unread = (
+            f"{self.unread_ratio:.0%} of the input could not be read; what could be is used: see 'graphmill rejects "
+            f"{self.workflow.name}'"
+        )
+        told = [unread] if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects else []
+        return (*self.runner.notes, *told, *self.store_notes)
 
     @property
     def above_max_rejects(self) -> bool:

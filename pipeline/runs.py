@@ -57,6 +57,11 @@ class Runs:
         """Ids of the workflow's runs, whatever became of them, oldest first."""
         return sorted(report["run_id"] for report in self.reports() if report["workflow"] == workflow)
 
+    def loaded(self, workflow: str) -> str | None:
+        """The newest of the workflow's runs that has brought its tables to the stores."""
+        loads = (report["run_id"] for report in self.reports() if report["workflow"] == workflow and report["load"])
+        return next(loads, None)
+
     def all_ids(self) -> list[str]:
         """Ids of the runs whose reports are kept, oldest first."""
         return sorted(path.stem for path in self.folder.glob("*.json"))

@@ -13,7 +13,7 @@ from pipeline.engine.usage import Journal, settle
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import DiskFullError, UsageError
 from pipeline.export.emit import emit
-from pipeline.history import manifest_of
+from pipeline.history import loaded_rejects, manifest_of
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
@@ -69,9 +69,11 @@ def why_not_loadable(workflow: Workflow) -> str:
 
 def index_stage(project: Services, state: RunState) -> None:
     """Bring the snapshots up to date with the documents, and the files that the workflow emits with them."""
-    result = state.runner.run(state.workflow, state.run_id)
+    loaded = loaded_rejects(project.runs.loaded(state.workflow.name), state.workflow.name, project.snapshots)
+    result = state.runner.run(state.workflow, state.run_id, loaded)
     emit(state.workflow, result.manifest, project.snapshots, project.output_folder / state.workflow.name)
     state.reject_ratio, state.health = result.reject_ratio, result.health
+    state.unread_ratio = result.unread_ratio
 
 
 def load_stage(project: Services, state: RunState) -> None:
@@ -99,7 +101,7 @@ def load_stage(project: Services, state: RunState) -> None:
         owner=Owner(project.owner, project.place),
     )
     stores = project.stores.all
-    state.notes = tuple(f"{store.name}: {note}" for store in stores for note in store.notes())
+    state.store_notes = tuple(f"{store.name}: {note}" for store in stores for note in store.notes())
     state.load_seconds = round(time.perf_counter() - started, 3)
     state.runner.progress.load_finished(state.load, state.load_seconds)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipeline.engine.forecast import Forecast
     from pipeline.gc import GcReport
 
+KEPT_UNREAD = "kept_unread"
 MOST_REJECTS = 5
 BILL_HEADER = (
     f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  "
@@ -26,12 +27,19 @@ def describe(report: StepReport) -> str:
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items())
     calls = f"; {report.calls} calls" if report.calls else ""
     known = f"; {report.cached_calls} known" if report.cached_calls else ""
-    reasons = ", ".join(f"{count} {reason}" for reason, count in report.reject_reasons.items())
-    rejects = f"; {report.rejects} left out ({reasons})" if reasons else ""
+    kept = report.reject_reasons.get(KEPT_UNREAD, 0)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD)
+    rejects = f"; {report.rejects - kept} left out ({reasons})" if reasons else ""
+    rejects += f"; {kept} kept of the last run" if kept else ""
+    rejects += f"; not read: {_files(report.not_read)}" if report.not_read else ""
     recovered = f"; {report.recovered} recovered" if report.recovered else ""
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
     why = f"reused{' ' * 7}" if report.action == "reused" else f"ran ({report.reason})".ljust(13)
     return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}{recovered}  {report.seconds:.1f} s{peak}"
+
+
+def _files(not_read: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in not_read.items())
 
 
 def describe_load(load: LoadCounts, seconds: float) -> str:
@@ -98,11 +106,14 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     """The end of a run; ``report`` is RunReport's JSON."""
     totals = report["totals"]
     if rejects is not None:
-        lost = rejects[rejects["kind"] != "recovered"]
+        lost = rejects[~rejects["kind"].isin(["recovered", "skipped"])]
         for step, row, reason, message in lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
-            print(f"left out by {step}: {row}: {reason}: {message}")
+            what = "kept" if reason == KEPT_UNREAD else "left out"
+            print(f"{what} by {step}: {row}: {reason}: {message}")
         if len(lost) > MOST_REJECTS:
             print(f"... and {len(lost) - MOST_REJECTS} more: graphmill rejects")
+    if not_read := totals.get("not_read"):
+        print(f"not read: {_files(not_read)}: no input, see graphmill rejects")
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"

@@ -13,11 +13,14 @@ class NoConverterError(Exception):
 
 
 def convert(path: Path) -> str:
-    """The file as Markdown. Raises NoConverterError without the extra, ValueError when the file cannot be read."""
+    """The file as Markdown. Raises NoConverterError without the extra, OSError when the file cannot be read, ValueError
+    when it is damaged."""
     converter = _converter()
     try:
         return converter.convert_local(str(path)).text_content
     except Exception as error:
+        if isinstance(error, OSError) and error.errno:  # of the file system, not of a library
+            raise
         cause = " ".join(str(error).split())[:200]
         raise ValueError(f"{type(error).__name__}: {cause}; mend it or remove it") from error
 

@@ -1,18 +1,32 @@
 """The files below the input folder that are to be read, and a digest over them."""
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 
 from pipeline.errors import SettingsError
 from pipeline.text import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_LOCKS = ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~")
+ANY_FOLDERS = "**"
+CLOSED = frozenset({errno.EACCES, errno.EPERM})
+"""Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
+LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
+_OUTSIDE = ("outside", "a link out of the input folder; copy what it leads to")
+_FAULTS = {
+    "link out": _OUTSIDE,
+    "link to a folder outside": _OUTSIDE,
+    "other": ("unreadable", "not a regular file; remove it"),
+}
 _SETTLED_AFTER = 3.0
 """Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
 
@@ -32,7 +46,8 @@ class InputFile:
 
 
 def input_files(folder: str, pattern: str) -> list[InputFile]:
-    """Files below ``folder`` that match the glob pattern, by name; hidden files and system junk are left out.
+    """Files below ``folder`` that match the glob pattern, by name; hidden files and system junk are left out. A folder
+    that cannot be listed is among them, with its fault; the input folder itself is ".".
 
     Raises SettingsError when there is no such folder.
     """
@@ -40,7 +55,8 @@ def input_files(folder: str, pattern: str) -> list[InputFile]:
     if not root.is_dir():
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
-    return sorted(_matching(root, pattern), key=lambda file: file.name)
+    walk = _Walk(root, root.resolve(), PurePath(pattern).parts)
+    return sorted(walk.files(root, (), frozenset({0})), key=lambda file: file.name)
 
 
 def files_digest(files: list[InputFile]) -> str:
@@ -49,41 +65,89 @@ def files_digest(files: list[InputFile]) -> str:
     return digest(*parts)
 
 
-def _matching(root: Path, pattern: str) -> Iterator[InputFile]:
-    real_root = root.resolve()
-    yield from _closed_folders(root)
-    for path in root.glob(pattern):
-        below = path.parts[len(root.parts) :]
-        if _is_hidden(below):
-            continue
-        name = _one_line("/".join(below))
-        if path.is_symlink() and not _real_path(path).is_relative_to(real_root):
-            yield InputFile(path, name, ("outside", "a link out of the input folder; copy the file"))
-        elif path.is_file():
-            yield InputFile(path, name)
-        elif not path.is_dir():
-            yield InputFile(path, name, ("unreadable", "not a regular file; remove it"))
+@dataclass(frozen=True)
+class _Walk:
+    """One pass over the folder: what a listing that fails half way would have named must not seem to be gone."""
+
+    root: Path
+    real_root: Path
+    pattern: tuple[str, ...]
+
+    def files(self, folder: Path, below: tuple[str, ...], places: frozenset[int]) -> Iterator[InputFile]:
+        """``places``: those of the pattern that names in this folder may match."""
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries]
+        except OSError as error:
+            yield InputFile(folder, _one_line("/".join(below)) or ".", _not_listed(error))
+            return
+        for name in sorted(names):
+            after = self._after(places, name)
+            if after and not _is_left_out(name):
+                yield from self._entry(folder / name, (*below, name), places, after)
+
+    def _entry(
+        self, path: Path, below: tuple[str, ...], places: frozenset[int], after: frozenset[int]
+    ) -> Iterator[InputFile]:
+        name, matches = _one_line("/".join(below)), len(self.pattern) in after
+        try:
+            kind = _kind(path, self.real_root)
+        except OSError as error:
+            yield InputFile(path, name, _not_listed(error))
+            return
+        if kind == "folder" or (kind == "link to a folder" and self._is_named(places, path.name)):
+            yield from self.files(path, below, after - {len(self.pattern)})
+        elif (matches and kind != "link to a folder") or kind == "link to a folder outside":
+            yield InputFile(path, name, LOCK_FILE if _is_lock(path.name) else _FAULTS.get(kind))
+
+    def _after(self, places: frozenset[int], name: str) -> frozenset[int]:
+        """The places that may match what comes after this name; with the pattern's length among them, it ends here."""
+        found: set[int] = set()
+        for place in places:
+            if place < len(self.pattern) and self.pattern[place] == ANY_FOLDERS:
+                found |= {place} | ({place + 1} if place + 1 == len(self.pattern) else set())
+                found |= self._after(frozenset({place + 1}), name)
+            elif place < len(self.pattern) and fnmatchcase(name, self.pattern[place]):
+                found.add(place + 1)
+        return frozenset(found)
+
+    def _is_named(self, places: frozenset[int], name: str) -> bool:
+        """Whether a part of the pattern other than ** names it: links to folders are followed then only."""
+        return any(
+            place < len(self.pattern) - 1
+            and self.pattern[place] != ANY_FOLDERS
+            and fnmatchcase(name, self.pattern[place])
+            for place in places
+        )
+
+
+def _kind(path: Path, real_root: Path) -> str:
+    """Raises OSError where that cannot be found out."""
+    if stat.S_ISLNK(path.lstat().st_mode):
+        if not _real_path(path).is_relative_to(real_root):
+            return "link to a folder outside" if path.is_dir() else "link out"
+        return "link to a folder" if path.is_dir() else "file" if path.is_file() else "other"
+    mode = path.stat().st_mode
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+
+
+def _not_listed(error: OSError) -> tuple[str, str]:
+    reason = "unreadable" if error.errno in CLOSED else "io_error"
+    return reason, f"{error.strerror or error}; allow reading it or remove it"
+
+
+def _is_left_out(name: str) -> bool:
+    return name in _JUNK or (name.startswith(".") and not _is_lock(name))
+
+
+def _is_lock(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _LOCKS)
 
 
 def _one_line(name: str) -> str:
     """What a file system takes and neither a table nor a terminal should be given, as an escape."""
     encoded = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)
-
-
-def _closed_folders(root: Path) -> Iterator[InputFile]:
-    """Folders that may not be listed: a glob would pass over them without a word, as if they were empty."""
-    closed: list[OSError] = []
-    for _ in os.walk(root, onerror=closed.append):
-        pass
-    for error in closed:
-        path = Path(error.filename)
-        reason = f"{error.strerror}; allow reading the folder or remove it"
-        yield InputFile(path, path.relative_to(root).as_posix(), ("unreadable", reason))
-
-
-def _is_hidden(below: tuple[str, ...]) -> bool:
-    return any(part.startswith(".") or part in _JUNK for part in below)
 
 
 def _real_path(path: Path) -> Path:
@@ -101,6 +165,21 @@ class _Version:
 
 
 _DIGESTS: dict[str, tuple[_Version, str]] = {}
+
+
+def files_version(files: list[InputFile]) -> str:
+    """Over names and what the file system says of each: changes whenever one is written, also to what it was before."""
+    return digest(*(part for file in files for part in (file.name, _state(file))))
+
+
+def _state(file: InputFile) -> str:
+    if file.fault:
+        return file.fault[0]
+    try:
+        state = file.path.stat()
+    except OSError:
+        return "unreadable"
+    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns}"
 
 
 def _content(file: InputFile) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.documents.csv_records import read_csv
 from pipeline.documents.encoding import UndecodableError, decode
 from pipeline.documents.metadata import as_text, cleaned
-from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
+from pipeline.documents.records import Fault, Record, read_json, read_jsonl
 from pipeline.errors import DataError, SettingsError
 from pipeline.text import digest
 

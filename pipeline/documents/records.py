@@ -1,13 +1,14 @@
-"""Records of csv, json and jsonl texts."""
+"""Records of json and jsonl texts."""
 
-import csv
-import io
 import json
 import math
-import sys
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
+
+_ARRAY = re.compile(r"\s*\[\s*")
+_COMMA = re.compile(r"\s*,\s*")
 
 
 @dataclass(frozen=True)
@@ -20,38 +21,38 @@ class Record:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file, or with ``line`` one record of it, is not read. ``reason``: a reject's reason code."""
+    """Why a file, or what is left of it, or with ``line`` one record of it, is not read. ``reason``: a reject's reason
+    code."""
 
     reason: str
     message: str
     line: int | None = None
 
 
-def read_csv(text: str, required: str, setting: str = "input.text_column") -> Iterator[Record | Fault]:
-    """A record a row; the first row names the columns, the ``required`` one among them, which ``setting`` sets.
-    Fields may be of any length."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        if required not in header or len(set(header)) < len(header):
-            yield Fault("parse", f"columns {header} lack '{required}' or name one twice; set {setting}")
-            return
-        yield from (_csv_record(reader.line_num, header, row) for row in reader if row)
-    except csv.Error as error:
-        yield Fault("parse", f"line {reader.line_num}: {error}; quote the field or double its quotes")
-    finally:
-        csv.field_size_limit(limit)
-
-
 def read_json(text: str) -> Iterator[Record | Fault]:
-    """An object is one record, an array one for each of its objects."""
+    """An object is one record, an array one for each of its objects; of an array that breaks off, those before the
+    place where it does."""
     value = _parsed(text, None)
     if isinstance(value, Fault):
+        yield from _before_the_break(text)
         yield value
         return
     for position, item in enumerate(value if isinstance(value, list) else [value], start=1):
         yield _json_record(position, item)
+
+
+def _before_the_break(text: str) -> Iterator[Record | Fault]:
+    """No guess is made at where the next record begins: an object inside of a broken one would be taken for it."""
+    decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+    begun, position = _ARRAY.match(text), 0
+    while begun:
+        try:
+            value, end = decoder.raw_decode(text, begun.end())
+        except (ValueError, RecursionError):
+            return
+        position += 1
+        yield _json_record(position, value)
+        begun = _COMMA.match(text, end)
 
 
 def read_jsonl(text: str) -> Iterator[Record | Fault]:
@@ -60,17 +61,6 @@ def read_jsonl(text: str) -> Iterator[Record | Fault]:
         if line.strip():
             value = _parsed(line, number)
             yield value if isinstance(value, Fault) else _json_record(number, value)
-
-
-def _delimiter(text: str) -> str:
-    header = text.partition("\n")[0]
-    return max(",;\t", key=header.count)
-
-
-def _csv_record(line: int, header: list[str], row: list[str]) -> Record | Fault:
-    if len(row) > len(header):
-        return Fault("parse", f"{len(row)} fields for {len(header)} columns; quote the field", line)
-    return Record(line, {name: value for name, value in zip(header, row, strict=False) if value})
 
 
 def _json_record(line: int, value: object) -> Record | Fault:

@@ -23,6 +23,7 @@ from pipeline.engine.plan import PlannedStep, Planner, tables_of
 from pipeline.engine.rehearsal import Tally, rehearsed
 from pipeline.engine.resources import Resources
 from pipeline.engine.selection import ALL, Selection
+from pipeline.engine.unread import with_kept
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
@@ -132,6 +133,7 @@ class Walk:
         if kept and step.verb.rowwise:
             inputs[step.verb.rowwise] = kept.changed
         frames = step.verb.call(inputs, self._roles(step, tally))
+        frames = with_kept(step, frames, self.previous.steps, self.snapshots)
         read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
         for name, schema in step.writes.items():
             if name == REJECTS or step.outputs[name] not in read:

@@ -6,16 +6,20 @@ import pandas as pd
 
 from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.local import LocalEngine
+from pipeline.engine.unread import with_kept
 from pipeline.engine.workflow import Step, Workflow
+from pipeline.snapshots import SnapshotStore
 
 
-def present_documents(workflow: Workflow) -> pd.DataFrame | None:
-    """The table ``documents`` after the steps that load and filter them; None for a workflow without such steps.
-    Raises what these raise."""
+def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str) -> pd.DataFrame | None:
+    """The table ``documents`` after the steps that load and filter them, with those that a run would keep, but of the
+    source ``gone``; None for a workflow without such steps. Raises what these raise."""
+    previous = snapshots.manifest(workflow.name).steps
     tables: dict[str, pd.DataFrame] = {}
     for step in takewhile(_loads, workflow.steps):
         given = {name: tables[table][step.reads[name].columns] for name, table in step.inputs.items()}
         frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
+        frames = with_kept(step, frames, previous, snapshots, gone)
         tables |= {table: frames[name] for name, table in step.outputs.items()}
     return tables.get(DOCUMENTS)
 

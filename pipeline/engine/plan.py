@@ -1,11 +1,12 @@
 """The plan: which steps would be reused, which must run, and why. Makes no model call."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pipeline.engine.resources import Resources
 from pipeline.engine.selection import ALL, Selection
+from pipeline.engine.unread import keeps_nothing, last_documents
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
 from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
@@ -13,8 +14,11 @@ from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
 
 Action = Literal["reuse", "run", "maybe"]
 Reason = Literal["new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""]
-"""Why a step runs. ``retry``: it has rows that failed for a passing reason, or that are to be tried again."""
+"""Why a step runs. ``retry``: it has rows that failed for a passing reason, or that are to be tried again, or documents
+that are kept because their source could not be read."""
 
+STAMP = "source"
+"""Of a step's inputs, the stamp of what it reads from outside."""
 COMPONENTS: Mapping[str, Reason] = {
     "verb": "code",
     "code": "code",
@@ -81,11 +85,17 @@ class Planner:
         if step.id in self.selection.force or step.id in self.again:
             return PlannedStep(step, "run", "forced" if step.id in self.selection.force else "retry", parts)
         record = self.snapshots.lookup(fingerprint(parts)) if all(parts["inputs"].values()) else None
-        if record and not record.retry:
+        if record and not record.retry and self._holds(step, record):
             return PlannedStep(step, "reuse", "", parts, record)
         reason = "retry" if record else _reason(parts, self.previous.get(step.id))
         action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
         return PlannedStep(step, action, reason, parts)
+
+    def _holds(self, step: Step, record: StepRecord) -> bool:
+        """Whether the step would write the same now: another workflow may have made the record, and have had no
+        documents to keep."""
+        before = last_documents(step, self.previous, self.snapshots)
+        return keeps_nothing(record.outputs, before, self.snapshots)
 
     def _left(self, step: Step) -> StepRecord:
         record = self.previous.get(step.id)
@@ -105,7 +115,7 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
         name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
     }
     if verb.stamp:
-        inputs["source"] = verb.stamp(step.params)
+        inputs[STAMP] = verb.stamp(step.params)
     return {
         "verb": verb.name,
         "code": code_fingerprint(verb.function),
@@ -117,6 +127,20 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
         "libraries": library_versions(verb.libraries),
         "inputs": inputs,
     }
+
+
+def version_of(step: Step) -> str:
+    """Another one as soon as what the step reads from outside was written."""
+    look = step.verb.version or step.verb.stamp
+    return look(step.params) if look else ""
+
+
+def stamped_anew(planned: PlannedStep) -> PlannedStep:
+    """The plan of a step with the stamp of what is there now."""
+    if not planned.step.verb.stamp:
+        return planned
+    inputs = {**planned.components["inputs"], STAMP: planned.step.verb.stamp(planned.step.params)}
+    return replace(planned, components={**planned.components, "inputs": inputs})
 
 
 def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:

@@ -1,5 +1,6 @@
 """What a run did, as people, machines and `status` read it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -20,8 +21,8 @@ SUMS = (
 class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
     ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows
-    that were answered by halves or by repair; ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's
-    (engine/forecast.py), else None."""
+    that were answered by halves or by repair; ``not_read``: how many files were no input, by suffix or reason;
+    ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's (engine/forecast.py), else None."""
 
     step: str
     verb: str
@@ -37,6 +38,7 @@ class StepReport:
     rejects: int = 0
     reject_reasons: Mapping[str, int] = field(default_factory=dict)
     recovered: int = 0
+    not_read: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     peak_mb: float | None = None
     estimate: Mapping[str, Any] | None = None
@@ -62,6 +64,7 @@ class RunReport:
     def totals(self) -> dict[str, Any]:
         totals: dict[str, Any] = {name: sum(getattr(step, name) for step in self.steps) for name in SUMS}
         totals["seconds"] = round(totals["seconds"] + self.load_seconds, 3)
+        totals["not_read"] = dict(sum((Counter(step.not_read) for step in self.steps), Counter()))
         costs = [step.cost for step in self.steps]
         totals["cost"] = None if None in costs else sum(cost or 0.0 for cost in costs)
         return totals

@@ -11,17 +11,19 @@ import pandas as pd
 from pipeline.engine.budget import Budget
 from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
 from pipeline.engine.health import health, refuse_all_empty
-from pipeline.engine.kept_rows import kept_rows
+from pipeline.engine.kept_rows import KeptRows, kept_rows
 from pipeline.engine.leftover_batches import settle_batches
 from pipeline.engine.local import LocalEngine
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.options import Rows
-from pipeline.engine.plan import PlannedStep, Planner, plan, tables_of
+from pipeline.engine.plan import PlannedStep, Planner, plan, stamped_anew, tables_of, version_of
+from pipeline.engine.rejected import RECOVERED, lost, no_input, reject_ratio, unread_ratio
 from pipeline.engine.replay import forget_replies
 from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.selection import ALL, Selection
+from pipeline.engine.unread import with_kept
 from pipeline.engine.usage import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError, UsageError
@@ -29,17 +31,13 @@ from pipeline.fingerprint import fingerprint
 from pipeline.models.base import ChatModel
 from pipeline.models.endpoint import Tokens
 from pipeline.reasons import refuse_unknown_reasons
-from pipeline.registry import Verb
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
-PASSING_REASONS = frozenset({"timeout", "server_error", "expired"})
+PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
 """Rejects that another try may mend: a step that has one is not reused as it is."""
 
-RECOVERED = "recovered"
-"""The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
-
-
+MOST_READINGS = 3
 ONE_TOKEN = Tokens(1, 1)
 
 
@@ -77,12 +75,24 @@ class Silent:
 
 @dataclass(frozen=True)
 class IndexResult:
-    """``reject_ratio`` is the worst step's share of rejected rows; ``health`` as engine/health.py counts it."""
+    """``reject_ratio`` is the worst step's share of rejected rows, ``unread_ratio`` the share of what sources could not
+    read, whenever that began (engine/rejected.py); ``health`` as engine/health.py counts it."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest
     reject_ratio: float
     health: Mapping[str, float] = field(default_factory=dict)
+    unread_ratio: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a verb returned, beside the rows that are kept of the last run; ``changing``: what it reads was written to
+    meanwhile."""
+
+    frames: Mapping[str, pd.DataFrame]
+    kept: KeptRows | None
+    changing: bool = False
 
 
 @dataclass
@@ -106,9 +116,11 @@ class Runner:
     may_go: str | None = None
     before_calls: Callable[[], None] | None = None
     reports: list[StepReport] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def run(self, workflow: Workflow, run_id: str) -> IndexResult:
-        """Run what must run, and publish the manifest as the run's.
+    def run(self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None) -> IndexResult:
+        """Run what must run, and publish the manifest as the run's. ``loaded``: the rejects of what the stores were
+        last loaded with; None before the first load.
 
         Raises AuthError or ModelError, before any work, when a model that will be needed cannot work; DataError when a
         verb breaks its schema, or nothing was extracted; DeletionError when too many documents are gone; BudgetError
@@ -120,7 +132,7 @@ class Runner:
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
         rejected: list[pd.DataFrame] = []
-        worst = 0.0
+        worst = unread = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
             planned = planner.plan(step, tables)
@@ -129,7 +141,8 @@ class Runner:
             records[step.id] = record
             rejects = self._rejects(record)
             rejected.append(rejects.assign(step=step.id))
-            worst = max(worst, _reject_ratio(step, record, tables, rejects))
+            worst = max(worst, reject_ratio(step, record, tables, rejects, loaded))
+            unread = unread if step.verb.inputs else max(unread, unread_ratio(record, rejects))
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
@@ -140,7 +153,7 @@ class Runner:
         manifest = Manifest(workflow.name, tables, records)
         counts = health(tables, self.snapshots)
         self.snapshots.publish(manifest, run_id)
-        return IndexResult(tuple(self.reports), manifest, worst, counts)
+        return IndexResult(tuple(self.reports), manifest, worst, counts, unread)
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
         models: dict[int, Model] = {}
@@ -183,23 +196,21 @@ class Runner:
         step = planned.step
         inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
         meter.documents = _documents(inputs.values())
-        units = inputs["text_units"]["id"] if "text_units" in inputs else pd.Series(dtype=object)
-        kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
-        if kept and step.verb.rowwise:
-            inputs[step.verb.rowwise] = kept.changed
-        frames = self.engine.run(step.verb, inputs, self._roles(step, meter))
-        retry = False
+        planned, made = self._make(planned, inputs, previous, meter)
+        frames = with_kept(step, made.frames, previous.steps, self.snapshots, self.may_go)
+        retry = made.changing
         outputs = {}
         for name, schema in step.writes.items():
             frame = frames[name]
             if name == REJECTS:
                 refuse_unknown_reasons(frame["reason"], f"step '{step.id}'")
-                retry = bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
+                retry = retry or bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
-            table = schema.joined(table, kept.table(name)) if kept else table
+            table = schema.joined(table, made.kept.table(name)) if made.kept else table
             outputs[name] = self.snapshots.write(step.outputs[name], table)
         if not step.verb.inputs:
             _refuse_nothing(step, frames)
+        units = inputs["text_units"]["id"] if "text_units" in inputs else pd.Series(dtype=object)
         try:
             refuse_all_empty(units, outputs, self.snapshots)
         except DataError:
@@ -208,6 +219,31 @@ class Runner:
         record = StepRecord(step.id, fingerprint(planned.components), planned.components, outputs, retry)
         self.snapshots.record(record)
         return record
+
+    def _make(
+        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
+    ) -> tuple[PlannedStep, _Made]:
+        """What the verb returns, and the plan with the stamp of what it read. What was written to while the verb read
+        it is read again; where it never stands still, the record is no ground for reuse."""
+        step, reading = planned.step, 0
+        while True:
+            reading, version = reading + 1, version_of(step)
+            planned = stamped_anew(planned)
+            made = self._call(planned, inputs, previous, meter)
+            if version_of(step) == version:
+                return planned, made
+            if reading == MOST_READINGS:
+                break
+        self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
+        return planned, replace(made, changing=True)
+
+    def _call(
+        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
+    ) -> _Made:
+        verb = planned.step.verb
+        kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
+        given = {**inputs, verb.rowwise: kept.changed} if kept and verb.rowwise else inputs
+        return _Made(self.engine.run(verb, given, self._roles(planned.step, meter)), kept)
 
     def _read(self, step: Step, name: str, snapshot: Snapshot) -> pd.DataFrame:
         """The input with the columns the verb declares, and no others."""
@@ -272,18 +308,6 @@ def _documents(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:
     return known
 
 
-def _reject_ratio(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejects: pd.DataFrame) -> float:
-    """Share of rejected rows among the rows the step had to decide."""
-    rejected = rejects.loc[rejects["kind"] == "row", "row_id"].nunique()
-    return rejected / max(_rows_decided(step.verb, step, record, tables, rejected), 1)
-
-
-def _rows_decided(verb: Verb, step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
-    if verb.rowwise:
-        return tables[step.inputs[verb.rowwise]].rows
-    return rejected + sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
-
-
 def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) -> StepReport:
     return StepReport(
         step=planned.step.id,
@@ -301,11 +325,12 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
 
 
 def _with_result(report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
-    lost = rejects[rejects["kind"] != RECOVERED]
+    missing = lost(rejects)
     return replace(
         report,
         rows={name: snapshot.rows for name, snapshot in tables_of(step, record).items()},
-        rejects=len(lost),
-        recovered=len(rejects) - len(lost),
-        reject_reasons={str(reason): int(count) for reason, count in lost["reason"].value_counts().items()},
+        rejects=len(missing),
+        recovered=int((rejects["kind"] == RECOVERED).sum()),
+        reject_reasons={str(reason): int(count) for reason, count in missing["reason"].value_counts().items()},
+        not_read=no_input(rejects),
     )

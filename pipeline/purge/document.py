@@ -225,7 +225,7 @@ def _refuse_present(project: Services, target: Target, workflows: Sequence[str])
     has to be out of its file, which is nobody's but its owner's to edit."""
     for name in workflows:
         before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
-        present = present_documents(project.workflow(name))
+        present = present_documents(project.workflow(name), project.snapshots, target.source)
         if present is None:
             continue
         if target.path is None and any(map(target.names, present["source"])):

@@ -9,6 +9,7 @@ from pipeline.engine.local import LocalEngine
 from pipeline.engine.plan import Planner, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.selection import ALL
+from pipeline.engine.unread import with_kept
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError
 from pipeline.snapshots import Snapshot, SnapshotStore
@@ -40,6 +41,7 @@ def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotS
             roles: Mapping[str, Any] = {**resources.prompts_of(step), **resources.tokenizers_of(step)}
             params = {"params": step.params} if step.verb.takes_params else {}
             made = LocalEngine().run(step.verb, inputs, {**roles, **params})
+            made = with_kept(step, made, planner.previous, snapshots)
             frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}
         if TEXT_UNITS in step.outputs.values():
             return table(TEXT_UNITS)

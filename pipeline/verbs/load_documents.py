@@ -4,7 +4,7 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
@@ -13,16 +13,21 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from pipeline.documents.convert import CONVERTED, NoConverterError, convert
+from pipeline.documents.csv_records import read_csv
 from pipeline.documents.encoding import Decoded, UndecodableError, decoded
-from pipeline.documents.files import InputFile, files_digest, input_files
+from pipeline.documents.files import CLOSED, InputFile, files_digest, files_version, input_files
 from pipeline.documents.metadata import as_json, cleaned, content_hash
-from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
+from pipeline.documents.records import Fault, Record, read_json, read_jsonl
 from pipeline.registry import Params, verb
 from pipeline.schemas import DOCUMENTS, REJECTS
 from pipeline.text import clean, digest, document_id
 
-WHOLE = frozenset({".txt", ".md"})
-RECORDS = frozenset({".csv", ".json", ".jsonl"})
+WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
+PLAIN = frozenset({".txt", ".log"})
+"""Texts in which # begins no heading."""
+RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
+NO_INPUT = frozenset({"unsupported", "empty", "outside", "lock_file"})
+"""Reasons of what is told apart from rows that failed."""
 _HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$", re.MULTILINE)
 _LONGEST_TITLE = 120
 _SHORT_DIGEST = 12
@@ -81,6 +86,11 @@ def input_digest(params: LoadParams) -> str:
     return digest(files_digest(files), converter)
 
 
+def input_version(params: LoadParams) -> str:
+    """Changes when a matching file is written, also to what it was before."""
+    return files_version(input_files(params.path, params.file_pattern))
+
+
 def _converter_version() -> str:
     try:
         return version("markitdown")
@@ -94,24 +104,31 @@ def _converter_version() -> str:
     libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,
+    version=input_version,
 )
 def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read every matching file below ``path``: txt, md (and PDF, DOCX, HTML with the extra ``docs``) as one
-    document each, csv, json and jsonl as one a record.
+    """Read every matching file below ``path``: txt, log, md and markdown (and PDF, DOCX, HTML with the extra ``docs``)
+    as one document each, csv, tsv, json, jsonl and ndjson as one a record.
 
     Ids come from the path below the folder and, for records, the id column (without one, the record's
-    content), so an edited file keeps its id. Reasons of rejects: unsupported, empty, encoding, encoding_guessed (the
-    document is there all the same), parse, unreadable, outside, duplicate_id, too_large. Raises SettingsError when
-    there is no such folder.
+    content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or folder that was not read, or not
+    whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, empty, outside, lock_file). Their
+    other reasons: encoding, parse, in_part, unreadable, io_error, duplicate_id, too_large, and, ``recovered``,
+    encoding_guessed. Raises SettingsError when there is no such folder.
     """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
     for file in input_files(params.path, params.file_pattern):
+        lost: list[Fault] = []
         for item in _read(file, params):
             if isinstance(item, _Document) and (row := _row(item))["id"] not in documents:
                 documents[row["id"]] = row
             else:
-                rejects.append(_reject(file, item))
+                fault = item if isinstance(item, Fault) else _duplicate(item)
+                rejects.append(_reject(file, fault))
+                lost += [fault] if fault.reason == "parse" else []
+        if lost and all(fault.line for fault in lost):
+            rejects.append(_reject(file, _in_part(file, lost)))
     return DOCUMENTS.frame(list(documents.values())), REJECTS.frame(rejects)
 
 
@@ -126,24 +143,33 @@ def _row(document: _Document) -> dict[str, str]:
     }
 
 
-def _reject(file: InputFile, item: Fault | _Document) -> dict[str, str]:
-    if isinstance(item, _Document):
-        item = Fault("duplicate_id", f"{item.source} is there already; give the record an id of its own", item.line)
-    place = file.name if item.line is None else f"{file.name}:{item.line}"
-    return {
-        "step": "",
-        "row_id": place,
-        "kind": "recovered" if item.reason == GUESSED else "row",
-        "reason": item.reason,
-        "message": clean(f"{place}: {item.message}"),
-    }
+def _duplicate(document: _Document) -> Fault:
+    message = f"{document.source} is there already; give the record an id of its own"
+    return Fault("duplicate_id", message, document.line)
+
+
+def _in_part(file: InputFile, lost: Sequence[Fault]) -> Fault:
+    what = f"{len(lost)} records (the first at {lost[0].line})" if len(lost) > 1 else f"the record at {lost[0].line}"
+    return Fault("in_part", f"read but for {what}; mend the file")
+
+
+def _reject(file: InputFile, fault: Fault) -> dict[str, str]:
+    place = file.name if fault.line is None else f"{file.name}:{fault.line}"
+    message = clean(f"{place}: {fault.message}")
+    return {"step": "", "row_id": place, "kind": _kind(fault), "reason": fault.reason, "message": message}
+
+
+def _kind(fault: Fault) -> str:
+    if fault.reason == GUESSED:
+        return "recovered"
+    return "skipped" if fault.reason in NO_INPUT else "source" if fault.line is None else "row"
 
 
 def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     try:
         found = _found(file, params)
     except OSError as error:
-        found = Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
+        found = _not_read(error)
     except NoConverterError as error:
         found = Fault("unsupported", f"{file.suffix} {error}")
     except UndecodableError as error:
@@ -163,6 +189,12 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
         yield from _record_documents(file, text, params)
     else:
         yield _Document(file.name, file.name, _title(text, file), text, "{}")
+
+
+def _not_read(error: OSError) -> Fault:
+    if error.errno in CLOSED:
+        return Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
+    return Fault("io_error", f"{error.strerror or error}; the next run reads it again")
 
 
 def _found(file: InputFile, params: LoadParams) -> Decoded | Fault:
@@ -185,7 +217,7 @@ def _record_documents(file: InputFile, text: str, params: LoadParams) -> Iterato
 
 
 def _records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
-    if file.suffix == ".csv":
+    if file.suffix in (".csv", ".tsv"):
         return read_csv(text, params.text_column)
     return read_json(text) if file.suffix == ".json" else read_jsonl(text)
 
@@ -217,7 +249,7 @@ def _as_text(value: object) -> str:
 
 
 def _title(text: str, file: InputFile) -> str:
-    heading = None if file.suffix == ".txt" else _HEADING.search(text)
+    heading = None if file.suffix in PLAIN else _HEADING.search(text)
     title = heading["title"] if heading and len(heading["title"]) <= _LONGEST_TITLE else _first_line(text)
     return title or PurePath(file.name).stem
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
+from pipeline.documents.csv_records import read_csv
+from pipeline.documents.records import Fault, Record, read_json, read_jsonl
 
 
 def test_csv_rows_keep_their_line_and_drop_empty_fields() -> None:
@@ -51,9 +52,10 @@ def test_json_object_or_array() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1,", "[" * 100_000, '{"a": NaN}', "nil", '{"a": ' + "9" * 5000 + "}"])
 def test_json_that_cannot_be_read(text: str) -> None:
-    (fault,) = read_json(text)
+    *records, fault = read_json(text)
     assert isinstance(fault, Fault)
     assert (fault.reason, fault.line) == ("parse", None)
+    assert not any(isinstance(item, Record) for item in records)
 
 
 def test_jsonl_lines_stand_alone() -> None:

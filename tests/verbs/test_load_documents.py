@@ -153,6 +153,7 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
         "none": "unsupported",
         "broken.json": "parse",
         "header.csv": "parse",
+        "lines.jsonl": "in_part",
         "lines.jsonl:2": "parse",
         "lines.jsonl:3": "parse",
         "lines.jsonl:4": "empty",
@@ -160,7 +161,22 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
         "lines.jsonl:6": "empty",
         "twice.jsonl:2": "duplicate_id",
     }
-    assert set(rejects["kind"]) == {"row"}
+    assert dict(zip(rejects["row_id"], rejects["kind"], strict=True)) == {
+        "zero.txt": "skipped",
+        "blank.md": "skipped",
+        "binary.txt": "source",
+        "picture.png": "skipped",
+        "none": "skipped",
+        "broken.json": "source",
+        "header.csv": "source",
+        "lines.jsonl": "source",
+        "lines.jsonl:2": "row",
+        "lines.jsonl:3": "row",
+        "lines.jsonl:4": "skipped",
+        "lines.jsonl:5": "row",
+        "lines.jsonl:6": "skipped",
+        "twice.jsonl:2": "row",
+    }
     assert all(message.startswith(place) for place, message in zip(rejects["row_id"], rejects["message"], strict=True))
     assert all(";" in message for message in rejects["message"])
 

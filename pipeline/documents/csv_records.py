@@ -1,0 +1,128 @@
+"""Records of csv texts. Reading goes on after a row that is quoted badly, at the next line that a row begins with."""
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.documents.records import Fault, Record
+
+LOOKED_AHEAD = 10
+"""Rows after a bad one that tell whether a line begins a row, or stands inside of a field of several lines."""
+MOST_LINES = 500
+"""Lines in which those rows are sought."""
+MOSTLY = 0.8
+_ROW = r'(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+)(?:{0}(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+))*+[\r\n]*'
+"""Cells that have quotes all around them or none."""
+
+
+def read_csv(text: str, required: str, setting: str = "input.text_column") -> Iterator[Record | Fault]:
+    """A record a row; the first row names the columns, the ``required`` one among them, which ``setting`` sets.
+    Fields may be of any length. A row that cannot be read is a fault of its own, with the line it begins at; a fault
+    without a line says what of the file was not read."""
+    lines = list(io.StringIO(text, newline=""))
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield from _records(lines, required, setting)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _records(lines: Sequence[str], required: str, setting: str) -> Iterator[Record | Fault]:
+    table = _Table(lines, _delimiter(lines[0] if lines else ""))
+    first = next(table.rows(0), None)
+    if first is None or first.cells is None:
+        yield Fault("parse", f"its first row names no columns ({first.error if first else 'no row'}); write a header")
+        return
+    header = [name.strip() for name in first.cells]
+    if required not in header or len(set(header)) < len(header):
+        yield Fault("parse", f"columns {header} lack '{required}' or name one twice; set {setting}")
+        return
+    start: int | None = first.end
+    even = True
+    while start is not None:
+        place, start = start, None
+        for row in table.rows(place):
+            if row.cells is None:
+                start = table.next_row(row, len(header), even)
+                yield from _unread(row, start, len(lines))
+            elif row.cells:
+                even = even and len(row.cells) == len(header)
+                yield _record(row, header)
+
+
+def _unread(row: "_Row", resumed: int | None, lines: int) -> Iterator[Fault]:
+    yield Fault("parse", f"{row.error}; quote the field or double its quotes", row.start + 1)
+    if resumed is None and row.start + 1 < lines:
+        yield Fault(
+            "parse", f"no row is found after line {row.start + 1}: lines up to {lines} are not read; mend that line"
+        )
+
+
+def _record(row: "_Row", header: Sequence[str]) -> Record | Fault:
+    cells = row.cells or []
+    if len(cells) > len(header):
+        return Fault("parse", f"{len(cells)} fields for {len(header)} columns; quote the field", row.end)
+    return Record(row.end, {name: value for name, value in zip(header, cells, strict=False) if value})
+
+
+def _delimiter(header: str) -> str:
+    return max(",;\t", key=header.count)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Lines ``start`` to before ``end``, from 0; ``cells`` are None where they cannot be read: ``error`` says why."""
+
+    start: int
+    end: int
+    cells: list[str] | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class _Table:
+    lines: Sequence[str]
+    delimiter: str
+
+    def rows(self, start: int, most: int | None = None) -> Iterator[_Row]:
+        """From this line to the end, or over so many lines at most, or to the first row that cannot be read."""
+        end = start
+        stop = len(self.lines) if most is None else min(start + most, len(self.lines))
+        lines = map(self.lines.__getitem__, range(start, stop))
+        reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
+        try:
+            for cells in reader:
+                begun, end = end, start + reader.line_num
+                yield _Row(begun, end, cells)
+        except csv.Error as error:
+            yield _Row(end, start + reader.line_num, None, str(error))
+
+    def next_row(self, bad: _Row, columns: int, even: bool) -> int | None:
+        """The line after the bad row's first at which a row begins; None where there is none, as in a file that is cut
+        off inside of a field. ``even``: whether all rows so far had a cell for each column."""
+        for place in range(bad.start + 1, len(self.lines)):
+            if self._begins_a_row(place, columns, 1.0 if even else MOSTLY):
+                return place
+        return None
+
+    def _begins_a_row(self, place: int, columns: int, share: float) -> bool:
+        """Whether what is read from here on looks like rows: lines inside of a quoted field mostly have another number
+        of cells, and the last of them a quote where none was opened."""
+        seen = whole = 0
+        for row in self.rows(place, MOST_LINES):
+            if row.cells is None:
+                break
+            if row.cells:
+                if self._has_stray_quotes(row) or (not seen and len(row.cells) != columns):
+                    return False
+                seen, whole = seen + 1, whole + (len(row.cells) == columns)
+            if seen == LOOKED_AHEAD:
+                break
+        return seen > 0 and whole >= share * seen
+
+    def _has_stray_quotes(self, row: _Row) -> bool:
+        text = "".join(self.lines[row.start : row.end])
+        return '"' in text and not re.fullmatch(_ROW.format(re.escape(self.delimiter)), text)

@@ -1,0 +1,79 @@
+"""What a step's rejects come to: counts for its report, and the share of rows that keeps a run from loading."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import pandas as pd
+
+from pipeline.engine.step import REJECTS, Step
+from pipeline.engine.unread import KEPT, SKIPPED, SOURCE, name_of, named_sources
+from pipeline.snapshots import Snapshot, StepRecord
+
+RECOVERED = "recovered"
+"""The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
+ROW = "row"
+_LINE = re.compile(r":\d+$")
+
+
+def lost(rejects: pd.DataFrame) -> pd.DataFrame:
+    """Those of which something is missing in the tables, or out of date."""
+    return rejects[~rejects["kind"].isin([RECOVERED, SKIPPED])]
+
+
+def no_input(rejects: pd.DataFrame) -> dict[str, int]:
+    """How many files were no input: by suffix where their kind is not read, else by reason; the most frequent first."""
+    skipped = rejects[rejects["kind"] == SKIPPED]
+    what = [
+        PurePath(row).suffix.lower()[1:] or "without suffix" if reason == "unsupported" else str(reason)
+        for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)
+    ]
+    return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def reject_ratio(
+    step: Step,
+    record: StepRecord,
+    tables: Mapping[str, Snapshot],
+    rejects: pd.DataFrame,
+    loaded: pd.DataFrame | None,
+) -> float:
+    """Share of rejected rows among the rows the step had to decide. Of a source those count that could be read before:
+    its kept documents, and what has failed since the stores were loaded (``loaded``: the rejects of then, None before
+    the first load)."""
+    if step.verb.inputs:
+        rejected = rejects.loc[rejects["kind"] == ROW, "row_id"].nunique()
+        return rejected / max(_rows_decided(step, record, tables, rejected), 1)
+    failed = _failures(rejects)
+    known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
+    return _share(_kept(rejects), failed - known, record)
+
+
+def unread_ratio(record: StepRecord, rejects: pd.DataFrame) -> float:
+    """Share of what a source could not read, whenever that began."""
+    return _share(_kept(rejects), _failures(rejects), record)
+
+
+def _share(kept: Counter[str], failed: Counter[str], record: StepRecord) -> float:
+    """Of both by source: a record that cannot be read is, as a rule, one of those that are kept."""
+    rows = sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
+    worst = kept | failed
+    return sum(worst.values()) / max(rows + sum((worst - kept).values()), 1)
+
+
+def _failures(rejects: pd.DataFrame) -> Counter[str]:
+    """Source -> records of it that failed, or 1."""
+    rows = Counter(_LINE.sub("", row) for row in rejects.loc[rejects["kind"] == ROW, "row_id"])
+    return rows | Counter(set(rejects.loc[rejects["kind"] == SOURCE, "row_id"]))
+
+
+def _kept(rejects: pd.DataFrame) -> Counter[str]:
+    named = named_sources(rejects)
+    return Counter(name_of(source, named) or source for source in rejects.loc[rejects["kind"] == KEPT, "row_id"])
+
+
+def _rows_decided(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
+    if step.verb.rowwise:
+        return tables[step.inputs[step.verb.rowwise]].rows
+    return rejected + sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)

@@ -1,0 +1,122 @@
+"""Sources that are there and were not read whole: their documents of the last run are kept as they were.
+
+A source verb says so by its rejects: those of the kinds in NAMING have in ``row_id`` the ``source`` of documents, or
+what comes before ``#`` or ``/`` in it (a file of records, a folder; "." is all of them). What such a source gave in the
+last run and does not give now is no deletion, for nobody knows. The tables stay a function of what is read and of the
+last documents, and to keep once more changes nothing.
+"""
+
+from collections.abc import Collection, Mapping
+
+import pandas as pd
+
+from pipeline.engine.deletions import DOCUMENTS, identities, is_of
+from pipeline.engine.step import REJECTS, Step
+from pipeline.errors import DataError
+from pipeline.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
+
+SOURCE = "source"
+"""The kind of a reject that names a source which was not read, or not whole."""
+SKIPPED = "skipped"
+"""Of what is no input. That it gave documents once makes it a source that is not read."""
+KEPT = "kept"
+"""Of a document that is kept."""
+NAMING = (SOURCE, SKIPPED)
+KEPT_UNREAD = "kept_unread"
+ALL = "."
+
+
+def with_kept(
+    step: Step,
+    frames: Mapping[str, pd.DataFrame],
+    previous: Mapping[str, StepRecord],
+    snapshots: SnapshotStore,
+    gone: str | None = None,
+) -> dict[str, pd.DataFrame]:
+    """What a source verb returned, with the documents it could not read again and a reject for each of them.
+    ``previous``: the records of the last run; ``gone``: a source that is deleted for good, of which nothing is kept.
+
+    Raises DataError where a source that writes more than documents was not read whole.
+    """
+    before = last_documents(step, previous, snapshots)
+    if before is None or REJECTS not in frames:
+        return dict(frames)
+    rejects = frames[REJECTS]
+    named = named_sources(rejects)
+    if not named:
+        return dict(frames)
+    left = unread(identities(snapshots, before), frames[DOCUMENTS], named, gone)
+    if left.empty:
+        return dict(frames)
+    if others := sorted(set(step.verb.outputs) - {DOCUMENTS, REJECTS}):
+        raise DataError(
+            f"step '{step.id}': {left['because'].iloc[0]} was not read whole, and {', '.join(others)} of its documents "
+            "cannot be kept; mend it and run again"
+        )
+    known = snapshots.read(before)
+    kept = known[known["id"].isin(left["id"])]
+    return {
+        **frames,
+        DOCUMENTS: pd.concat([frames[DOCUMENTS], kept[frames[DOCUMENTS].columns]], ignore_index=True),
+        REJECTS: pd.concat([rejects, _told(left)], ignore_index=True),
+    }
+
+
+def last_documents(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Snapshot | None:
+    """The documents that the last run had of this source; None for a step that is no source of documents, or new."""
+    record = previous.get(step.id)
+    if step.verb.inputs or DOCUMENTS not in step.verb.outputs or record is None:
+        return None
+    before = record.outputs.get(DOCUMENTS)
+    return before if before is not None and snapshots.exists(before) else None
+
+
+def unread(before: pd.DataFrame, now: pd.DataFrame, named: Collection[str], gone: str | None = None) -> pd.DataFrame:
+    """Documents of ``before`` (id, source) that are not in ``now`` and whose source is ``named``; ``because``: by which
+    of the names."""
+    missing = before[~before["id"].isin(now["id"])]
+    because = [None if gone and is_of(source, gone) else name_of(source, named) for source in missing["source"]]
+    found = missing.assign(because=pd.Series(because, index=missing.index, dtype=object))
+    return found[found["because"].notna()]
+
+
+def keeps_nothing(outputs: Mapping[str, Snapshot], before: Snapshot | None, snapshots: SnapshotStore) -> bool:
+    """Whether a step's tables, made in whatever run, are those of a run after ``before``: nothing that they lack of it
+    would be kept."""
+    if before is None or REJECTS not in outputs or outputs.get(DOCUMENTS) == before or not outputs[REJECTS].rows:
+        return True
+    named = named_sources(snapshots.read(outputs[REJECTS]))
+    now = identities(snapshots, outputs[DOCUMENTS])
+    return not named or unread(identities(snapshots, before), now, named).empty
+
+
+def named_sources(rejects: pd.DataFrame) -> frozenset[str]:
+    """Names of the sources that were not read, or not whole."""
+    return frozenset(rejects.loc[rejects["kind"].isin(NAMING), "row_id"])
+
+
+def name_of(source: str, named: Collection[str]) -> str | None:
+    """Which of the names is that of the source, or of the file or folder it is in."""
+    if source in named or ALL in named:
+        return source if source in named else ALL
+    places = [place for place, character in enumerate(source) if character in "#/"]
+    return next((source[:place] for place in reversed(places) if source[:place] in named), None)
+
+
+def _where(name: str) -> str:
+    return "the input folder" if name == ALL else name
+
+
+def _told(left: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        {
+            "step": "",
+            "row_id": source,
+            "kind": KEPT,
+            "reason": KEPT_UNREAD,
+            "message": f"{source}: kept as it was: {_where(because)} was not read whole; mend it, or delete it",
+        }
+        for source, because in zip(left["source"], left["because"], strict=True)
+    ]
+    return REJECTS_SCHEMA.frame(rows)
