@@ -312,5 +312,5 @@ def test_a_guess_is_told_and_noise_is_no_document(tmp_path: Path) -> None:
         "short.txt": "Лев Толстой родился",
     }
     told = rejects[["row_id", "kind", "reason"]].to_numpy().tolist()
-    assert sorted(told) == [["noise.txt", "row", "encoding"], ["short.txt", "recovered", "encoding_guessed"]]
+    assert sorted(told) == [["noise.txt", "source", "encoding"], ["short.txt", "recovered", "encoding_guessed"]]
     assert "read as cp1251" in rejects["message"].str.cat()
