@@ -4,6 +4,7 @@ step_started    step, position, steps
 step_advanced   step, done, expected: rows of model work; at most one a second, and when all is done
 step_finished   the fields of StepReport
 load_started
+load_waits      message: another client holds the workspace, which one, and since when
 load_advanced   store, part (a table or an index), done, expected, rows_per_second: at most one a second, and at its end
 load_finished   load (LoadCounts), seconds
 heartbeat       step, done, expected, seconds since it started: nothing else was said for long
@@ -82,6 +83,9 @@ class Events:
     def load_started(self) -> None:
         self.pulse = Pulse(LOAD)
         self._say({"event": "load_started"})
+
+    def load_waits(self, fact: str) -> None:
+        self._say({"event": "load_waits", "message": fact})
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
         self.pulse.part(f"{LOAD} {store} {part}", done, expected)

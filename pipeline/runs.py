@@ -92,7 +92,8 @@ class Runs:
             ) from error
         with held:
             with suppress(OSError):  # a full disk must not keep gc from making space
-                holder.write_text(f"{os.getpid()} on {os.uname().nodename}", encoding="utf-8")
+                since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
+                holder.write_text(f"{os.getpid()} on {os.uname().nodename}, since {since}", encoding="utf-8")
             yield
 
     def _path(self, run_id: str) -> Path:

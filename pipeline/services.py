@@ -1,6 +1,7 @@
 """What a project's settings name, each made once: workflows, models, cache, stores, snapshots."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache as memoized
 from pathlib import Path
@@ -14,15 +15,17 @@ from pipeline.adapters import (
     chat_model,
     embedding_model,
     loads_into,
+    neo4j_store,
     open_cache,
     open_stores,
     reranker,
 )
+from pipeline.engine.options import RunOptions
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.folder import SETTINGS
-from pipeline.load.identity import refuse_other_workflow
+from pipeline.load.identity import of_others, refuse_other_owner, refuse_other_workflow
 from pipeline.models.base import EmbeddingModel, Listener, Reranker
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
@@ -34,7 +37,7 @@ from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
 from pipeline.snapshots import SnapshotStore
-from pipeline.stores.base import Live
+from pipeline.stores.base import Live, Store, alone
 from pipeline.stores.embedded import stop_embedded
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 from pipeline.tokens import tokenizer
@@ -115,30 +118,56 @@ class Services:
         """Store -> workspace -> what it shows, and whose it is (``Live.owner``)."""
         return {store.name: store.workspaces() for store in self.stores.all}
 
-    def drop_workspace(self, name: str) -> dict[str, Mapping[str, int]]:
+    def drop_workspace(self, name: str, take_over: Collection[str] = ()) -> dict[str, Mapping[str, int]]:
         """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache stay.
 
-        Raises UsageError when no store has it. Waits for a load that is under way.
+        Raises UsageError when no store has it, or it belongs to another owner, and to none of ``take_over``. Waits for
+        a load that is under way.
         """
         known = sorted({workspace for workspaces in self.workspaces().values() for workspace in workspaces})
         if name not in known:
             raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
         stores = open_stores(self.settings.model_copy(update={"workspace": name}), self.root)
         try:
-            with stores.all[0].alone():
+            with alone(stores.all):
+                others = of_others(stores.all, self.owner)
+                refuse_other_owner(name, others.values(), take_over, "to delete it all the same")
                 dropped = {store.name: store.drop() for store in stores.all}
             LoadedWorkspaces(self.root).forget([replace(workspace, name=name) for workspace in self.loads_into])
             return dropped
         finally:
             stores.close()
 
-    def reach_stores(self, workflow: str, replace: bool) -> None:
-        """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded."""
-        if self.embedded_folder is not None and not self.embedded_folder.exists():
-            return
-        lives = [store.live() for store in self.stores.all]
-        if not replace:
-            refuse_other_workflow(self.settings.workspace, lives, workflow)
+    def reach_stores(self, workflow: Workflow, options: RunOptions) -> None:
+        """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded: the
+        workspace is another owner's, or shows another workflow."""
+        workspace = self.settings.workspace
+        with self._stores_there() as stores:
+            others = of_others(stores, self.owner)
+            refuse_other_owner(workspace, others.values(), options.take_over)
+            lives = [store.live() for store in stores if store.name not in others]
+        if not options.replace:
+            tables = [table for step in workflow.steps for table in step.outputs.values()]
+            refuse_other_workflow(workspace, lives, workflow.name, tables)
+
+    def others(self, workspace: str | None = None) -> dict[str, Live]:
+        """Store -> what it shows in the workspace, by default that of the settings, for another owner. Raises
+        StoreError when a server does not answer."""
+        name = workspace or self.settings.workspace
+        with self._stores_there() as stores:
+            shown = {store.name: store.workspaces().get(name) for store in stores}
+        return {store: live for store, live in shown.items() if live and live.owner not in ("", self.owner)}
+
+    @contextmanager
+    def _stores_there(self) -> Iterator[Sequence[Store]]:
+        """All but an embedded PostgreSQL that nothing was loaded into yet: to look there would make it."""
+        if self.embedded_folder is None or self.embedded_folder.exists():
+            yield self.stores.all
+        elif self.settings.stores.graph == "neo4j":
+            with closing(neo4j_store(self.settings)) as graph:
+                yield [graph]
+        else:
+            yield []
 
     @property
     def loads_into(self) -> list[Workspace]:

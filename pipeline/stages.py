@@ -11,7 +11,7 @@ from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Runner
 from pipeline.engine.usage import Journal, settle
 from pipeline.engine.workflow import REJECTS, Workflow
-from pipeline.errors import DiskFullError, UsageError
+from pipeline.errors import DiskFullError, StoreError, UsageError
 from pipeline.export.emit import emit
 from pipeline.history import loaded_rejects, manifest_of
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
@@ -32,10 +32,13 @@ def run_stages(
     workflow = project.workflow(name)
     if index_stage in stages and load_stage in stages and (fact := why_not_loadable(workflow)):
         raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
+    if load_stage in stages:
+        with suppress(StoreError):  # what does not answer may do so when it is needed
+            project.reach_stores(workflow, options)
     project.snapshots.sweep()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
-        reach_stores = partial(project.reach_stores, workflow.name, options.replace) if load_stage in stages else None
+        reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None
         runner = _runner(project, journal, progress, options, reach_stores)
         state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
         try:
@@ -98,7 +101,8 @@ def load_stage(project: Services, state: RunState) -> None:
         project.settings.stores.neo4j.max_types,
         LoadOptions(state.options.replace, state.options.re_embed, state.options.full, state.options.take_over),
         state.runner.progress.load_advanced,
-        owner=Owner(project.owner, project.place),
+        Owner(project.owner, project.place),
+        state.runner.progress.load_waits,
     )
     stores = project.stores.all
     state.store_notes = tuple(f"{store.name}: {note}" for store in stores for note in store.notes())

@@ -18,6 +18,7 @@ import yaml
 
 from pipeline.cli import app
 from pipeline.init import init_project
+from pipeline.owner import PLACE_FILE
 from pipeline.project import Project
 from tests.servers.openai_server import OpenAIServer
 
@@ -68,7 +69,9 @@ class ProjectFolder:
         ]
 
     def copy(self, root: Path) -> "ProjectFolder":
+        """As if it had been moved, but for the original, which is still there and is the same owner."""
         shutil.copytree(self.root, root)
+        (root / PLACE_FILE).unlink(missing_ok=True)
         return ProjectFolder(root, dict(self.env))
 
     def write(self, name: str, text: str) -> None:

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.console import print_forecast, print_report
-from pipeline.cli.options import FAILED, Folder, Json, Log, Name, Overrides, Shown, open_project, print_json
+from pipeline.cli.options import (
+    FAILED,
+    Folder,
+    Json,
+    Log,
+    Name,
+    Overrides,
+    Shown,
+    TakeOver,
+    Yes,
+    confirm_take_over,
+    open_project,
+    print_json,
+)
 from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.errors import GraphmillError
@@ -109,13 +122,14 @@ def index(
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto", manifest: Manifest = None, full: Full = False,
-    replace: Replace = False, re_embed: ReEmbed = False,
+    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
     from pipeline.engine.options import RunOptions
 
-    options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed)
-    _run("load", context, name, folder, overrides, as_json, log, options)
+    owners = tuple(take_over or ())
+    options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners)
+    _run("load", context, name, folder, overrides, as_json, log, options, yes)
 
 
 def run(
@@ -123,12 +137,12 @@ def run(
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
-    replace: Replace = False, re_embed: ReEmbed = False,
+    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Index, then load."""
     options = _options(start, only, skip, force, max_cost, max_tokens, allow_deletes, memory_profile)
-    options = dataclasses.replace(options, replace=replace, re_embed=re_embed)
-    _run("run", context, name, folder, overrides, as_json, log, options)
+    options = dataclasses.replace(options, replace=replace, re_embed=re_embed, take_over=tuple(take_over or ()))
+    _run("run", context, name, folder, overrides, as_json, log, options, yes)
 
 
 def retry(
@@ -170,9 +184,10 @@ def _planned(forecast: "Forecast") -> StepReport:
 
 def _run(
     stage: str, context: typer.Context, name: str | None, folder: Path | None, overrides: list[str] | None,
-    as_json: bool, log: str, options: "RunOptions",
+    as_json: bool, log: str, options: "RunOptions", yes: bool = False,
 ) -> None:  # fmt: skip
-    with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
+    with open_project(context, folder, overrides, as_json) as project:
+        confirm_take_over(project, options.take_over, yes)
         stages = {
             "index": project.index,
             "load": project.load,
@@ -180,7 +195,8 @@ def _run(
             "retry": project.retry,
             "retry_recovered": partial(project.retry, recovered=True),
         }
-        report = stages[stage](name, progress, options=options).to_json()
+        with run_progress(log) as progress:
+            report = stages[stage](name, progress, options=options).to_json()
         rejects = project.table("rejects", report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:
         print_json(report)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.engine.report import Outcome, RunReport
-from pipeline.errors import GraphmillError, Terminated
+from pipeline.errors import GraphmillError, Terminated, UsageError
 from pipeline.runs import Runs
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ Shown = Annotated[
     str | None,
     typer.Argument(metavar="WORKFLOW", help="By default the one that the workspace shows, else that of settings.yaml."),
 ]
+
+
+TakeOver = Annotated[
+    list[str] | None,
+    typer.Option("--take-over", metavar="OWNER", help="Also where it is this owner's; its rows are deleted."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def root_of(context: typer.Context, folder: Path | None) -> Path:
@@ -81,6 +88,22 @@ def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
         broken_off = RunReport("", "", outcome, code, message=message)
         print_json(report if report and report != last else broken_off.to_json())
     raise typer.Exit(code)
+
+
+def confirm_take_over(project: "Project", owners: Sequence[str], yes: bool, workspace: str | None = None) -> None:
+    """Ask before a workspace of other owners, by default that of the settings, is theirs no more. Nothing is asked
+    where none is. Raises UsageError where nobody is there to be asked, as in a crontab, and nobody has said yes."""
+    if not owners or yes:
+        return
+    taken = {store: live for store, live in project.others(workspace).items() if live.owner in owners}
+    for store, live in taken.items():
+        rows = sum(state.rows for state in live.tables.values())
+        what = f"{store}: workspace '{workspace or project.settings.workspace}' of owner {live.owner}"
+        print(f"{what}: workflow '{live.workflow}', {rows:,} rows, loaded from {live.place}", file=sys.stderr)
+    if taken and not sys.stdin.isatty():
+        raise UsageError("--take-over: there is no terminal to ask on; if this is meant, add --yes")
+    if taken:
+        typer.confirm("These rows are deleted, and their owner is refused from now on. Go on?", abort=True, err=True)
 
 
 def print_json(content: Any) -> None:

@@ -83,6 +83,9 @@ class Bars:
         self.pulse = Pulse(LOAD)
         self.task = self.bars.add_task(LOAD, total=None)
 
+    def load_waits(self, fact: str) -> None:
+        self.bars.console.print(f"{LOAD}: {fact}", highlight=False, markup=False)
+
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
         name = f"{LOAD} {store} {part}"
         if name != self.pulse.step:  # a task that has finished once stays finished, its clock too
@@ -117,6 +120,9 @@ class Lines:
 
     def load_started(self) -> None:
         self.pulse = Pulse(LOAD)
+
+    def load_waits(self, fact: str) -> None:
+        self._say(f"{LOAD}: {fact}")
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
         self.pulse.part(f"{LOAD} {store} {part}", done, expected)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, TakeOver, Yes, confirm_take_over, open_project, print_json
+from pipeline.owner import owner_of
 
 if TYPE_CHECKING:
     from pipeline.stores.base import Live
@@ -19,8 +20,8 @@ def list_workspaces(
 ) -> None:
     """What each workspace of the databases shows."""
     with open_project(context, folder, overrides, as_json) as project:
-        found = project.workspaces()
-    rows = [_row(store, name, live) for store, lives in found.items() for name, live in lives.items()]
+        found, owner = project.workspaces(), project.settings.owner or owner_of(project.root)
+    rows = [_row(store, name, live, owner) for store, lives in found.items() for name, live in lives.items()]
     if as_json:
         print_json(rows)
     else:
@@ -30,13 +31,14 @@ def list_workspaces(
 def drop_workspace(
     context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")],
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Delete a workspace from the databases; snapshots and cached replies stay."""
     with open_project(context, folder, overrides, as_json) as project:
+        confirm_take_over(project, take_over or (), yes, name)
         if not yes:
             typer.confirm(f"Delete workspace {name} from the databases?", abort=True, err=True)
-        counts = project.drop_workspace(name)
+        counts = project.drop_workspace(name, take_over or ())
     if as_json:
         print_json(counts)
     else:
@@ -45,10 +47,13 @@ def drop_workspace(
             print(f"{store}: {deleted} deleted")
 
 
-def _row(store: str, name: str, live: "Live") -> dict[str, Any]:
+def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
     return {
         "store": store,
         "workspace": name,
+        "owner": live.owner,
+        "own": live.owner == owner,
+        "place": live.place,
         "workflow": live.workflow,
         "version": live.version[:VERSION_SHOWN],
         "rows": {table: state.rows for table, state in sorted(live.tables.items())},
@@ -60,8 +65,11 @@ def _row(store: str, name: str, live: "Live") -> dict[str, Any]:
 
 def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
     """A line a workspace of a store."""
-    print(f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}}  rows; embedding")
+    print(
+        f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}} {'owner':<32}  rows; embedding"
+    )
     for row in rows:
         tables = ", ".join(f"{count:,} {table}" for table, count in row["rows"].items()) or "unknown"
         shown = f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14} {row['version']:<{VERSION_SHOWN}}"
-        print(f"{shown}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")
+        owner = f"{row['owner'] or 'nobody'}{' (this project)' if row['own'] else ''}"
+        print(f"{shown} {owner:<32}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")

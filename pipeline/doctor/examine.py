@@ -1,17 +1,20 @@
 """All examinations, in the order in which their failures explain each other."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from pipeline.adapters import neo4j_store, postgres_store
 from pipeline.doctor.cache import examine_cache
 from pipeline.doctor.chat import examine_chat
 from pipeline.doctor.embedding import examine_embedding
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.neo4j import examine_neo4j
+from pipeline.doctor.owner import examine_owner
 from pipeline.doctor.postgres import examine_postgres
 from pipeline.doctor.rerank import examine_rerank
 from pipeline.doctor.settings import examine_env_file, examine_input, examine_workflow
@@ -20,6 +23,7 @@ from pipeline.doctor.vectors import examine_vectors
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.settings import Settings
+from pipeline.stores.base import Store
 
 SHORTEST_SECRET = 4
 """Characters; to mask a shorter one would hide where it is by the holes it leaves."""
@@ -67,10 +71,20 @@ def _findings(project: Examined, long: bool) -> Iterator[Finding]:
     for name in settings.models.rerank:
         yield from guarded("rerank", name, partial(examine_rerank, settings, name))
     yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
+    yield from guarded("stores", "owner", lambda: _owner(root, settings))
     yield from guarded("stores", "vectors", lambda: examine_vectors(root, settings))
     if settings.stores.graph == "neo4j":
         yield from guarded("stores", "neo4j", lambda: examine_neo4j(settings))
     yield from guarded("cache", "replies", lambda: examine_cache(root, settings))
+
+
+def _owner(root: Path, settings: Settings) -> Iterator[Finding]:
+    with ExitStack() as opened:
+        stores: list[Store] = [postgres_store(settings, root)]
+        stores += [neo4j_store(settings)] if settings.stores.graph == "neo4j" else []
+        for store in stores:
+            opened.callback(store.close)
+        yield from examine_owner(root, settings, stores)
 
 
 def _secrets(settings: Settings) -> list[str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.errors import UsageError
+from pipeline.load.projection import EXTRAS
 from pipeline.snapshots import Snapshot, SnapshotStore
 from pipeline.stores.base import Live, Probe, Store
 
@@ -26,15 +27,22 @@ def of_others(stores: Sequence[Store], owner: str) -> dict[str, Live]:
     return {name: live for name, live in shown.items() if live and live.owner not in ("", owner)}
 
 
-def refuse_other_owner(workspace: str, others: Collection[Live], take_over: Collection[str]) -> None:
-    """Raises UsageError where one of ``others`` (see ``of_others``) belongs to none of the owners in ``take_over``."""
+LOAD = "set another workspace in settings.yaml, or, to have its rows deleted and own it from now on,"
+"""What to do where it is a load that is refused."""
+
+
+def refuse_other_owner(
+    workspace: str, others: Collection[Live], take_over: Collection[str], action: str = LOAD
+) -> None:
+    """Raises UsageError where one of ``others`` (see ``of_others``) belongs to none of the owners in ``take_over``.
+    ``action``: what to do, up to the option that names the owner."""
     for live in others:
         if live.owner not in take_over:
             named = f", not to {' or '.join(take_over)}" if take_over else ""
             place = f" (loaded from {live.place})" if live.place else ""
             raise UsageError(
-                f"workspace '{workspace}': belongs to owner {live.owner}{named}{place}; set another workspace in "
-                f"settings.yaml, or, to have its rows deleted and own it from now on, add --take-over {live.owner}"
+                f"workspace '{workspace}': belongs to owner {live.owner}{named}{place}; {action} "
+                f"add --take-over {live.owner}"
             )
 
 
@@ -64,16 +72,22 @@ def probe_of(embeddings: pd.DataFrame) -> Probe | None:
     return Probe(embeddings["id"].iloc[0], first.tolist(), normalised)
 
 
-def other_workflow(lives: Sequence[Live | None], workflow: str) -> str:
-    """The workflow whose tables the workspace shows instead; empty where it shows none or this one's. ``lives``: what
-    its stores show; the first that shows anything decides, for the others may lag behind where a load was cut off."""
+def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> str:
+    """The workflow whose tables the workspace shows instead; empty where it shows none or this one's, or fewer kinds of
+    tables than this one has: every workflow brings documents, text units, entities and relationships, and who adds
+    communities, reports or claims to what is shown takes nothing away. ``lives``: what its stores show; the first that
+    shows anything decides, for the others may lag behind where a load was cut off. ``tables``: of the snapshots."""
     shown = next(filter(None, lives), None)
-    return shown.workflow if shown and shown.workflow != workflow else ""
+    if shown is None or shown.workflow == workflow:
+        return ""
+    extras = {table for table, source in EXTRAS.items() if source in tables}
+    states = [state for live in lives if live for state in live.tables.items()]
+    return "" if {table for table, state in states if table in EXTRAS and state.rows} < extras else shown.workflow
 
 
-def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow: str) -> None:
-    """Raises UsageError where the workspace shows another workflow's tables."""
-    if other := other_workflow(lives, workflow):
+def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> None:
+    """Raises UsageError where the workspace shows another workflow's tables; see ``other_workflow``."""
+    if other := other_workflow(lives, workflow, tables):
         raise UsageError(
             f"workspace '{workspace}': shows the tables of workflow '{other}'; to have those of "
             f"'{workflow}' instead add --replace, to have both set another workspace"

@@ -1,7 +1,6 @@
 """Bring the stores to what a manifest says, writing only what differs."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from pipeline.load.projection import require_sources
 from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
 from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.base import Live, Probe, Store
+from pipeline.stores.base import Live, Probe, Store, Waits, alone, unheard
 from pipeline.stores.reconnect import reconnecting
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
@@ -75,11 +74,12 @@ def load(
     options: LoadOptions = DEFAULTS,
     advanced: Callable[[str, str, int, int], None] = lambda store, part, done, expected: None,
     owner: Owner = NOBODY,
+    waits: Waits = unheard,
 ) -> dict[str, dict[str, Counts]]:
     """Store -> table -> {inserted, updated, deleted, unchanged}.
 
     The snapshots are read only if a store does not show the manifest, or holds other rows than the load left.
-    ``advanced`` is told of store, table or index, rows done, and rows in all.
+    ``advanced`` is told of store, table or index, rows done, and rows in all; ``waits`` of who holds the workspace.
 
     Raises UsageError when the manifest lacks a table, or the workspace is another owner's, or shows another workflow's
     tables or another model's vectors, and may not; StoreError when a store cannot be written, DataError when a snapshot
@@ -92,7 +92,7 @@ def load(
     if nothing is not None:
         return nothing
     counts: dict[str, dict[str, Counts]] = {}
-    reconnecting(partial(_load_alone, wanted, stores, target, options, advanced, counts), PATIENCE)
+    reconnecting(partial(_load_alone, wanted, stores, target, options, advanced, waits, counts), PATIENCE)
     Remembered(snapshots.root).publish(wanted.version, wanted.versions)
     return counts
 
@@ -114,19 +114,18 @@ def _load_alone(
     target: Target,
     options: LoadOptions,
     advanced: Callable[[str, str, int, int], None],
+    waits: Waits,
     counts: dict[str, dict[str, Counts]],
 ) -> None:
     """Every other load of the workspace waits until all of its stores show the target. ``counts``: of the stores that
     an earlier attempt has written; those of the others come to it."""
     workspace = stores[0].workspace
-    with ExitStack() as held:
-        for store in stores:
-            held.enter_context(store.alone())
+    with alone(stores, waits):
         others = of_others(stores, target.owner.id)
         refuse_other_owner(workspace, others.values(), options.take_over)
         lives = [None if store.name in others else store.live() for store in stores]
         if not options.replace:
-            refuse_other_workflow(workspace, lives, target.workflow)
+            refuse_other_workflow(workspace, lives, target.workflow, wanted.manifest.tables)
         wanted.require_whole()
         live, embeddings = live_of(wanted, target, lives)
         for store, shown in zip(stores, lives, strict=True):
@@ -137,7 +136,7 @@ def _load_alone(
             if (same := None if full else _unchanged(store, shown, live)) is not None:
                 counts.setdefault(store.name, same)
             else:
-                counts[store.name] = load_store(store, wanted, live, options.full, partial(advanced, store.name))
+                counts[store.name] = load_store(store, wanted, live, options.full, partial(advanced, store.name), waits)
 
 
 def target_of(wanted: Wanted, owner: Owner = NOBODY) -> Target:

@@ -15,7 +15,7 @@ from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.stores.ahead import ahead
-from pipeline.stores.base import Advanced, Live, Store, TableState, Writer
+from pipeline.stores.base import Advanced, Live, Store, TableState, Waits, Writer
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -30,7 +30,9 @@ class Left:
     states: Mapping[str, TableState]
 
 
-def load_store(store: Store, wanted: Wanted, live: Live, full: bool, advanced: Advanced) -> dict[str, Counts]:
+def load_store(
+    store: Store, wanted: Wanted, live: Live, full: bool, advanced: Advanced, waits: Waits
+) -> dict[str, Counts]:
     """Table -> {inserted, updated, deleted, unchanged}.
 
     A table that is as the load before left it, and should stay so, is read neither here nor there. The rows of a table
@@ -38,7 +40,7 @@ def load_store(store: Store, wanted: Wanted, live: Live, full: bool, advanced: A
     """
     remembered = Remembered(wanted.snapshots.root)
     counts: dict[str, Counts] = {}
-    with store.writing(live, advanced) as writer:
+    with store.writing(live, advanced, waits) as writer:
         left = Left({}, {}) if full else _left(store, live, remembered)
         differing = [table for table in store.tables if left.versions.get(table) != wanted.versions[table]]
         states = cache(writer.states)  # asked for while the rows of the second table are made

@@ -70,6 +70,9 @@ SOURCES = tuple(
 BESIDE_REPORTS = ("communities", "report_embeddings")
 """What it needs where there are reports."""
 
+EXTRAS: Mapping[str, str] = {"communities": "communities", "reports": "community_reports", "claims": "covariates"}
+"""Table of a store that a workflow may leave without rows -> the snapshot table that it is for."""
+
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH, TYPE_SUFFIX = 100, 12
 WHOLE_ABOVE = 1e16

@@ -88,7 +88,7 @@ def verify(
     lives = list(before.values())
     live, embeddings = live_of(wanted, target, lives)
     command = ["graphmill", "load", target.workflow]
-    command += ["--replace"] if other_workflow(lives, target.workflow) else []
+    command += ["--replace"] if other_workflow(lives, target.workflow, manifest.tables) else []
     has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
     command += ["--re-embed"] if any(other_vectors(shown, live, embeddings) for shown in has_vectors) else []
     repair = " ".join(command)

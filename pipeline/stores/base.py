@@ -1,8 +1,10 @@
 """What the load and the query stage ask of a database. Adapters live beside this file."""
 
 import json
+import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -136,6 +138,19 @@ def silent(part: str, done: int, expected: int) -> None:
     """Tell nobody."""
 
 
+Waits = Callable[[str], None]
+"""Told that somebody else has a lock, who, and since when, before it is waited for."""
+
+
+def this_client() -> str:
+    """What a database may call this process; up to 63 characters."""
+    return f"graphmill {socket.gethostname()[:36]} process {os.getpid()}"
+
+
+def unheard(fact: str) -> None:
+    """Tell nobody."""
+
+
 class Writer(Protocol):
     """One load of one store under way; it holds the lock on the workspace's rows."""
 
@@ -166,15 +181,17 @@ class Store(Protocol):
         """Names of the tables it is loaded with, in the order to load them."""
         ...
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Hold the workspace: other loads and drops of it, which hold it in the first of its stores as well, wait.
-        Those who read, or write into it without asking, do not.
+    def alone(self, waits: Waits = unheard) -> AbstractContextManager[None]:
+        """Hold the workspace in this store: other loads and drops of it (see ``alone``) wait. Those who read, or write
+        into it without asking, do not. The hold ends with this process, however that ends.
 
         Raises LostConnectionError, at the end, where the database went away and with it the hold.
         """
         ...
 
-    def writing(self, live: Live, advanced: Advanced = silent) -> AbstractContextManager[Writer]:
+    def writing(
+        self, live: Live, advanced: Advanced = silent, waits: Waits = unheard
+    ) -> AbstractContextManager[Writer]:
         """A load after which the workspace will show ``live``.
 
         Raises StoreError when the database cannot be reached, LostConnectionError when it goes away.
@@ -229,6 +246,16 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@contextmanager
+def alone(stores: Sequence[Store], waits: Waits = unheard) -> Iterator[None]:
+    """Hold the workspace in all of its stores: they may share any of them with other projects. Held in the order that
+    every project has them in, so that no two wait for each other."""
+    with ExitStack() as held:
+        for store in stores:
+            held.enter_context(store.alone(waits))
+        yield
 
 
 class VectorReads(Protocol):

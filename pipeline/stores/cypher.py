@@ -19,6 +19,12 @@ INDEXES: tuple[LiteralString, ...] = (
 
 # The lock is no part of the live row: a load that holds it can still say for all to see that it is under way.
 # It is there before it is taken, and stays: nobody waits for what is being made or deleted.
+# What waits for a lock has the same name, but is blocked.
+HOLDER = """
+    SHOW TRANSACTIONS YIELD transactionId, database, metaData, startTime, status
+    WHERE database = $database AND metaData.lock = $name AND NOT status STARTS WITH 'Blocked'
+    RETURN metaData.client AS client, startTime AS since, transactionId AS transaction
+    """
 MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $name})"
 LOCK = "MATCH (lock:GraphmillLock {workspace: $name}) SET lock.held = true"
 # Whose rows they will be is said before the first is written: a load that is cut off leaves none that are nobody's.

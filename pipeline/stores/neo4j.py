@@ -10,8 +10,9 @@ type only.
 """
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, LiteralString
@@ -36,15 +37,20 @@ from pipeline.stores.base import (
     Shown,
     TableState,
     VectorStore,
+    Waits,
     in_order,
     read_states,
     silent,
+    this_client,
+    unheard,
 )
 from pipeline.stores.neo4j_errors import check_address, store_errors
 from pipeline.stores.neo4j_rows import as_read, as_stored, places
 from pipeline.stores.neo4j_writer import FETCH_ROWS, Neo4jWriter, read_hashes
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
+WAITING_SECONDS = 1.0
+"""After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""
 IDLE_SECONDS = 1.0
 """A connection that was idle for longer is tried before it is used: the server may have been restarted."""
 
@@ -97,15 +103,15 @@ class Neo4jStore:
             return driver
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        with self._errors(), self._locked(f"{self.workspace}/stores") as around:
+    def alone(self, waits: Waits = unheard) -> Iterator[None]:
+        with self._errors(), self._locked(f"{self.workspace}/stores", waits) as around:
             yield
             around.commit()
 
     @contextmanager
-    def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[Neo4jWriter]:
+    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = unheard) -> Iterator[Neo4jWriter]:
         """The transaction that locks the workspace is the one that publishes, at its end."""
-        with self._errors(), self._locked(self.workspace) as around:
+        with self._errors(), self._locked(self.workspace, waits) as around:
             writer = Neo4jWriter(self, around, live, advanced)
             yield writer
             if writer.published:
@@ -214,8 +220,9 @@ class Neo4jStore:
             self.driver.close()
 
     @contextmanager
-    def _locked(self, name: str) -> Iterator[Transaction]:
-        """The transaction that holds the lock; undone unless it is committed."""
+    def _locked(self, name: str, waits: Waits = unheard) -> Iterator[Transaction]:
+        """The transaction that holds the lock; undone unless it is committed, and when this process ends. The server's
+        own limit of time does not end it: a load takes as long as it takes."""
 
         def run(transaction: ManagedTransaction, statement: LiteralString) -> None:
             transaction.run(statement, name=name).consume()
@@ -223,9 +230,25 @@ class Neo4jStore:
         with self.driver.session(database=self.database) as session:
             for statement in (*cypher.CONSTRAINTS, *cypher.INDEXES, cypher.MAKE_LOCK):
                 session.execute_write(run, statement)
-            with session.begin_transaction() as around:
-                around.run(cypher.LOCK, name=name).consume()
+            told_by = {"lock": name, "client": this_client()}
+            with session.begin_transaction(metadata=told_by, timeout=0) as around:
+                waiting = threading.Timer(WAITING_SECONDS, self._tell_holder, (name, waits))
+                waiting.start()
+                try:
+                    around.run(cypher.LOCK, name=name).consume()
+                finally:
+                    waiting.cancel()
+                    waiting.join()
                 yield around
+
+    def _tell_holder(self, name: str, waits: Waits) -> None:
+        """Nothing that goes wrong here is worth the load."""
+        holder = "another client that this user may not see"
+        with suppress(StoreError):
+            for client, since, transaction in self._rows(cypher.HOLDER, name=name, database=self.database):
+                holder = f"'{client}' since {since} ({transaction} of Neo4j)"
+        workspace = name.partition("/")[0]
+        waits(f"workspace '{workspace}' is held by {holder}; waiting for that to end")
 
     def _frame(self, query: LiteralString, columns: list[str], **parameters: Any) -> pd.DataFrame:
         return pd.DataFrame(self._whole_rows(query, **parameters), columns=columns)

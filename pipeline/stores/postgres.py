@@ -29,8 +29,11 @@ from pipeline.stores.base import (
     Lexical,
     Live,
     TableState,
+    Waits,
     in_order,
     silent,
+    this_client,
+    unheard,
 )
 from pipeline.stores.hnsw import (
     Hnsw,
@@ -87,7 +90,7 @@ class PostgresStore:
 
     @cached_property
     def engine(self) -> Engine:
-        engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args=_connect_args())
         event.listen(engine, "connect", self._on_connect)
         event.listen(engine, "checkout", _on_checkout)
         return engine
@@ -103,22 +106,22 @@ class PostgresStore:
             yield connection
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, waits: Waits = unheard) -> Iterator[None]:
         with self.connection() as connection:
-            lock(connection, f"{self.workspace}/stores")
+            lock(connection, f"{self.workspace}/stores", waits)
             yield
 
     @contextmanager
-    def writing(self, live: Live, advanced: Advanced = silent) -> Iterator[PostgresWriter]:
-        self._prepare(live)
+    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = unheard) -> Iterator[PostgresWriter]:
+        self._prepare(live, waits)
         ready = False
         while not ready:
             with self.connection() as connection:
-                lock(connection, self.workspace)
+                lock(connection, self.workspace, waits)
                 if ready := has_partitions(connection, self.workspace):
                     yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
             if not ready:
-                self._prepare(live)
+                self._prepare(live, waits)
         self._drop_outdated_indexes(live)
 
     @contextmanager
@@ -302,19 +305,19 @@ class PostgresStore:
         if "engine" in self.__dict__:
             self.engine.dispose()
 
-    def _prepare(self, live: Live) -> None:
+    def _prepare(self, live: Live, waits: Waits) -> None:
         """Tables and partitions. In transactions of their own: other workspaces' loads wait for them."""
         with self.connection() as connection:
             create_tables(connection, self.workspace)
-        while not self._vectors_are_placed(live):
+        while not self._vectors_are_placed(live, waits):
             time.sleep(PAUSE_SECONDS)
         with self.connection() as connection:
             broken = broken_indexes(connection, self.workspace)
         self._drop_indexes(broken)
 
-    def _vectors_are_placed(self, live: Live) -> bool:
+    def _vectors_are_placed(self, live: Live, waits: Waits) -> bool:
         with self.connection() as connection:
-            lock(connection, self.workspace)
+            lock(connection, self.workspace, waits)
             there = has_partitions(connection, self.workspace)
             return not there or place_vectors(connection, self.workspace, live.dimensions)
 
@@ -363,6 +366,12 @@ def _nearest(
     id: ColumnElement[str], distance: ColumnElement[float], conditions: Sequence[ColumnElement[bool]], limit: int
 ) -> Select:
     return select(id, (1 - distance).label("score")).where(*conditions).order_by(distance, id.collate("C")).limit(limit)
+
+
+def _connect_args() -> dict[str, Any]:
+    """By its name, which the server cuts at 63 bytes, other clients tell people who holds a lock; a name in the address
+    goes before it."""
+    return {"connect_timeout": 10, "fallback_application_name": this_client()}
 
 
 def _driver_url(url: str) -> str:

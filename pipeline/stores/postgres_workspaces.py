@@ -6,16 +6,37 @@ from typing import Any
 
 from psycopg import sql
 from psycopg.errors import LockNotAvailable
-from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table
+from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table, text
+from sqlalchemy.exc import DBAPIError
 
 from pipeline.schema_version import UNMARKED
-from pipeline.stores.base import Live, read_probe, read_states
+from pipeline.stores.base import Live, Waits, read_probe, read_states, unheard
 from pipeline.stores.tables import LIVE, TABLES, VECTOR_TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 PG_CLASS = table("pg_class", column("relname"), column("oid"))
 PATIENCE = "1s"
 """How long a partition's drop may wait for the parent table, since all reads that come after it wait as well."""
+END_WITH_CLIENT = text(
+    """
+    SELECT set_config(name, value, true)
+    FROM pg_settings JOIN (VALUES
+        ('client_connection_check_interval', '2s'),
+        ('tcp_keepalives_idle', '60'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '6')
+    ) AS wanted (name, value) USING (name)
+    """
+)
+HOLDER = text(
+    """
+    SELECT activity.pid, activity.application_name,
+           CASE activity.state WHEN 'idle in transaction' THEN activity.state_change ELSE activity.xact_start END
+           AS since
+    FROM pg_locks AS held JOIN pg_stat_activity AS activity USING (pid)
+    WHERE held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
+      AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND (held.classid::bigint << 32 | held.objid::bigint) = hashtextextended(:name, 0)
+    """
+)
 
 
 def workspaces(connection: Connection, only: str | None = None) -> dict[str, Live]:
@@ -58,10 +79,32 @@ def drop_rows(transaction: Transaction, workspace: str, tables: Sequence[str]) -
         }
 
 
-def lock(connection: Connection, name: str) -> None:
-    """Wait until nobody else has the lock; it ends with the transaction. The one named as a workspace is held by who
-    writes or drops its rows."""
-    connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"graphmill/{name}", 0))))
+def lock(connection: Connection, name: str, waits: Waits = unheard) -> None:
+    """Wait until nobody else has the lock; it ends with the transaction, and that with this process, whatever the
+    server is at. The one named as a workspace is held by who writes or drops its rows."""
+    _end_with_client(connection)
+    key = func.hashtextextended(f"graphmill/{name}", 0)
+    if not connection.execute(select(func.pg_try_advisory_xact_lock(key))).scalar():
+        workspace = name.partition("/")[0]
+        waits(f"workspace '{workspace}' is held by {_holder(connection, name)}; waiting for that to end")
+        connection.execute(select(func.pg_advisory_xact_lock(key)))
+
+
+def _end_with_client(connection: Connection) -> None:
+    """Else what a killed client has begun, such as an index over all vectors, goes on to its end, its locks held; and
+    the locks of one whose machine is gone stay until the server's system notices, which takes hours. For the rest of
+    the transaction, as far as the server and its system can (the first: PostgreSQL 14 or later, not on Windows)."""
+    with suppress(DBAPIError), connection.begin_nested():
+        connection.execute(END_WITH_CLIENT)
+
+
+def _holder(connection: Connection, name: str) -> str:
+    """Who has the lock; not much of it where the server tells this role nothing of others."""
+    found = connection.execute(HOLDER, {"name": f"graphmill/{name}"}).first()
+    if found is None:
+        return "another client, which just let go"
+    since = f"since {found.since:%Y-%m-%d %H:%M:%S %Z}" if found.since else "since a time that this role may not see"
+    return f"'{found.application_name}' {since} (process {found.pid} of PostgreSQL)"
 
 
 def has_partitions(connection: Connection, workspace: str) -> bool:
