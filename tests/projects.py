@@ -101,6 +101,12 @@ class ProjectFolder:
             code = app(["-C", str(self.root), *arguments], standalone_mode=False)
         return Invoked(code or 0, out.getvalue(), err.getvalue())
 
+    def invoke_refused(self, *arguments: str) -> str:
+        """What ``graphmill`` says on stderr of a command that it refuses."""
+        done = self.invoke(*arguments)
+        assert done.exit_code == 2, done
+        return done.stderr
+
     def command_line(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "pipeline", "-C", str(self.root), *arguments]
 
