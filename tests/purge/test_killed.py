@@ -33,11 +33,21 @@ def after(place, name):
     function = getattr(place, name)
     setattr(place, name, lambda *given, **named: (function(*given, **named), die()))
 
+def after_file():
+    unlink = Path.unlink
+
+    def then_die(path, missing_ok=False):
+        unlink(path, missing_ok)
+        if path.name == "secret.txt":
+            die()
+
+    Path.unlink = then_die
+
 root, point = sys.argv[1:]
 {
     "batches": lambda: after(document, "_abandon_batches"),
     "intention": lambda: after(Intentions, "save"),
-    "file": lambda: after(Path, "unlink"),
+    "file": after_file,
     "index": lambda: after(document, "run_stages"),
     "checked": lambda: after(document, "_require_gone"),
     "stopped": lambda: setattr(workspaces.shutil, "rmtree", die),
