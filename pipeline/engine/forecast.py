@@ -21,6 +21,7 @@ from pipeline.engine.estimate import COMMUNITIES, Asked, Estimate, Former, Likel
 from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.plan import PlannedStep, Planner, tables_of
 from pipeline.engine.rehearsal import Tally, rehearsed
+from pipeline.engine.rejected import refuse_nothing
 from pipeline.engine.resources import Resources
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.unread import with_kept
@@ -134,6 +135,7 @@ class Walk:
             inputs[step.verb.rowwise] = kept.changed
         frames = step.verb.call(inputs, self._roles(step, tally))
         frames = with_kept(step, frames, self.previous.steps, self.snapshots)
+        refuse_nothing(step, frames)
         read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
         for name, schema in step.writes.items():
             if name == REJECTS or step.outputs[name] not in read:

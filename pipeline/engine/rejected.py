@@ -9,6 +9,7 @@ import pandas as pd
 
 from pipeline.engine.step import REJECTS, Step
 from pipeline.engine.unread import KEPT, SKIPPED, SOURCE, name_of, named_sources
+from pipeline.errors import DataError
 from pipeline.snapshots import Snapshot, StepRecord
 
 RECOVERED = "recovered"
@@ -53,6 +54,19 @@ def reject_ratio(
 def unread_ratio(record: StepRecord, rejects: pd.DataFrame) -> float:
     """Share of what a source could not read, whenever that began."""
     return _share(_kept(rejects), _failures(rejects), record)
+
+
+def refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
+    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
+    Raises DataError for one."""
+    if step.verb.inputs or any(len(frame) for name, frame in frames.items() if name != REJECTS):
+        return
+    reasons = frames[REJECTS]["reason"].value_counts() if REJECTS in frames else {}
+    left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
+    raise DataError(
+        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
+        "or set input.path and input.file_pattern; the stores are left as they are"
+    )
 
 
 def _share(kept: Counter[str], failed: Counter[str], record: StepRecord) -> float:

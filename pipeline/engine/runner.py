@@ -18,7 +18,7 @@ from pipeline.engine.memory import PeakMemory
 from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.options import Rows
 from pipeline.engine.plan import PlannedStep, Planner, plan, stamped_anew, tables_of, version_of
-from pipeline.engine.rejected import RECOVERED, lost, no_input, reject_ratio, unread_ratio
+from pipeline.engine.rejected import RECOVERED, lost, no_input, refuse_nothing, reject_ratio, unread_ratio
 from pipeline.engine.replay import forget_replies
 from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import Model, Resources
@@ -212,8 +212,7 @@ class Runner:
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             table = schema.joined(table, made.kept.table(name)) if made.kept else table
             outputs[name] = self.snapshots.write(step.outputs[name], table)
-        if not step.verb.inputs:
-            _refuse_nothing(step, frames)
+        refuse_nothing(step, frames)
         units = inputs["text_units"]["id"] if "text_units" in inputs else pd.Series(dtype=object)
         try:
             refuse_all_empty(units, outputs, self.snapshots)
@@ -285,18 +284,6 @@ class Runner:
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
-
-
-def _refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
-    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load."""
-    if any(len(frame) for name, frame in frames.items() if name != REJECTS):
-        return
-    reasons = frames[REJECTS]["reason"].value_counts() if REJECTS in frames else {}
-    left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
-    raise DataError(
-        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
-        "or set input.path and input.file_pattern; the stores are left as they are"
-    )
 
 
 def _free(tokens: Tokens) -> float:

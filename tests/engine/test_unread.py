@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pipeline.errors import DataError
 from pipeline.registry import REGISTRY
 from tests.projects import ProjectFolder, new_project
 
@@ -128,6 +129,12 @@ def test_what_was_written_to_while_it_was_read_is_read_again(folder: ProjectFold
     monkeypatch.setitem(REGISTRY.verbs, "load_documents", replace(verb, function=read))
     assert night(folder)[0]["letter.txt"] == "A second letter."
     assert len(readings) == 2
+
+
+def test_a_plan_of_an_empty_input_says_so(tmp_path: Path):
+    folder = new_project(tmp_path / "empty", "embedded", {}, workflow="fast")
+    with folder.open() as project, pytest.raises(DataError, match=r"no documents \(no files\)"):
+        project.forecast()
 
 
 def test_another_workflows_record_is_not_reused_where_it_lacks_what_would_be_kept(folder: ProjectFolder):
