@@ -32,6 +32,8 @@ from pipeline.stores.postgres_rows import hashes
 from pipeline.stores.tables import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, kind_of, partition_of
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
+IDS_AT_ONCE = 1_000_000
+"""PostgreSQL takes no value of more than 1 GiB, which an array of some 14 million ids is."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ class PostgresWriter:
         return hashes(self.connection, TABLES[table], self.workspace, self.live.embedding_key)
 
     def apply(self, table: str, delta: Delta) -> None:
-        """Replace by delete and COPY: one statement and one stream, however many rows."""
+        """Replace by delete and COPY: a statement for every million rows, and one stream."""
         if delta.empty:
             return
         rows = TABLES[table]
         gone = [*delta.deleted, *delta.updated["id"]]
-        if gone:
-            self.connection.execute(delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(gone)))
+        for start in range(0, len(gone), IDS_AT_ONCE):
+            some = gone[start : start + IDS_AT_ONCE]
+            self.connection.execute(delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(some)))
         done, expected = 0, len(delta.inserted) + len(delta.updated)
         for frame in (delta.inserted, delta.updated):
             if len(frame):

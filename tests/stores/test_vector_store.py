@@ -10,6 +10,7 @@ from sqlalchemy import event
 
 from pipeline.errors import StoreError
 from pipeline.load.diff import diff, with_hashes
+from pipeline.stores import postgres_writer
 from pipeline.stores.base import CHUNK_COLUMNS, Live
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.tables import ENTITIES, partition_of
@@ -328,3 +329,13 @@ def test_no_server_is_a_store_error_without_the_password(url: str):
         store.live()
     assert "secret" not in str(raised.value) + repr(store)
     store.close()
+
+
+def test_rows_go_however_many_they_are(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+    """By a limit of PostgreSQL on the size of a value, met here at few rows."""
+    monkeypatch.setattr(postgres_writer, "IDS_AT_ONCE", 3)
+    store, whole = postgres(), entities(vectors(1, 20, 3))
+    load(store, {"entities": whole}, 3)
+    kept = whole.iloc[::4].assign(content="another")
+    load(store, {"entities": kept}, 3)
+    assert set(stored_hashes(store)["entities"]) == set(kept["id"])
