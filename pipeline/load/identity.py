@@ -51,7 +51,7 @@ def known_vectors(snapshots: SnapshotStore, embeddings: Snapshot, shown: Sequenc
     wanted = {live.probe.chunk_id for live in shown if live and live.probe}
     parts: list[pd.DataFrame] = []
     for batch in snapshots.batches(embeddings, ["id", "vector"]):
-        part = batch.filter(pc.is_in(batch["id"], pa.array(sorted(wanted), pa.string())))
+        part = batch.filter(pc.is_in(batch["id"], pa.array(sorted(wanted), batch.schema.field("id").type)))
         parts += [part.to_pandas()] if parts else [batch[:1].to_pandas(), part.to_pandas()]
         wanted -= set(part["id"].to_pylist())
         if not wanted:

@@ -14,7 +14,7 @@ from pipeline.errors import DataError
 from pipeline.purge.target import Target, all_manifests
 from pipeline.purge.workspaces import Found
 from pipeline.services import Services
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots import Manifest, SnapshotStore, read_parquet
 from pipeline.stores.loaded_workspaces import Workspace
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -124,4 +124,4 @@ def _of_these_alone(sources: Any, keys: pa.Array) -> int:
 def _columns(snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]) -> pa.Table | None:
     if table not in manifest.tables:
         return None
-    return pq.read_table(snapshots.root / manifest.tables[table].path, columns=names)
+    return read_parquet(snapshots.root / manifest.tables[table].path, names)
