@@ -97,4 +97,4 @@ def test_plan_says_it(folder: ProjectFolder):
         assert project.why_not_loadable("index") == ""
     assert "note: load: the workflow writes no" in folder.invoke("plan", "mine").stdout
     assert folder.invoke("plan", "mine", "--json").json["notes"]
-    assert "note:" not in folder.invoke("plan", "index").stdout
+    assert "note: load:" not in folder.invoke("plan", "index").stdout
