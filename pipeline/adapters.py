@@ -168,9 +168,10 @@ def loads_into(settings: Settings) -> list[Workspace]:
 
 def postgres_store(settings: Settings, root: Path) -> PostgresStore:
     postgres = settings.stores.postgres
-    url = start_embedded(root / EMBEDDED_FOLDER) if postgres.url == EMBEDDED else postgres.url
+    embedded = postgres.url == EMBEDDED
+    url = start_embedded(root / EMBEDDED_FOLDER) if embedded else postgres.url
     hnsw = Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below)
-    return PostgresStore(url, settings.workspace, settings.stores.graph == "postgres", hnsw)
+    return PostgresStore(url, settings.workspace, settings.stores.graph == "postgres", hnsw, vacuums=embedded)
 
 
 def neo4j_store(settings: Settings) -> "Neo4jStore":

@@ -53,7 +53,7 @@ from pipeline.stores.postgres_mentions import embeddings, mention_index, mention
 from pipeline.stores.postgres_origins import origins, told_by
 from pipeline.stores.postgres_reports import claims_of, reports, reports_at
 from pipeline.stores.postgres_rows import hashes, rows
-from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types
+from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types, vacuum, worn_tables
 from pipeline.stores.postgres_workspaces import drop, drop_rows, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, table_states
 from pipeline.stores.reconnect import PAUSE_SECONDS
@@ -75,7 +75,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class PostgresStore:
-    """One workspace in one database. ``with_graph``: it holds the graph as well."""
+    """One workspace in one database. ``with_graph``: it holds the graph as well. ``vacuums``: each load clears away the
+    dead rows that it leaves, for a server that never runs long enough to do so itself."""
 
     url: str = field(repr=False)
     workspace: str = "default"
@@ -83,6 +84,7 @@ class PostgresStore:
     hnsw: Hnsw = Hnsw()
     name: str = "postgres"
     moment: Moment | None = None
+    vacuums: bool = False
 
     @property
     def tables(self) -> list[str]:
@@ -120,9 +122,13 @@ class PostgresStore:
                 lock(connection, self.workspace, waits)
                 if ready := has_partitions(connection, self.workspace):
                     yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+                    if self.vacuums:  # else what died in this load is not counted yet when it has ended
+                        connection.execute(select(func.pg_stat_force_next_flush()))
             if not ready:
                 self._prepare(live, waits)
         self._drop_outdated_indexes(live)
+        if self.vacuums:
+            self._vacuum(advanced)
 
     @contextmanager
     def reading(self) -> Iterator["PostgresStore"]:
@@ -327,6 +333,17 @@ class PostgresStore:
             with self.connection() as connection:
                 names = outdated_indexes(connection, self.workspace, live, self.hnsw)
             self._drop_indexes(names)
+
+    def _vacuum(self, advanced: Advanced) -> None:
+        """The load is over: what cannot be cleared away now is left to the next."""
+        with suppress(StoreError):
+            with self.connection() as connection:
+                names = worn_tables(connection, self.workspace)
+            with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                for place, name in enumerate(names):
+                    advanced("dead rows of tables", place, len(names))
+                    vacuum(connection, name)
+                    advanced("dead rows of tables", place + 1, len(names))
 
     def _drop_indexes(self, names: Sequence[str]) -> None:
         if not names:

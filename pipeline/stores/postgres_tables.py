@@ -15,6 +15,8 @@ from pipeline.stores.tables import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_T
 PLAIN, EXTERNAL = "p", "e"
 PATIENCE = "500ms"
 """How long a change of a table may wait for those who read it, since all who come after it wait as well."""
+DEAD_SHARE, FEW_DEAD = 0.2, 50
+"""Of a table's rows that may be dead; so few do no harm, whatever their share."""
 COLUMN_TYPES: Mapping[Kind, sql.SQL] = {
     "text": sql.SQL("text"),
     "text[]": sql.SQL("text[]"),
@@ -96,3 +98,22 @@ def _create_partition(found: Any, table: str, partition: str, workspace: str) ->
             **names, workspace=sql.Literal(workspace)
         )
     )
+
+
+def worn_tables(connection: Connection, workspace: str) -> list[str]:
+    """Those that the workspace's rows are in of whose rows more than a fifth are dead: left by what replaced them."""
+    names = [
+        partition_of(table, workspace) if table in VECTOR_TABLES.values() else table.name for table in TABLES.values()
+    ]
+    query = text(
+        "SELECT relname FROM pg_stat_user_tables WHERE relname = ANY(:names) AND relid = to_regclass(relname::text) "
+        "AND n_dead_tup > :least AND n_dead_tup > :share * (n_live_tup + n_dead_tup) ORDER BY relname"
+    )
+    found = connection.execute(query, {"names": names, "least": FEW_DEAD, "share": DEAD_SHARE})
+    return list(found.scalars())
+
+
+def vacuum(connection: Connection, name: str) -> None:
+    """Let what is written next take the place of its dead rows. Reads and loads go on meanwhile. The connection must
+    not be in a transaction."""
+    cursor(connection).execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
