@@ -1,7 +1,7 @@
 """Project: a folder with settings, workflows, prompts and data, and everything that can be done with it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -13,14 +13,17 @@ from pydantic import ValidationError
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
+from pipeline.engine.deletions import DOCUMENTS, document_changes
+from pipeline.engine.document_list import list_documents
 from pipeline.engine.estimate import Estimate
 from pipeline.engine.forecast import Forecast, forecast
+from pipeline.engine.loading import present_documents
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.usage import read_usage
+from pipeline.engine.usage import read_usage, sums
 from pipeline.errors import NothingLoadedError, UsageError
 from pipeline.evaluation.evaluate import Advanced, Searched, evaluate, untold
 from pipeline.evaluation.evaluation import Evaluation
@@ -44,6 +47,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 from pipeline.query.stream import Event, stream_answer
 from pipeline.resolution.pins import Decision
+from pipeline.runs import KILLED, UNDER_WAY, RunEntry, with_manifest, with_usage
 from pipeline.services import DEFAULT, Services
 from pipeline.settings import GraphragSettings
 from pipeline.settings_file import read_settings
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
 
 
 MOST_QUESTIONS = 50
+LISTED = ["id", "source", "title", "content_hash"]
 
 
 class Project(Services):
@@ -235,6 +240,44 @@ class Project(Services):
         """The report of the last run; None before the first."""
         return self.runs.last()
 
+    def list_runs(self) -> list[RunEntry]:
+        """All runs, the newest first, those that were cut off and the one under way too."""
+        entries = self.runs.entries()
+        history = {name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}}
+        spent: Mapping[Any, Mapping[Any, Any]] = {}
+        if any(entry.outcome in (UNDER_WAY, KILLED) for entry in entries):
+            spent = sums(self.usage(), "run").set_index("run_id").to_dict("index")
+        return [with_manifest(with_usage(entry, spent.get(entry.run_id)), history[entry.workflow]) for entry in entries]
+
+    def list_documents(self, workflow: str | None = None) -> pd.DataFrame:
+        """What is in, by default of the workflow that ``table`` reads; columns as in engine/document_list.py.
+
+        Raises UsageError where nothing was indexed yet.
+        """
+        manifest = self._manifest(workflow)
+        if DOCUMENTS not in manifest.tables:
+            raise UsageError(f"workflow '{manifest.workflow}': no documents yet; run 'graphmill index' first")
+        return list_documents(manifest, self.snapshots)
+
+    def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
+        """What the next run would find ``new``, ``edited`` and ``gone`` (column ``change``), with ``source`` and
+        ``title``: the input is read as the run would read it. Raises what reading it raises, UsageError for a workflow
+        that loads no documents."""
+        steps = self.workflow(workflow or self.shown_workflow())
+        now = present_documents(steps)
+        if now is None:
+            raise UsageError(f"workflow '{steps.name}': it loads no documents; name another")
+        before = self.snapshots.manifest(steps.name).tables.get(DOCUMENTS)
+        then = self.snapshots.table(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
+        changes = document_changes(then, now)
+        titles = dict(zip(then["source"], then["title"], strict=True)) | dict(
+            zip(now["source"], now["title"], strict=True)
+        )
+        told = [(change, source) for change in changes.counts for source in getattr(changes, change)]
+        return pd.DataFrame(
+            [(change, source, titles[source]) for change, source in told], columns=["change", "source", "title"]
+        )
+
     def doctor(self, long: bool = False) -> list[Finding]:
         """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""
         return examine(self, long)
@@ -246,7 +289,9 @@ class Project(Services):
         manifest = self._manifest(workflow)
         if name not in manifest.tables:
             have = ", ".join(sorted(manifest.tables)) or f"none; run 'graphmill index {manifest.workflow}'"
-            raise UsageError(f"workflow '{manifest.workflow}': no table '{name}'; have: {have}")
+            others = ", ".join(sorted(set(self.snapshots.workflows()) - {manifest.workflow}))
+            or_name = f"; or name another workflow: {others}" if others and workflow is None else ""
+            raise UsageError(f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}")
         return self.snapshots.read(manifest.tables[name])
 
     def graph(self, workflow: str | None = None) -> "nx.DiGraph":

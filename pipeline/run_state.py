@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pipeline.engine.options import RunOptions
 from pipeline.engine.report import LoadCounts, Outcome, RunReport
@@ -55,6 +56,8 @@ class RunState:
             self.load_seconds,
             self.health,
             self.notes,
+            self.runner.documents,
+            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         )
 
     def broken_off(self, error: BaseException) -> RunReport:

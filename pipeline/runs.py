@@ -1,23 +1,90 @@
 """Runs of a project: one at a time, each with a report that is kept."""
 
+import fcntl
+import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from pipeline.engine.report import Outcome, RunReport
-from pipeline.errors import DamagedError, LockedError
+from pipeline.engine.report import LoadCounts, Outcome, RunReport, StepReport
+from pipeline.errors import DamagedError, DiskFullError, LockedError
 from pipeline.files import read_json, tell, write_json
+
+if TYPE_CHECKING:
+    from pipeline.engine.runner import Progress
 
 SHAPE = {"run_id": str, "workflow": str, "outcome": str, "exit_code": int, "message": str, "steps": list, "load": dict,
          "totals": dict}  # fmt: skip
 TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"})
 STEP = frozenset({"step", "verb", "action", "reason"})
 """What every version's report has."""
+BEGUN = ".begun"
+NOTED_EVERY = 2.0
+"""Seconds between two notes of how far a step is."""
+PATIENCE = 0.5
+"""Seconds in which a look at the lock, which holds it for no time, gets out of a run's way."""
+UNDER_WAY, KILLED = "under_way", "killed"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that has not reported, and how far it was when that was last noted: a step of ``steps``, rows of model work
+    or of a load that are done. ``process``: as the lock's holder is named."""
+
+    run_id: str
+    workflow: str = ""
+    process: str = ""
+    step: str = ""
+    position: int = 0
+    steps: int = 0
+    done: int = 0
+    expected: int = 0
+    noted: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A run as it is listed. ``began``, ``ended``: ISO 8601, "" where it is not known; ``outcome``: a report's, or
+    "under_way", or "killed" for one that was cut off; ``manifest``: under whose id the tables are kept that were the
+    newest when it ended, "" for none; ``cost`` is None where a model has no price."""
+
+    run_id: str
+    workflow: str
+    outcome: str
+    began: str
+    ended: str = ""
+    exit_code: int | None = None
+    calls: int = 0
+    cost: float | None = 0.0
+    rejects: int = 0
+    manifest: str = ""
+    message: str = ""
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> "RunEntry":
+        """From a run's report."""
+        totals, run_id, start = report["totals"], report["run_id"], began(report["run_id"])
+        end = report.get("ended") or ""
+        if start and not end:  # of an earlier version: as long as its steps took
+            took = timedelta(seconds=round(totals["seconds"]))
+            end = f"{datetime.fromisoformat(start) + took:%Y-%m-%dT%H:%M:%SZ}"
+        return cls(
+            run_id, report["workflow"], report["outcome"], start, end, report["exit_code"], totals["calls"],
+            totals["cost"], totals["rejects"], message=report["message"],
+        )  # fmt: skip
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        if not self.began or not self.ended:
+            return None
+        return max((datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.began)).total_seconds(), 0.0)
 
 
 @dataclass(frozen=True)
@@ -36,6 +103,30 @@ class Runs:
 
     def save(self, report: RunReport) -> None:
         write_json(self._path(report.run_id), report.to_json())
+        self._begun(report.run_id).unlink(missing_ok=True)
+
+    def note(self, begun: Begun) -> None:
+        """How far a run is, for those who look on; beside the point of it, so that nothing is raised."""
+        with suppress(OSError, DiskFullError):
+            write_json(self._begun(begun.run_id), asdict(begun))
+
+    def unreported(self) -> list[Begun]:
+        """The runs that began and have not reported, the newest first: at most one is under way, the others were cut
+        off."""
+        paths = sorted(self.folder.glob(f"*{BEGUN}"), reverse=True)
+        return [_read_begun(path) for path in paths if not self._path(path.stem).exists()]
+
+    def under_way(self) -> Begun | None:
+        """The run that goes on at this moment."""
+        process = (self.holder() or "").partition(",")[0]
+        return next((begun for begun in self.unreported() if begun.process == process), None) if process else None
+
+    def entries(self) -> list[RunEntry]:
+        """All runs that are known, the newest first."""
+        going = self.under_way()
+        entries = [_entry(begun, begun == going) for begun in self.unreported()]
+        entries += [RunEntry.of(report) for report in self.reports()]
+        return sorted(entries, key=lambda entry: entry.run_id, reverse=True)
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Of all runs as JSON, the newest first. One that cannot be read, or is none, is told and passed over."""
@@ -71,7 +162,21 @@ class Runs:
         earlier = [id for id in self.all_ids() if id < run_id]
         for id in earlier:
             (self.folder / f"{id}.json").unlink()
+        for begun in self.folder.glob(f"*{BEGUN}"):
+            if begun.stem < run_id:
+                begun.unlink()
         return len(earlier)
+
+    def holder(self) -> str | None:
+        """The process that holds the project, and where; None where nobody does."""
+        try:
+            with (self.folder / "lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _holder(self.folder / "holder")
+        except OSError:
+            return None
+        return None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -84,7 +189,7 @@ class Runs:
         self.folder.mkdir(parents=True, exist_ok=True)
         holder = self.folder / "holder"
         try:
-            held = FileLock(self.folder / "lock").acquire(timeout=0)
+            held = FileLock(self.folder / "lock").acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
         except Timeout as error:
             owner = _holder(holder)
             raise LockedError(
@@ -93,11 +198,97 @@ class Runs:
         with held:
             with suppress(OSError):  # a full disk must not keep gc from making space
                 since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
-                holder.write_text(f"{os.getpid()} on {os.uname().nodename}, since {since}", encoding="utf-8")
+                holder.write_text(f"{this_process()}, since {since}", encoding="utf-8")
             yield
 
     def _path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.json"
+
+    def _begun(self, run_id: str) -> Path:
+        return self.folder / f"{run_id}{BEGUN}"
+
+
+@dataclass
+class Noted:
+    """A run's progress that is also noted where others can read it."""
+
+    progress: "Progress"
+    runs: Runs
+    begun: Begun
+    said: float = 0.0
+
+    def step_started(self, step: str, position: int, steps: int) -> None:
+        self._note(step=step, position=position, steps=steps, done=0, expected=0)
+        self.progress.step_started(step, position, steps)
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        if self._is_due:
+            self._note(done=done, expected=expected)
+        self.progress.step_advanced(step, done, expected)
+
+    def step_finished(self, report: StepReport) -> None:
+        self.progress.step_finished(report)
+
+    def load_started(self) -> None:
+        self._note(step="load", position=0, steps=0, done=0, expected=0)
+        self.progress.load_started()
+
+    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
+        if self._is_due:
+            self._note(step=f"load {store} {part}", done=done, expected=expected)
+        self.progress.load_advanced(store, part, done, expected)
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
+        self.progress.load_finished(counts, seconds)
+
+    @property
+    def _is_due(self) -> bool:
+        return time.monotonic() - self.said >= NOTED_EVERY
+
+    def _note(self, **changed: Any) -> None:
+        self.said = time.monotonic()
+        self.begun = replace(self.begun, **changed, noted=time.time())
+        self.runs.note(self.begun)
+
+
+def this_process() -> str:
+    return f"{os.getpid()} on {os.uname().nodename}"
+
+
+def began(run_id: str) -> str:
+    """When the run began, ISO 8601, as its id tells; "" for an id that tells nothing."""
+    try:
+        return f"{datetime.strptime(run_id[:15], '%Y%m%dT%H%M%S'):%Y-%m-%dT%H:%M:%SZ}"
+    except ValueError:
+        return ""
+
+
+def with_manifest(entry: RunEntry, kept: Sequence[str]) -> RunEntry:
+    """``kept``: ids of the runs of its workflow whose manifests are kept, oldest first."""
+    until = [run_id for run_id in kept if run_id <= entry.run_id]
+    return replace(entry, manifest=until[-1] if until else "")
+
+
+def with_usage(entry: RunEntry, spent: Mapping[str, Any] | None) -> RunEntry:
+    """What a run without a report has spent, where anything is known of it."""
+    if spent is None or entry.outcome not in (UNDER_WAY, KILLED):
+        return entry
+    cost = spent["cost"]
+    return replace(entry, calls=int(spent["calls"]), cost=None if math.isnan(cost) else float(cost))
+
+
+def _entry(begun: Begun, goes_on: bool) -> RunEntry:
+    outcome = UNDER_WAY if goes_on else KILLED
+    return RunEntry(begun.run_id, begun.workflow, outcome, began(begun.run_id), message=begun.step)
+
+
+def _read_begun(path: Path) -> Begun:
+    """What of it can be read: that it began says its name."""
+    try:
+        content = read_json(path)
+        return Begun(**{**content, "run_id": path.stem})
+    except (DamagedError, OSError, TypeError):
+        return Begun(path.stem)
 
 
 def _holder(path: Path) -> str:

@@ -18,6 +18,7 @@ from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
 from pipeline.run_state import RunState
+from pipeline.runs import Begun, Noted, this_process
 from pipeline.services import Services
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
 
@@ -39,7 +40,10 @@ def run_stages(
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None
-        runner = _runner(project, journal, progress, options, reach_stores)
+        begun = Begun(journal.run_id, workflow.name, this_process())
+        noted = Noted(progress, project.runs, begun)
+        project.runs.note(begun)
+        runner = _runner(project, journal, noted, options, reach_stores)
         state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
         try:
             for stage in stages:

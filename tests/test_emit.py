@@ -54,7 +54,7 @@ def files(project: ProjectFolder) -> dict[str, bytes]:
 def test_a_workflow_of_yaml_alone_derives_tables_and_emits_them(project: ProjectFolder):
     with project.open() as opened:
         opened.index("towns")
-        names, units = opened.table("frequent_names"), opened.table("text_units")
+        names, units = (opened.table(name, "towns") for name in ("frequent_names", "text_units"))
     assert names["name"].tolist()[0] == "Anselm Torr"
     assert units["text"].str.contains("Torr").all()
     made = files(project)

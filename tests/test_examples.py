@@ -46,7 +46,7 @@ def test_a_verb_of_ones_own(tmp_path: Path) -> None:
     project.edit_settings(verbs=["verbs/keep_frequent.py"])
     with project.open() as opened:
         opened.index("frequent")
-        entities, kept = opened.table("entities"), opened.table("frequent_names")
+        entities, kept = (opened.table(name, "frequent") for name in ("entities", "frequent_names"))
     assert kept["id"].tolist() == entities.loc[entities["frequency"] >= 2, "id"].tolist()
     assert 0 < len(kept) < len(entities)
     assert (project.root / "data" / "output" / "frequent" / "frequent_names.csv").is_file()

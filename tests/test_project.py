@@ -147,9 +147,9 @@ def test_communities_reuse_what_index_has_done(tmp_path: Path, postgres_url: str
     ran = [step["step"] for step in report["steps"] if step["action"] == "ran"]
     assert ran == ["detect_communities", "report_communities", "compose_report_texts", "embed_reports"]
     with project.open() as opened:
-        communities = opened.table("communities")
-        assert openai.count("chat") - calls == len(communities) == len(opened.table("community_reports"))
-        assert opened.graph().number_of_nodes() == len(opened.table("entities"))
+        communities = opened.table("communities", "communities")
+        assert openai.count("chat") - calls == len(communities) == len(opened.table("community_reports", "communities"))
+        assert opened.graph("communities").number_of_nodes() == len(opened.table("entities", "communities"))
 
 
 def test_a_query_before_a_load_says_what_to_do(tmp_path: Path, postgres_url: str) -> None:

@@ -12,7 +12,20 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, evaluate, exchange, inspect, maintain, resolutions, serve, tune, verify, workspace
+from pipeline.cli import (
+    ask,
+    build,
+    evaluate,
+    exchange,
+    history,
+    inspect,
+    maintain,
+    resolutions,
+    serve,
+    tune,
+    verify,
+    workspace,
+)
 from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
 from pipeline.cli.streams import outlive_readers
 from pipeline.errors import Terminated
@@ -38,9 +51,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 COMMANDS = (
-    build.init, tune.tune, build.plan, build.index, build.load, build.run, build.retry, verify.verify, inspect.status,
-    inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge, exchange.export, ask.query,
-    ask.questions, serve.serve, serve.mcp,
+    build.init, tune.tune, build.plan, build.index, build.load, build.run, build.retry, verify.verify, history.status,
+    history.runs, history.documents, inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge,
+    exchange.export, ask.query, ask.questions, serve.serve, serve.mcp,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

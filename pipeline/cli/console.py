@@ -34,7 +34,7 @@ def describe(report: StepReport) -> str:
     rejects += f"; not read: {_files(report.not_read)}" if report.not_read else ""
     recovered = f"; {report.recovered} recovered" if report.recovered else ""
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
-    why = f"reused{' ' * 7}" if report.action == "reused" else f"ran ({report.reason})".ljust(13)
+    why = (f"{report.action} ({report.reason})" if report.reason else report.action).ljust(13)
     return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}{recovered}  {report.seconds:.1f} s{peak}"
 
 
@@ -88,12 +88,6 @@ def _range(ends: Sequence[float], form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def print_steps(report: dict[str, Any]) -> None:
-    """What became of each step; ``report`` is RunReport's JSON."""
-    for step in report["steps"]:
-        print(f"{step['step']:<22} {step['action']:<7} {step['reason']}")
-
-
 def print_findings(findings: "Iterable[Finding]") -> None:
     """A line a finding, and under it, where there is something to do, what."""
     for finding in findings:
@@ -118,6 +112,9 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
     recovered = f", {totals['recovered']} recovered" if totals.get("recovered") else ""
+    if counts := report.get("documents"):
+        changes = ", ".join(f"{counts[change]:,} {change}" for change in ("new", "edited", "gone") if change in counts)
+        print(f"documents: {counts['all']:,}; {changes or 'those of the run before are not known'}")
     print(f"{calls}, {tokens}, {totals['rejects']} rejects{recovered}, {totals['seconds']:.1f} s")
     print_notes(report.get("notes", ()))
     if report.get("health"):

@@ -1,32 +1,15 @@
-"""status, rejects, usage, doctor: what has been done, what was left out, what it cost, and whether all is well."""
+"""rejects, usage, doctor: what was left out, what it cost, and whether all is well."""
 
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from pipeline.cli.console import print_findings, print_rejects, print_report, print_steps, print_usage
-from pipeline.cli.options import Folder, Json, Overrides, Shown, errors_told, open_project, print_json, root_of
-from pipeline.folder import settings_file
+from pipeline.cli.console import print_findings, print_rejects, print_usage
+from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
 from pipeline.reasons import REASONS
-from pipeline.runs import Runs
 
 FAILED = 1
-
-
-def status(context: typer.Context, folder: Folder = None, as_json: Json = False) -> None:
-    """The report of the last run."""
-    root = root_of(context, folder)
-    with errors_told(root, as_json):
-        settings_file(root)
-        report = Runs.of(root).last()
-    if as_json:
-        print_json(report or {"outcome": None, "message": "no run yet"})
-    elif report is None:
-        print("No run yet; start one with: graphmill run")
-    else:
-        print_steps(report)
-        print_report(report)
 
 
 def rejects(

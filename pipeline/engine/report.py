@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Outcome = Literal["completed", "completed_with_rejects", "failed", "stopped", "waiting"]
-Action = Literal["reused", "ran", "failed", "reuse", "run", "maybe"]
-"""What became of a step; the last three are a plan's."""
+Action = Literal["reused", "ran", "failed", "waiting", "stopped", "reuse", "run", "maybe"]
+"""What became of a step: ``waiting`` for a batch, ``stopped`` by its budget or by hand; the last three are a plan's."""
 
 LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
@@ -47,7 +47,8 @@ class StepReport:
 @dataclass(frozen=True)
 class RunReport:
     """``health``: what the tables say of the extraction (engine/health.py); ``notes``: what is to be known of the
-    stores after the load."""
+    stores after the load; ``documents``: how many are new, edited and gone since the run before, and how many there
+    are, where the run came so far; ``ended``: when, as ISO 8601 has it; when it began is in its id."""
 
     run_id: str
     workflow: str
@@ -59,6 +60,8 @@ class RunReport:
     load_seconds: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    documents: Mapping[str, int] = field(default_factory=dict)
+    ended: str = ""
 
     @property
     def totals(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from pipeline.engine.budget import Budget
-from pipeline.engine.deletions import DOCUMENTS, refuse_deletions
+from pipeline.engine.deletions import DOCUMENTS, document_changes, identities, refuse_deletions
 from pipeline.engine.health import health, refuse_all_empty
 from pipeline.engine.kept_rows import KeptRows, kept_rows
 from pipeline.engine.leftover_batches import settle_batches
@@ -26,11 +26,12 @@ from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.unread import with_kept
 from pipeline.engine.usage import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
-from pipeline.errors import DataError, UsageError
+from pipeline.errors import BudgetError, DataError, UsageError, WaitingError
 from pipeline.fingerprint import fingerprint
 from pipeline.models.base import ChatModel
 from pipeline.models.endpoint import Tokens
 from pipeline.reasons import refuse_unknown_reasons
+from pipeline.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
@@ -102,10 +103,11 @@ class _Made:
 @dataclass
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
-    is known even when a later step raises. ``again``: rows that are to be asked for once more, by step, though their
-    step has nothing new. ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone
-    beside those of the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be
-    needed; what it raises ends the run."""
+    is known even when a later step raises; ``documents`` counts those that are new, edited and gone, and all.
+    ``again``: rows that are to be asked for once more, by step, though their step has nothing new.
+    ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone beside those of the
+    source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
+    raises ends the run."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -121,6 +123,7 @@ class Runner:
     before_calls: Callable[[], None] | None = None
     reports: list[StepReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    documents: dict[str, int] = field(default_factory=dict)
 
     def run(self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None) -> IndexResult:
         """Run what must run, and publish the manifest as the run's. ``loaded``: the rejects of what the stores were
@@ -153,11 +156,23 @@ class Runner:
                 before = previous.tables.get(DOCUMENTS)
                 now = tables[DOCUMENTS]
                 refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
+            if step.outputs.get(DOCUMENTS) == DOCUMENTS:
+                self.documents = self._counted(previous.tables.get(DOCUMENTS), tables[DOCUMENTS])
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         counts = health(tables, self.snapshots)
         self.snapshots.publish(manifest, run_id)
         return IndexResult(tuple(self.reports), manifest, worst, counts, unread)
+
+    def _counted(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
+        """How many documents there are and, as far as that can be known, how many are new, edited and gone."""
+        if before == after:
+            return {"new": 0, "edited": 0, "gone": 0, "all": after.rows}
+        try:
+            then = identities(self.snapshots, before) if before else DOCUMENTS_SCHEMA.frame()
+        except DataError:
+            return {"all": after.rows}
+        return {**document_changes(then, identities(self.snapshots, after)).counts, "all": after.rows}
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
         models: dict[int, Model] = {}
@@ -188,8 +203,8 @@ class Runner:
             settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
                 record = planned.record or self._run_step(planned, tables, previous, meter)
-        except BaseException:
-            self.reports.append(_report(planned, "failed", meter, time.perf_counter() - started))
+        except BaseException as error:
+            self.reports.append(_report(planned, _broken_off(error), meter, time.perf_counter() - started))
             raise
         report = _report(planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started)
         return record, replace(report, peak_mb=memory.megabytes if memory else None)
@@ -284,6 +299,12 @@ class Runner:
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
+
+
+def _broken_off(error: BaseException) -> Action:
+    if isinstance(error, WaitingError):
+        return "waiting"
+    return "stopped" if isinstance(error, BudgetError | KeyboardInterrupt) else "failed"
 
 
 def _free(tokens: Tokens) -> float:

@@ -117,6 +117,7 @@ def test_a_limit_of_tokens(folder: ProjectFolder, openai: OpenAIServer):
     done = folder.invoke("index", "--max-tokens", "1", "--json")
     assert (done.exit_code, done.json["outcome"], openai.count("chat")) == (5, "stopped", 1)
     assert "of --max-tokens 1 are used; everything answered is kept" in done.stderr
+    assert [step["action"] for step in done.json["steps"]][-1] == "stopped"
     shown = folder.invoke("index", "--max-tokens", "1")
     assert (shown.exit_code, shown.stdout) == (5, "")
     assert openai.count("chat") == 2

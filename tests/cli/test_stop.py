@@ -31,7 +31,7 @@ def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, 
     assert "Traceback" not in complaint
     report = json.loads(shown)
     assert (process.returncode, report["exit_code"], report["outcome"]) == (code, code, "stopped")
-    assert [step["action"] for step in report["steps"]] == ["ran", "ran", "failed"]
+    assert [step["action"] for step in report["steps"]] == ["ran", "ran", "stopped"]
 
 
 @pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])

@@ -1,0 +1,184 @@
+"""status, runs, documents: the last run, all of them, and what is in."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.console import describe, describe_load, print_report
+from pipeline.cli.options import Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.engine.report import StepReport
+from pipeline.folder import settings_file
+from pipeline.runs import Begun, RunEntry, Runs, began
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Part = Annotated[str | None, typer.Argument(metavar="PART", help="Only those with this in their source or title.")]
+Workflow = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="By default as for 'rejects'.")]
+
+
+def status(context: typer.Context, folder: Folder = None, as_json: Json = False) -> None:
+    """The last run, when it was, and what goes on now."""
+    root = root_of(context, folder)
+    with errors_told(root, as_json):
+        settings_file(root)
+        runs = Runs.of(root)
+        report, going, holder = runs.last(), runs.under_way(), runs.holder()
+        newest = report["run_id"] if report else ""
+        cut_off = [begun for begun in runs.unreported() if begun != going and begun.run_id > newest]
+        before = None if report is None or report["steps"] else _last_with_steps(runs)
+    if as_json:
+        beside = {"under_way": _facts(going), "cut_off": _facts(cut_off[0] if cut_off else None)}
+        print_json({**(report or {"outcome": None, "message": "no run yet"}), **beside})
+        return
+    if going:
+        print(f"{_named(going.run_id, going.workflow)}: under way for {_ago(going.run_id)}, process {going.process}")
+        print(f"    {_how_far(going)}, noted {_span(time.time() - going.noted)} ago")
+    elif holder:
+        print(f"another command holds the project: process {holder}")
+    for begun in cut_off:
+        print(
+            f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began {_ago(begun.run_id)} ago"
+        )
+        print(f"    {_how_far(begun)}; run it again: it goes on from there")
+    for shown in filter(None, (report, before)):
+        _print_run(shown)
+    if report is None and not going and not cut_off:
+        print("No run yet; start one with: graphmill run")
+
+
+def runs(context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False) -> None:
+    """All runs, the newest first."""
+    with open_project(context, folder, overrides, as_json) as project:
+        entries = project.list_runs()
+    if as_json:
+        print_json([{**asdict(entry), "seconds": entry.seconds} for entry in entries])
+    else:
+        _print_entries(entries)
+
+
+def documents(
+    context: typer.Context, part: Part = None, name: Workflow = None, folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False,
+    changed: Annotated[bool, typer.Option("--changed", help="What the next run would find new, edited, gone.")] = False,
+    left_out: Annotated[bool, typer.Option("--left-out", help="Only those of which something was left out.")] = False,
+) -> None:  # fmt: skip
+    """What is in, since when, what each gave, and what was left out of it."""
+    if changed and left_out:
+        raise typer.BadParameter("not with --changed", param_hint="--left-out")
+    with open_project(context, folder, overrides, as_json) as project:
+        found = project.changed_documents(name) if changed else project.list_documents(name)
+    if part is not None:
+        within = found["source"].str.contains(part, case=False, regex=False)
+        found = found[within | found["title"].str.contains(part, case=False, regex=False)]
+    if left_out:
+        found = found[found["left_out"].str.len() > 0]
+    if as_json:
+        print_json(found.to_dict("records"))
+    elif changed:
+        _print_changes(found)
+    else:
+        _print_documents(found)
+
+
+def _last_with_steps(runs: Runs) -> Mapping[str, Any] | None:
+    """A run that failed before its first step says nothing of what is there."""
+    return next((report for report in runs.reports() if report["steps"]), None)
+
+
+def _print_run(report: Mapping[str, Any]) -> None:
+    """When it was, a line a step and a store, and the sums."""
+    entry = RunEntry.of(report)
+    took = f", took {_span(entry.seconds)}" if entry.seconds is not None else ""
+    ended = f", ended {_span(_since(entry.ended))} ago" if entry.ended else ""
+    print(f"{_named(entry.run_id, entry.workflow)}: began {_shown(entry.began)}{took}{ended}")
+    known = {field.name for field in fields(StepReport)}
+    for step in report["steps"]:
+        print(describe(StepReport(**{name: value for name, value in step.items() if name in known})))
+    if report["load"]:
+        print(describe_load(report["load"], report.get("load_seconds", 0.0)))
+    print_report(dict(report))
+
+
+def _print_entries(entries: Sequence[RunEntry]) -> None:
+    """A line a run."""
+    print(
+        f"{'run':<29} {'began (UTC)':<16} {'workflow':<14} {'outcome':<22} {'took':>8} {'calls':>7} {'cost':>10} "
+        f"{'rejects':>7}  tables"
+    )
+    for entry in entries:
+        took = "" if entry.seconds is None else _span(entry.seconds)
+        cost = "no price" if entry.cost is None else f"{entry.cost:.4f}"
+        outcome = entry.outcome.replace("_", " ")
+        tables = "new" if entry.manifest == entry.run_id else f"of {entry.manifest}" if entry.manifest else "-"
+        print(
+            f"{entry.run_id:<29} {_shown(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14} "
+            f"{outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,}  {tables}"
+        )
+
+
+def _print_documents(found: "pd.DataFrame") -> None:
+    """A line a document, under it what was left out of it, and the sums."""
+    print(f"{'since':<16} {'units':>7} {'entities':>8} {'relations':>9} {'left out':>8}  source  title")
+    for row in found.to_dict("records"):
+        since = _shown(began(row["since"]))[:16] if row["since"] else "-"
+        print(
+            f"{since:<16} {row['text_units']:>7,} {row['entities']:>8,} {row['relationships']:>9,} "
+            f"{len(row['left_out']):>8,}  {row['source']}  {row['title']}".rstrip()
+        )
+        for reject in row["left_out"]:
+            print(f"{'':<18}{reject['step']}: {reject['reason']}: {reject['message']}")
+    there = found[found["id"] != ""]
+    print(
+        f"{len(there):,} documents, {there['text_units'].sum():,} text units; something was left out of "
+        f"{(found['left_out'].str.len() > 0).sum():,}"
+    )
+
+
+def _print_changes(found: "pd.DataFrame") -> None:
+    for change, source, title in found[["change", "source", "title"]].itertuples(index=False):
+        print(f"{change:<7} {source}  {title}".rstrip())
+    counts = found["change"].value_counts()
+    print(", ".join(f"{counts.get(change, 0):,} {change}" for change in ("new", "edited", "gone")))
+
+
+def _facts(begun: Begun | None) -> dict[str, Any] | None:
+    return {**asdict(begun), "began": began(begun.run_id)} if begun else None
+
+
+def _named(run_id: str, workflow: str) -> str:
+    return f"run {run_id}, workflow {workflow or 'unknown'}"
+
+
+def _how_far(begun: Begun) -> str:
+    if not begun.step:
+        return "before its first step"
+    position = f" (step {begun.position} of {begun.steps})" if begun.steps else ""
+    done = f": {begun.done:,} of {begun.expected:,}" if begun.expected else ""
+    return f"at {begun.step}{position}{done}"
+
+
+def _ago(run_id: str) -> str:
+    return _span(_since(began(run_id)))
+
+
+def _since(moment: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds() if moment else 0.0
+
+
+def _shown(moment: str) -> str:
+    """ISO 8601 for people; "unknown" for nothing."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC" if moment else "unknown"
+
+
+def _span(seconds: float) -> str:
+    """So long, in its two largest units at most."""
+    whole = max(round(seconds), 0)
+    for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {smaller}"
+    return f"{whole} s"
