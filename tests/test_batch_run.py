@@ -151,7 +151,7 @@ def test_held_it_ends_with_exit_code_4_and_the_next_run_goes_on(
     report = done.json
     assert (done.exit_code, report["exit_code"], report["outcome"]) == (4, 4, "waiting")
     assert "batch_000001: not ready yet; run the same command later" in done.stderr
-    assert report["steps"][-1]["action"] == "failed"
+    assert report["steps"][-1]["action"] == "waiting"
     with pytest.raises(WaitingError):
         index(folder)
     openai.batch_hold = False
