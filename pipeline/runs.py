@@ -233,6 +233,9 @@ class Noted:
         self._note(step="load", position=0, steps=0, done=0, expected=0)
         self.progress.load_started()
 
+    def load_waits(self, fact: str) -> None:
+        self.progress.load_waits(fact)
+
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
         if self._is_due:
             self._note(step=f"load {store} {part}", done=done, expected=expected)

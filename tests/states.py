@@ -39,8 +39,10 @@ def table_hashes(project: Project, workflow: str = "index") -> dict[str, str]:
     return {name: snapshot.sha256 for name, snapshot in tables.items()}
 
 
-def postgres_rows(url: str, workspace: str, columns: str = "to_jsonb(t) - 'workspace'") -> dict[str, list[Any]]:
-    """Every row of every table of the workspace, without the workspace's name."""
+def postgres_rows(
+    url: str, workspace: str, columns: str = "to_jsonb(t) - ARRAY['workspace', 'owner', 'place']"
+) -> dict[str, list[Any]]:
+    """Every row of every table of the workspace, without the workspace's name and whose it is."""
     with _postgres(url) as connection:
         return {
             name: connection.execute(
@@ -84,10 +86,11 @@ EMPTY = "MATCH (n {workspace: $workspace}) DETACH DELETE n"
 
 
 def neo4j_rows(address: Neo4jAddress, workspace: str) -> dict[str, list[str]]:
-    """Every node and relationship of the workspace, without the workspace's name."""
+    """Every node and relationship of the workspace, without the workspace's name and whose it is."""
     return {name: sorted(map(_comparable, _neo4j(address, query, workspace))) for name, query in GRAPH.items()}
 
 
+WHOSE = frozenset({"workspace", "owner", "place"})
 GRAPH = {"nodes": NODES, "edges": EDGES}
 
 
@@ -102,7 +105,7 @@ def _neo4j(address: Neo4jAddress, query: Any, workspace: str) -> list[dict[str, 
 
 
 def _comparable(row: dict[str, Any]) -> str:
-    properties = {name: value for name, value in row["properties"].items() if name != "workspace"}
+    properties = {name: value for name, value in row["properties"].items() if name not in WHOSE}
     labels = sorted(row.get("labels", []))
     return repr({**row, "labels": labels, "properties": sorted(properties.items())})
 
