@@ -264,7 +264,7 @@ class Project(Services):
         ``title``: the input is read as the run would read it. Raises what reading it raises, UsageError for a workflow
         that loads no documents."""
         steps = self.workflow(workflow or self.shown_workflow())
-        now = present_documents(steps)
+        now = present_documents(steps, self.snapshots)
         if now is None:
             raise UsageError(f"workflow '{steps.name}': it loads no documents; name another")
         before = self.snapshots.manifest(steps.name).tables.get(DOCUMENTS)

@@ -11,7 +11,7 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.snapshots import SnapshotStore
 
 
-def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str) -> pd.DataFrame | None:
+def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> pd.DataFrame | None:
     """The table ``documents`` after the steps that load and filter them, with those that a run would keep, but of the
     source ``gone``; None for a workflow without such steps. Raises what these raise."""
     previous = snapshots.manifest(workflow.name).steps
