@@ -241,9 +241,6 @@ class Noted:
             self._note(step=f"load {store} {part}", done=done, expected=expected)
         self.progress.load_advanced(store, part, done, expected)
 
-    def load_waits(self, fact: str) -> None:
-        self.progress.load_waits(fact)
-
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self.progress.load_finished(counts, seconds)
 
