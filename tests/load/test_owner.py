@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import pytest
+from sqlalchemy import text
 
 from pipeline.errors import UsageError
 from pipeline.load.identity import refuse_other_workflow
-from pipeline.stores.base import Live, TableState
+from pipeline.stores.base import Live, Store, TableState
 from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres_workspaces import lock
 
 SPAWN = get_context("spawn")
 INDEX = ["documents", "entities", "relationships"]
@@ -38,25 +41,33 @@ def test_more_kinds_of_tables_need_no_replace():
             refuse_other_workflow("w", [live, None], workflow, tables)
 
 
-def _hold(url: str, workspace: str, pipe: Connection) -> None:
-    with PostgresStore(url, workspace).alone():
+def _hold(store: Store, pipe: Connection) -> None:
+    with store.alone():
         pipe.send(os.getpid())
-        pipe.recv()
+        signal.pause()
 
 
-def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(
-    postgres: Callable[..., PostgresStore], postgres_url: str
-):
-    store = postgres()
-    mine, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(target=_hold, args=(postgres_url, store.workspace, theirs))
-    process.start()
-    holder = mine.recv()
+def _work(store: PostgresStore, pipe: Connection) -> None:
+    """As an index over all vectors: a statement that lasts, and that the server alone is at."""
+    with store.connection() as connection:
+        lock(connection, store.workspace)
+        pipe.send(os.getpid())
+        connection.execute(text("SELECT pg_sleep(600)"))
+
+
+@pytest.mark.parametrize("kind", ["postgres", "neo4j"])
+def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(kind: str, request: pytest.FixtureRequest):
+    store: Store = request.getfixturevalue(kind)()
+    holder, process = _started(_hold, store)
     heard: list[str] = []
     told = threading.Event()
 
+    def tell(fact: str) -> None:
+        heard.append(fact)
+        told.set()
+
     def wait() -> None:
-        with store.alone(lambda fact: (heard.append(fact), told.set())):
+        with store.alone(tell):
             pass
 
     waiting = threading.Thread(target=wait)
@@ -67,3 +78,21 @@ def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(
     process.join(60)
     waiting.join(60)
     assert not waiting.is_alive()
+
+
+def test_what_a_killed_client_has_begun_ends(postgres: Callable[..., PostgresStore]):
+    store = postgres()
+    worker, process = _started(_work, store)
+    os.kill(worker, signal.SIGKILL)
+    process.join(60)
+    with store.connection() as connection:
+        connection.execute(text("SET LOCAL lock_timeout = '60s'"))  # a tenth of what the statement would take
+        lock(connection, store.workspace)
+
+
+def _started(work: Callable[..., None], store: Store) -> tuple[int, BaseProcess]:
+    """A process that has the lock, and its id."""
+    mine, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=work, args=(store, theirs))
+    process.start()
+    return mine.recv(), process
