@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -83,11 +84,19 @@ def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(kind: s
 def test_what_a_killed_client_has_begun_ends(postgres: Callable[..., PostgresStore]):
     store = postgres()
     worker, process = _started(_work, store)
+    while not _is_at_work(store):
+        time.sleep(0.1)
     os.kill(worker, signal.SIGKILL)
     process.join(60)
     with store.connection() as connection:
         connection.execute(text("SET LOCAL lock_timeout = '60s'"))  # a tenth of what the statement would take
         lock(connection, store.workspace)
+
+
+def _is_at_work(store: PostgresStore) -> bool:
+    with store.connection() as connection:
+        found = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(600)'"
+        return bool(connection.execute(text(found)).scalar())
 
 
 def _started(work: Callable[..., None], store: Store) -> tuple[int, BaseProcess]:
