@@ -72,7 +72,7 @@ def test_a_record_has_to_be_out_of_its_file_first(folder: ProjectFolder):
 )
 def test_what_there_is_is_said_before_it_asks(folder: ProjectFolder, given: str):
     with folder.open() as project:
-        survey = project.survey(f"{given.format(root=folder.root)}harrow-mill.txt")
+        survey = project.survey(given.format(root=folder.root))
         assert survey.document == "harrow-mill.txt"
         assert survey.size == len(TEXTS["harrow-mill.txt"])
         rows = survey.rows["fast"]
