@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ GONE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNR
 
 
 class Lasting(io.FileIO):
-    """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost. ``whatever``: no
-    fault at all ends the writer's work, for what it says is beside the point of it."""
+    """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost. One that does not
+    block, as another process may have set it, is waited for. ``whatever``: no fault at all ends the writer's work, for
+    what it says is beside the point of it, and is lost where it would have to wait."""
 
     def __init__(self, descriptor: int, whatever: bool) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -23,11 +25,15 @@ class Lasting(io.FileIO):
 
     def write(self, content: Any, /) -> int:
         try:
-            return super().write(content)
+            while (written := super().write(content)) is None:
+                if self.whatever:
+                    break
+                select.select([], [self], [])
         except OSError as error:
             if not self.whatever and error.errno not in GONE:
                 raise
-            return memoryview(content).nbytes
+            written = None
+        return memoryview(content).nbytes if written is None else written
 
 
 def outlive_readers() -> None:

@@ -1,12 +1,15 @@
 """Nobody need look at a run: closed pipes, dead loggers and closed terminals end no run."""
 
+import io
 import os
 import pty
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from pipeline.cli.streams import Lasting
 from pipeline.events import Events
 from pipeline.runs import Runs
 from tests.projects import ProjectFolder, new_project
@@ -56,6 +59,28 @@ def test_a_terminal_that_is_closed(folder: ProjectFolder):
     os.close(terminal)  # its session is sent SIGHUP
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     assert outcome(folder) == ("completed", "")
+
+
+def test_a_pipe_that_does_not_block_and_is_full():
+    """As a parent may have made it: a run's words are lost, a result waits to be read."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    words = Lasting(writable, whatever=True)
+    line = b"x" * 4096
+    for _ in range(100):
+        assert words.write(line) > 0
+    heard: list[int] = []
+
+    def hear() -> None:
+        heard.extend(iter(lambda: len(os.read(readable, 65536)), 0))
+
+    reader = threading.Thread(target=hear)
+    reader.start()
+    with io.BufferedWriter(Lasting(writable, whatever=False)) as result:
+        result.write(line * 100)
+    os.close(writable)
+    reader.join(WAIT)
+    assert sum(heard) >= 100 * len(line)
 
 
 def test_a_dead_logger_hears_no_more_and_the_run_goes_on():
