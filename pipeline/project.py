@@ -264,9 +264,10 @@ class Project(Services):
         ``title``: the input is read as the run would read it. Raises what reading it raises, UsageError for a workflow
         that loads no documents."""
         steps = self.workflow(workflow or self.shown_workflow())
-        now = present_documents(steps, self.snapshots)
-        if now is None:
+        present = present_documents(steps, self.snapshots)
+        if present is None:
             raise UsageError(f"workflow '{steps.name}': it loads no documents; name another")
+        now = present.documents
         before = self.snapshots.manifest(steps.name).tables.get(DOCUMENTS)
         then = self.snapshots.table(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
         changes = document_changes(then, now)

@@ -1,27 +1,38 @@
 """The documents as they are now, made as a run would make them, and not kept."""
 
+from dataclasses import dataclass
 from itertools import takewhile
 
 import pandas as pd
 
 from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.local import LocalEngine
-from pipeline.engine.unread import with_kept
-from pipeline.engine.workflow import Step, Workflow
+from pipeline.engine.unread import named_sources, with_kept
+from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.snapshots import SnapshotStore
 
 
-def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> pd.DataFrame | None:
+@dataclass(frozen=True)
+class Present:
+    """``unread``: names of the sources that were not read, or not whole (engine/unread.py)."""
+
+    documents: pd.DataFrame
+    unread: frozenset[str]
+
+
+def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> Present | None:
     """The table ``documents`` after the steps that load and filter them, with those that a run would keep, but of the
     source ``gone``; None for a workflow without such steps. Raises what these raise."""
     previous = snapshots.manifest(workflow.name).steps
     tables: dict[str, pd.DataFrame] = {}
+    unread: set[str] = set()
     for step in takewhile(_loads, workflow.steps):
         given = {name: tables[table][step.reads[name].columns] for name, table in step.inputs.items()}
         frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
         frames = with_kept(step, frames, previous, snapshots, gone)
+        unread |= named_sources(frames[REJECTS]) if REJECTS in frames and not step.inputs else set()
         tables |= {table: frames[name] for name, table in step.outputs.items()}
-    return tables.get(DOCUMENTS)
+    return Present(tables[DOCUMENTS], frozenset(unread)) if DOCUMENTS in tables else None
 
 
 def _loads(step: Step) -> bool:

@@ -104,7 +104,8 @@ def name_of(source: str, named: Collection[str]) -> str | None:
     return next((source[:place] for place in reversed(places) if source[:place] in named), None)
 
 
-def _where(name: str) -> str:
+def told_name(name: str) -> str:
+    """Of a source, for people."""
     return "the input folder" if name == ALL else name
 
 
@@ -115,7 +116,7 @@ def _told(left: pd.DataFrame) -> pd.DataFrame:
             "row_id": source,
             "kind": KEPT,
             "reason": KEPT_UNREAD,
-            "message": f"{source}: kept as it was: {_where(because)} was not read whole; mend it, or delete it",
+            "message": f"{source}: kept as it was: {told_name(because)} was not read whole; mend it, or delete it",
         }
         for source, because in zip(left["source"], left["because"], strict=True)
     ]

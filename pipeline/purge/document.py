@@ -15,6 +15,7 @@ from pipeline.engine.metering import Meter
 from pipeline.engine.options import RunOptions
 from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Silent
+from pipeline.engine.unread import name_of, told_name
 from pipeline.engine.usage import Journal
 from pipeline.errors import DataError, UsageError
 from pipeline.export.emit import withdraw
@@ -228,13 +229,18 @@ def _refuse_present(project: Services, target: Target, workflows: Sequence[str])
         present = present_documents(project.workflow(name), project.snapshots, target.source)
         if present is None:
             continue
-        if target.path is None and any(map(target.names, present["source"])):
+        if target.path is None and any(map(target.names, present.documents["source"])):
             raise UsageError(f"purge: {target.source}: {_where(target, name)}, then purge again")
+        if target.path is None and (unread := name_of(target.source, present.unread)):
+            raise UsageError(
+                f"purge: {target.source}: {told_name(unread)} was not read whole, and may have it still; mend that "
+                f"('graphmill rejects {name}' says what), then purge again"
+            )
         if before is not None and project.snapshots.exists(before):
             known = identities(project.snapshots, before)
             first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
             source, ratio = target.source, project.settings.max_delete_ratio
-            check_deletions(without(known, source), without(present, source), ratio, first)
+            check_deletions(without(known, source), without(present.documents, source), ratio, first)
 
 
 def _where(target: Target, workflow: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.errors import DataError, UsageError
 from pipeline.registry import REGISTRY
 from tests.projects import ProjectFolder, new_project
 
@@ -144,3 +144,27 @@ def test_another_workflows_record_is_not_reused_where_it_lacks_what_would_be_kep
         project.index("other")
         assert "letter.txt" not in project.table("documents", "other")["source"].tolist()
     assert night(folder)[0]["letter.txt"] == "A letter."
+
+
+def test_a_kept_document_that_is_purged_does_not_come_back(folder: ProjectFolder):
+    folder.write("letter.txt", "")
+    folder.write("list.json", JSON[: JSON.index('"c"')])
+    assert kept(night(folder)[1]) == ["letter.txt", "list.json#c"]
+    with folder.open() as project:
+        project.purge("letter.txt")
+    documents, rejects, _ = night(folder)
+    assert "letter.txt" not in documents
+    assert kept(rejects) == ["list.json#c"]
+
+
+def test_a_record_is_not_purged_while_its_file_may_have_it(folder: ProjectFolder):
+    """In a row that cannot be read it would be certified as gone, and come back once the row is mended."""
+    folder.write("cases.csv", CSV.replace(ROWS[29], '30,Case 30,"The judge said "no" to it"'))
+    before = night(folder)[0]
+    with folder.open() as project, pytest.raises(UsageError, match=r"cases\.csv was not read whole, and may have it"):
+        project.purge("cases.csv#30")
+    assert night(folder)[0] == before
+    folder.write("cases.csv", CSV.replace(ROWS[29] + "\n", ""))
+    with folder.open() as project:
+        assert project.purge("cases.csv#30").exit_code == 0
+    assert "cases.csv#30" not in night(folder)[0]
