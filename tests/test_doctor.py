@@ -1,5 +1,6 @@
 """The doctor, against real servers that are well, and that have what it looks for."""
 
+import os
 import re
 import sqlite3
 import subprocess
@@ -249,6 +250,15 @@ def test_workflows_prompts_models_and_input(project: ProjectFolder) -> None:
     assert found["settings workflow fast"].verdict == "ok"
     assert (found["settings input"].verdict, found["settings input"].fact[:2]) == ("warning", "0 ")
     assert "no such folder" in examined(project, "input.path=nowhere")["settings input"].fact
+
+
+def test_what_is_no_input_is_nothing_to_mend(project: ProjectFolder) -> None:
+    (project.root / "data" / "input" / "~$notes.docx").write_bytes(b"\x05somebody")
+    found = examined(project)["settings input"]
+    assert (found.verdict, found.action) == ("ok", "")
+    os.mkfifo(project.root / "data" / "input" / "pipe")
+    found = examined(project)["settings input"]
+    assert (found.verdict, "pipe: not a regular file" in found.fact) == ("warning", True)
 
 
 def test_git_and_the_file_of_keys(project: ProjectFolder) -> None:

@@ -12,6 +12,7 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel
 from pipeline.settings import ModelsSettings, Settings
+from pipeline.verbs.load_documents import NO_INPUT
 
 if TYPE_CHECKING:
     from pipeline.doctor.examine import Examined
@@ -45,12 +46,13 @@ def _check_models(workflow: Workflow, step: Step, models: ModelsSettings) -> Non
 def examine_input(root: Path, settings: Settings) -> Iterator[Finding]:
     pattern = settings.input.file_pattern
     files = input_files(str(root / settings.input.path), pattern)
-    faulty = [file for file in files if file.fault]
-    fact = f"{len(files) - len(faulty):,} files match {pattern} below {settings.input.path}"
+    readable = [file for file in files if not file.fault]
+    faulty = [file for file in files if file.fault and file.fault[0] not in NO_INPUT]
+    fact = f"{len(readable):,} files match {pattern} below {settings.input.path}"
     if faulty:
         shown = f"{faulty[0].name}: {faulty[0].fault[1] if faulty[0].fault else ''}"
         yield Finding("settings", "input", "warning", f"{fact}, {len(faulty):,} cannot be read ({shown})", "mend them")
-    elif files:
+    elif readable:
         yield Finding("settings", "input", "ok", fact)
     else:
         yield Finding("settings", "input", "warning", fact, "put documents there, or correct input in settings.yaml")
