@@ -254,7 +254,26 @@ def test_a_repair_that_was_cut_off_does_not_stay_under_way(
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def _killed(writer: Neo4jWriter) -> None:
+def test_a_first_load_that_was_cut_off_is_told_with_what_it_left(
+    neo4j: OpenNeo4j, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    store = neo4j(atomic_rows=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(Neo4jWriter, "_write_communities", _killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            load(manifest, snapshots, [store], MAX_TYPES)
+    for quick in (True, False):
+        found = verify(manifest, snapshots, [store], MAX_TYPES, quick)
+        problem = "neo4j: its first load is under way, or was cut off; run 'graphmill load index'"
+        assert found.problems[0] == problem
+        stored = {check.table: check.stored for check in found.tables}
+        assert stored == {"nodes": len(PEOPLE), "relationships": len(PEOPLE) - 1, "communities": 0}
+        assert differences(found) == {"communities": {"missing": len(PEOPLE) + 1}}
+    load(manifest, snapshots, [store], MAX_TYPES)
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
+
+
+def _killed(writer: Neo4jWriter, *_: object) -> None:
     raise RuntimeError("killed")
 
 

@@ -1,0 +1,65 @@
+"""CPU seconds of ``verify``, ``verify --quick`` and ``load --full`` at N text units and at four times as many, side by
+side. ``python benchmarks/verify.py --units 5000``
+
+The CPU is the command's own, start-up included, of which ``graphmill --help`` shows a part; PostgreSQL's is not in it.
+No HNSW index is built: none of the three reads one.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness import ROOT, new_project, print_table
+
+WORKFLOW = "fast"
+COMMANDS = {"verify": ["verify"], "verify --quick": ["verify", "--quick"], "load --full": ["load", "--full"]}
+TIMES = 4
+
+
+def command(root: Path, *arguments: str) -> tuple[float, float]:
+    """CPU seconds and the peak in MB."""
+    line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(line)}: ended with {os.waitstatus_to_exitcode(status)}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def measure(units: int) -> dict[str, tuple[float, float]]:
+    without_index = ["--set", "stores.postgres.exact_below=1000000000"]
+    with new_project(units) as root:
+        command(root, "run", WORKFLOW, *without_index)
+        found = {"start-up": command(root, "--help")}
+        for name, (verb, *options) in COMMANDS.items():
+            found[name] = command(root, verb, WORKFLOW, *options, *without_index)
+    return found
+
+
+def compare(units: int) -> list[dict[str, Any]]:
+    few, many = measure(units), measure(TIMES * units)
+    return [
+        {
+            "command": name, f"CPU s at {units:,}": few[name][0], f"at {TIMES * units:,}": many[name][0],
+            "ratio": many[name][0] / few[name][0], "MB": few[name][1], f"MB at {TIMES * units:,}": many[name][1],
+        }
+        for name in few
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--units", type=int, default=5_000)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    rows = compare(options.units)
+    print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
+
+
+if __name__ == "__main__":
+    main()
