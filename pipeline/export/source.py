@@ -28,7 +28,11 @@ class Source:
         """Raises UsageError when there is no manifest yet, or a table is not in it."""
         workflow, tables = self.manifest.workflow, self.manifest.tables
         if not tables:
-            raise UsageError(f"workflow '{workflow}': nothing to export; run 'graphmill index {workflow}' first")
+            others = " or ".join(f"--workflow {name}" for name in self.snapshots.workflows() if name != workflow)
+            or_name = f", or name one that has tables: {others}" if others else ""
+            raise UsageError(
+                f"workflow '{workflow}': nothing to export; run 'graphmill index {workflow}' first{or_name}"
+            )
         if missing := [name for name in names if name not in tables]:
             raise UsageError(f"workflow '{workflow}': it writes no {', '.join(missing)}; export another workflow")
 

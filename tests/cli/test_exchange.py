@@ -26,7 +26,7 @@ def theirs(tmp_path: Path) -> Path:
 def test_a_build_comes_back_as_it_went_out(folder: ProjectFolder, tmp_path: Path):
     with folder.open() as project:
         project.index("fast")
-        exported = project.export("parquet", tmp_path / "out")
+        exported = project.export("parquet", tmp_path / "out", "fast")
         assert exported.files["entities.parquet"] > 5
         report = project.import_graphrag(tmp_path / "out")
         assert (report.exit_code, report.to_json()["totals"]["rejects"]) == (0, 0)
@@ -93,6 +93,9 @@ def test_another_index_is_not_taken_for_the_next_night(folder: ProjectFolder, th
 @pytest.mark.parametrize("kind", ["graphml", "csv", "neo4j-admin", "parquet"])
 def test_export(kind: str, folder: ProjectFolder, theirs: Path, tmp_path: Path):
     folder.invoke("import", "graphrag", str(theirs))
+    refused = folder.invoke("export", kind, str(tmp_path / "shown"))
+    assert (refused.exit_code, "--workflow graphrag" in refused.stderr) == (2, True), refused.stderr
+    folder.edit_settings(workflow="graphrag")
     shown = folder.invoke("export", kind, str(tmp_path / "shown"))
     assert shown.exit_code == 0, shown.stderr
     told = folder.invoke("export", kind, str(tmp_path / "told"), "--workflow", "graphrag", "--json").json
