@@ -19,20 +19,25 @@
     KeyboardInterrupt       130   Ctrl-C
     └── Terminated          143   SIGTERM
 
+The command's other codes: 0, and 3 for a run with more rejects than max_reject_ratio allows.
+
 Messages read "where: fact; next action".
 """
 
 from pathlib import Path
 
+FAILED, USAGE, ABOVE_MAX_REJECTS, WAITING, BUDGET, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 5, 130, 143
+"""Every exit code but 0; docs/nightly.md says what to do about each."""
+
 
 class GraphmillError(Exception):
     """Base of all; ``exit_code`` is what the command ends with."""
 
-    exit_code = 1
+    exit_code = FAILED
 
 
 class UsageError(GraphmillError):
-    exit_code = 2
+    exit_code = USAGE
 
 
 class NothingLoadedError(UsageError):
@@ -76,7 +81,7 @@ class StoreError(GraphmillError):
 
 
 class StoreAuthError(StoreError):
-    exit_code = 2
+    exit_code = USAGE
 
 
 class LostConnectionError(StoreError):
@@ -88,11 +93,11 @@ class LockedError(GraphmillError):
 
 
 class WaitingError(GraphmillError):
-    exit_code = 4
+    exit_code = WAITING
 
 
 class BudgetError(GraphmillError):
-    exit_code = 5
+    exit_code = BUDGET
 
 
 class Terminated(KeyboardInterrupt):

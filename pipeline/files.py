@@ -80,9 +80,24 @@ def sha256_of(path: Path) -> str:
 
 
 def sweep_partials(folder: Path) -> None:
-    """Remove, at any depth, what killed processes have left half written. Only for a caller who is alone here."""
+    """Remove, at any depth, what killed processes have left half written; a living one's stays."""
     for partial in folder.rglob(f".*{PARTIAL}"):
-        partial.unlink(missing_ok=True)
+        if not _is_being_written(partial):
+            partial.unlink(missing_ok=True)
+
+
+def _is_being_written(partial: Path) -> bool:
+    """By another process of this machine that lives."""
+    number = partial.name.removeprefix(".").partition("-")[0]
+    if not number.isdecimal() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @contextmanager
@@ -91,7 +106,7 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
     Raises DiskFullError when the block cannot write for want of space.
     """
-    path = folder / f".{secrets.token_hex(8)}{PARTIAL}"
+    path = folder / f".{os.getpid()}-{secrets.token_hex(8)}{PARTIAL}"
     try:
         with full_disk_named(folder):
             folder.mkdir(parents=True, exist_ok=True)

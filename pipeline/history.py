@@ -14,12 +14,11 @@ LISTED = 5
 
 def loaded_rejects(run: str | None, workflow: str, snapshots: SnapshotStore) -> pd.DataFrame | None:
     """The rejects of the tables that this run of the workflow brought to the stores; None for no run, no row where
-    those tables are no longer kept."""
+    those tables are no longer kept, or cannot be read."""
     if run is None:
         return None
     until = [id for id in snapshots.history(workflow) if id <= run]
-    tables = snapshots.manifest(workflow, until[-1]).tables if until else {}
-    known = tables.get(REJECTS)
+    known = next((manifest.tables.get(REJECTS) for manifest in snapshots.kept(workflow, until[-1:])), None)
     return snapshots.read(known) if known and snapshots.exists(known) else REJECTS_SCHEMA.frame()
 
 

@@ -20,9 +20,10 @@ def owner_of(root: Path) -> str:
     path = root / OWNER_FILE
     if not path.exists():
         _make(path)
-    owner = path.read_text(encoding="utf-8").strip()
-    if not owner:
-        raise DataError(f"{path}: empty; restore it, or delete it: then what was cached before counts as another's")
+    owner = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not owner.isprintable() or "\ufffd" in owner or not owner:
+        fact = "damaged" if owner else "empty"
+        raise DataError(f"{path}: {fact}; restore it, or delete it: then what was cached before counts as another's")
     return owner
 
 

@@ -8,9 +8,16 @@ from pipeline.engine.options import RunOptions
 from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.runner import Runner
 from pipeline.engine.workflow import Workflow
-from pipeline.errors import BudgetError, GraphmillError, Terminated, WaitingError
-
-FAILED, ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED = 1, 3, 130, 143
+from pipeline.errors import (
+    ABOVE_MAX_REJECTS,
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    BudgetError,
+    GraphmillError,
+    Terminated,
+    WaitingError,
+)
 
 
 @dataclass

@@ -89,9 +89,11 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class Runs:
-    """``folder`` holds ``<run_id>.json`` for each run, and the lock."""
+    """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``snapshots``: where those are, if another project
+    may have named the same folder: it has a lock of its own."""
 
     folder: Path
+    snapshots: Path | None = None
 
     @classmethod
     def of(cls, project: Path) -> "Runs":
@@ -180,26 +182,17 @@ class Runs:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the project. The lock is the operating system's: it goes with its holder, however that ends.
+        """Hold the project and its snapshots. The locks are the operating system's: they go with their holder, however
+        that ends.
 
-        Raises LockedError when another run holds it.
+        Raises LockedError when another run holds it, or another project uses the same folder of snapshots.
         """
-        from filelock import FileLock, Timeout
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        holder = self.folder / "holder"
-        try:
-            held = FileLock(self.folder / "lock").acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
-        except Timeout as error:
-            owner = _holder(holder)
-            raise LockedError(
-                f"{self.folder.parent}: another run holds this project (process {owner}); wait for it to end"
-            ) from error
-        with held:
-            with suppress(OSError):  # a full disk must not keep gc from making space
-                since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
-                holder.write_text(f"{this_process()}, since {since}", encoding="utf-8")
-            yield
+        with _held(self.folder, "another run holds this project"):
+            if self.snapshots is None:
+                yield
+                return
+            with _held(self.snapshots, "a run of another project holds these snapshots"):
+                yield
 
     def _path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.json"
@@ -292,6 +285,23 @@ def _read_begun(path: Path) -> Begun:
         return Begun(**{**content, "run_id": path.stem})
     except (DamagedError, OSError, TypeError):
         return Begun(path.stem)
+
+
+@contextmanager
+def _held(folder: Path, otherwise: str) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    folder.mkdir(parents=True, exist_ok=True)
+    holder = folder / "holder"
+    try:
+        held = FileLock(folder / "lock").acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
+    except Timeout as error:
+        raise LockedError(f"{folder.parent}: {otherwise} (process {_holder(holder)}); wait for it to end") from error
+    with held:
+        with suppress(OSError):  # a full disk must not keep gc from making space
+            since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
+            holder.write_text(f"{this_process()}, since {since}", encoding="utf-8")
+        yield
 
 
 def _holder(path: Path) -> str:

@@ -225,7 +225,7 @@ class Services:
 
     @made_once
     def runs(self) -> Runs:
-        return Runs.of(self.root)
+        return replace(Runs.of(self.root), snapshots=self.root / self.settings.snapshots)
 
     @made_once
     def cache(self) -> ReplyCache:

@@ -13,6 +13,7 @@ from pipeline.engine.usage import Journal, settle
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import DiskFullError, StoreError, UsageError
 from pipeline.export.emit import emit
+from pipeline.files import sweep_partials
 from pipeline.history import loaded_rejects, manifest_of
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
@@ -36,7 +37,10 @@ def run_stages(
     if load_stage in stages:
         with suppress(StoreError):  # what does not answer may do so when it is needed
             project.reach_stores(workflow, options)
+    for folder in (project.runs.folder, project.usage_folder, project.output_folder):
+        sweep_partials(folder)
     project.snapshots.sweep()
+    project.cache.mend()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None

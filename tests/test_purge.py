@@ -214,9 +214,8 @@ def test_while_another_run_goes_on_nothing_is_touched(tmp_path: Path, postgres_u
         done = folder.invoke("purge", "--document", "secret.txt", "--yes")
         assert (done.exit_code, "another run holds this project" in done.stderr) == (1, True)
     after = {path: path.stat().st_mtime_ns for path in folder.root.rglob("*") if path.is_file()}
-    assert {path for path in before | after if before.get(path) != after.get(path)} <= {
-        folder.root / "data/runs/lock", folder.root / "data/runs/holder",
-    }  # fmt: skip
+    locks = {folder.root / "data" / place / name for place in ("runs", "snapshots") for name in ("lock", "holder")}
+    assert {path for path in before | after if before.get(path) != after.get(path)} <= locks
     assert [batch.status for batch in openai.batches] == ["in_progress"]
     assert [file.deleted for file in openai.files] == [False]
 

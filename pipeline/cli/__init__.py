@@ -26,9 +26,9 @@ from pipeline.cli import (
     verify,
     workspace,
 )
-from pipeline.cli.options import INTERRUPTED, TERMINATED, Folder
+from pipeline.cli.options import Folder
 from pipeline.cli.streams import outlive_readers
-from pipeline.errors import Terminated
+from pipeline.errors import INTERRUPTED, TERMINATED, Terminated
 
 
 class Commands(TyperGroup):

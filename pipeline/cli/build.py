@@ -12,7 +12,6 @@ import typer
 
 from pipeline.cli.console import print_forecast, print_report
 from pipeline.cli.options import (
-    FAILED,
     Folder,
     Json,
     Log,
@@ -27,7 +26,7 @@ from pipeline.cli.options import (
 )
 from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
-from pipeline.errors import GraphmillError
+from pipeline.errors import FAILED, GraphmillError
 from pipeline.folder import SETTINGS
 from pipeline.init import FIRST_WORKFLOW, init_project
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import FAILED, Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.cli.options import Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
     from pipeline.evaluation.evaluation import Evaluation

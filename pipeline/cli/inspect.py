@@ -7,9 +7,8 @@ import typer
 
 from pipeline.cli.console import print_findings, print_rejects, print_usage
 from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
+from pipeline.errors import FAILED
 from pipeline.reasons import REASONS
-
-FAILED = 1
 
 
 def rejects(

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.engine.report import Outcome, RunReport
-from pipeline.errors import GraphmillError, Terminated, UsageError
+from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, GraphmillError, Terminated, UsageError
 from pipeline.runs import Runs
 
 if TYPE_CHECKING:
     from pipeline.project import Project
 
-FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 STOPPED = "stopped; everything computed is kept: run the same command again to go on"
 
 Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="The project's folder.")]

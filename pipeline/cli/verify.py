@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import FAILED, Folder, Json, Overrides, Shown, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
+from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
     from pipeline.load.naming import Named

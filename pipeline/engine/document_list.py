@@ -81,7 +81,7 @@ def _since(there: pd.DataFrame, workflow: str, snapshots: SnapshotStore) -> pd.S
 def _earlier(workflow: str, snapshots: SnapshotStore) -> Iterator[tuple[str, Snapshot]]:
     """The documents of each kept night, the newest first."""
     for run_id in reversed(snapshots.history(workflow)):
-        snapshot = snapshots.manifest(workflow, run_id).tables.get(DOCUMENTS)
+        snapshot = next((manifest.tables.get(DOCUMENTS) for manifest in snapshots.kept(workflow, [run_id])), None)
         if snapshot is None or not snapshots.exists(snapshot):
             return
         yield run_id, snapshot

@@ -7,6 +7,7 @@
 import json
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import DiskFullError, UsageError
-from pipeline.files import full_disk_named, publish_file, temporary_file
+from pipeline.files import full_disk_named, publish_file, tell, temporary_file
 from pipeline.models.base import Usage
 from pipeline.schemas import FLOAT, INT, STRING, table
 
@@ -88,7 +90,7 @@ class Journal:
         settle(self.folder)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        text = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        text = json.dumps({**line, "crc": _crc(line)}, ensure_ascii=False).encode() + b"\n"
         with self.lock, full_disk_named(self.folder):
             if self._closed:
                 return
@@ -117,7 +119,8 @@ def settle(folder: Path) -> None:
             continue
         frame = USAGE.frame(list(_rows(journal)))
         with temporary_file(folder) as temporary:
-            pq.write_table(USAGE.encode(frame, journal.name), temporary, compression="zstd")
+            table = USAGE.encode(frame, journal.name)
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
             publish_file(temporary, _table_of(journal))
         journal.unlink()
 
@@ -129,9 +132,21 @@ def read_usage(folder: Path) -> pd.DataFrame:
         with suppress(FileNotFoundError):
             journals[journal] = USAGE.frame(list(_rows(journal)))
     tables = sorted(folder.glob("*.parquet"))
-    frames = [pq.read_table(path).to_pandas() for path in tables]
+    frames = [frame for frame in map(_read_table, tables) if frame is not None]
     frames += [frame for journal, frame in journals.items() if _table_of(journal) not in tables]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+
+
+def _read_table(path: Path) -> pd.DataFrame | None:
+    """None for one that is damaged, which is told."""
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        return table.cast(USAGE.arrow).to_pandas()
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException, ValueError) as error:
+        tell(f"{path}: damaged ({error}); the usage of this run is not counted: delete the file")
+        return None
 
 
 def _table_of(journal: Path) -> Path:
@@ -154,19 +169,35 @@ def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
     return totals.reset_index()
 
 
+def _line(text: bytes) -> dict[str, Any]:
+    """Raises ValueError, KeyError or TypeError for what ``Journal`` has not written."""
+    line = json.loads(text)
+    check = line.pop("crc", None)
+    if check is not None and check != _crc(line):
+        raise ValueError(text)
+    if not line.keys() >= set(USAGE.columns) - {"run_id"}:
+        raise KeyError(text)
+    return line
+
+
+def _crc(line: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(line, sort_keys=True).encode())
+
+
 def _rows(journal: Path) -> Iterator[dict[str, Any]]:
     open_calls: dict[str, dict[str, Any]] = {}
-    with journal.open(encoding="utf-8") as lines:
+    with journal.open("rb") as lines:
         for text in lines:
             try:
-                line = json.loads(text)
-            except ValueError:  # the machine went down in the middle of a line
+                line = _line(text)
+            except (ValueError, KeyError, TypeError):  # the machine went down in the middle of a line, or it is damaged
+                tell(f"{journal}: a line cannot be read; its call is not counted, or as unknown")
                 continue
             name = line.pop("begun", None)
             if name is not None:
                 open_calls[name] = line
                 continue
-            open_calls.pop(line.pop("ended"), None)
+            open_calls.pop(line.pop("ended", ""), None)
             yield {"run_id": journal.stem, **line}
     for line in open_calls.values():
         yield {"run_id": journal.stem, **line, "outcome": UNKNOWN}

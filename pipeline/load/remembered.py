@@ -7,7 +7,6 @@ its rows are not those that the last load left.
 All of it may be deleted at any time.
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import DiskFullError
-from pipeline.files import publish_file, temporary_file
+from pipeline.errors import DamagedError, DiskFullError
+from pipeline.files import publish_file, read_json, temporary_file, write_json
 from pipeline.schemas import WIDE
 
 FOLDER = "loaded"
@@ -35,8 +34,9 @@ class Remembered:
 
     def versions(self, version: str) -> Mapping[str, str]:
         """The version of each table at a version of all; empty where it is not known."""
-        with suppress(OSError, ValueError):
-            return dict(json.loads(self._names(version).read_text(encoding="utf-8")))
+        with suppress(OSError, DamagedError):
+            versions = read_json(self._names(version))
+            return versions if all(isinstance(name, str) for name in versions.values()) else {}
         return {}
 
     def hashes(self, table: str, version: str) -> pa.Table | None:
@@ -54,9 +54,8 @@ class Remembered:
 
     def publish(self, version: str, versions: Mapping[str, str]) -> None:
         """Keep the versions of the tables, and forget what is old."""
-        with suppress(DiskFullError), temporary_file(self._folder) as temporary:
-            temporary.write_text(json.dumps(versions, indent=1, sort_keys=True), encoding="utf-8")
-            publish_file(temporary, self._names(version))
+        with suppress(DiskFullError):
+            write_json(self._names(version), versions)
         self._forget_old()
 
     def forget(self) -> None:

@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+import xxhash
 
+from pipeline.files import tell
 from pipeline.models.base import ChatRequest
 from pipeline.models.compaction import compact
 from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, slices
+from pipeline.models.salvage import mend
 
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
 
@@ -35,6 +38,22 @@ def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def _digest(*content: str | int | bytes) -> int:
+    """Of what a row says, to see that it was not damaged since; as a signed number, which databases have."""
+    state = xxhash.xxh3_64()
+    for part in content:
+        state.update(part if isinstance(part, bytes) else f"{part}\0".encode(errors="surrogatepass"))
+    return state.intdigest() - 2**63
+
+
+def _is_whole(digest: int | None, *content: str | int | bytes) -> bool:
+    """Rows of earlier versions have no digest."""
+    if digest is None or digest == _digest(*content):
+        return True
+    tell(f"cache: the row of {content[0]} is damaged; it is asked again")
+    return False
+
+
 @dataclass(frozen=True)
 class Completion:
     """A reply as it came. ``valid`` is None until somebody has read it."""
@@ -44,6 +63,11 @@ class Completion:
     input_tokens: int
     output_tokens: int
     valid: bool | None = None
+
+
+def _content(reply: Completion) -> tuple[str | int, ...]:
+    """All but the verdict, which changes."""
+    return reply.text, reply.finish_reason, reply.input_tokens, reply.output_tokens
 
 
 class ReplyCache:
@@ -63,9 +87,10 @@ class ReplyCache:
 
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
         """What is known of these keys."""
-        columns = [COMPLETIONS.c[name] for name in ("key", *Completion.__dataclass_fields__)]
+        columns = [COMPLETIONS.c[name] for name in ("key", "digest", *Completion.__dataclass_fields__)]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
-        return {key: Completion(*row) for key, *row in rows}
+        found = {key: (digest, Completion(*row)) for key, digest, *row in rows}
+        return {key: reply for key, (digest, reply) in found.items() if _is_whole(digest, key, *_content(reply))}
 
     def store_completion(self, key: str, model: str, reply: Completion) -> None:
         """Keep the reply, in place of an older one; it is on disk when the call returns."""
@@ -75,7 +100,15 @@ class ReplyCache:
         self.database.upsert(COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()])
 
     def _row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
-        return {"key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner, **vars(reply)}
+        digest = _digest(key, *_content(reply))
+        return {
+            "key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner, "digest": digest,
+            **vars(reply),
+        }  # fmt: skip
+
+    def mend(self) -> None:
+        """See ``mend`` of salvage.py."""
+        mend(self.database)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Note which stored replies may be served."""
@@ -97,8 +130,10 @@ class ReplyCache:
                 connection.execute(sa.delete(COMPLETIONS).where(COMPLETIONS.c.key.in_(some)))
 
     def vectors(self, keys: Iterable[str]) -> dict[str, np.ndarray]:
-        rows = self.database.select([EMBEDDINGS.c.key, EMBEDDINGS.c.vector], list(dict.fromkeys(keys)))
-        return {key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in rows}
+        columns = [EMBEDDINGS.c[name] for name in ("key", "digest", "vector")]
+        rows = self.database.select(columns, list(dict.fromkeys(keys)))
+        whole = {key: vector for key, digest, vector in rows if _is_whole(digest, key, vector)}
+        return {key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in whole.items()}
 
     def known_vectors(self, keys: Iterable[str]) -> set[str]:
         """Which of the keys have a vector."""
@@ -107,7 +142,10 @@ class ReplyCache:
     def store_vectors(self, model: str, vectors: Mapping[str, np.ndarray]) -> None:
         """Keep the vectors, all of them or, if the process dies, none."""
         shared = {"model": model, "owner": self.owner}
-        rows = [{"key": key, **shared, "vector": vector.astype("<f4").tobytes()} for key, vector in vectors.items()]
+        stored = {key: vector.astype("<f4").tobytes() for key, vector in vectors.items()}
+        rows = [
+            {"key": key, **shared, "vector": vector, "digest": _digest(key, vector)} for key, vector in stored.items()
+        ]
         self.database.upsert(EMBEDDINGS, rows)
 
     def forget_all_but(self, keys: Iterable[str]) -> int:

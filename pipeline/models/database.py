@@ -19,8 +19,8 @@ from sqlalchemy.schema import CreateTable
 
 from pipeline.errors import SettingsError, StoreError
 
-SCHEMA_VERSION = 2
-"""1 had no owners, buckets, batches and no version row; it is brought to 2 as it is opened."""
+SCHEMA_VERSION = 3
+"""1 had no owners, buckets, batches and no version row, 2 no digests; they are brought to 3 as they are opened."""
 
 KEYS_PER_STATEMENT = 500
 SECONDS_TO_WAIT_FOR_A_LOCK = 60
@@ -39,6 +39,7 @@ COMPLETIONS = sa.Table(
     sa.Column("valid", sa.Boolean),
     sa.Column("created", sa.DateTime(timezone=True), nullable=False),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("digest", sa.BigInteger),
 )
 EMBEDDINGS = sa.Table(
     "embeddings",
@@ -47,6 +48,7 @@ EMBEDDINGS = sa.Table(
     sa.Column("model", sa.Text, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("digest", sa.BigInteger),
 )
 BUCKETS = sa.Table(
     "buckets",
@@ -68,10 +70,17 @@ BATCHES = sa.Table(
     sa.Column("created", sa.DateTime(timezone=True), nullable=False),
 )
 SCHEMA = sa.Table("graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True))
-OWNER = {
-    "sqlite": sa.DDL("ALTER TABLE %(table)s ADD COLUMN owner TEXT NOT NULL DEFAULT ''"),
-    "postgresql": sa.DDL("ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''"),
+ADDED = {
+    "owner": {
+        "sqlite": sa.DDL("ALTER TABLE %(table)s ADD COLUMN owner TEXT NOT NULL DEFAULT ''"),
+        "postgresql": sa.DDL("ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''"),
+    },
+    "digest": {
+        "sqlite": sa.DDL("ALTER TABLE %(table)s ADD COLUMN digest BIGINT"),
+        "postgresql": sa.DDL("ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS digest BIGINT"),
+    },
 }
+"""Columns that earlier versions did not have."""
 
 
 class Database:
@@ -223,10 +232,16 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
 
     @listens_for(engine, "connect")
     def every_commit_reaches_the_disk(connection: Any, _record: object) -> None:
+        connection.text_factory = lenient_text
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA secure_delete=ON")
 
     return engine
+
+
+def lenient_text(content: bytes) -> str:
+    """Text that something has damaged is for its row's digest to find, not an end of the whole query."""
+    return content.decode(errors="replace")
 
 
 def _create_tables(engine: sa.Engine) -> None:
@@ -263,8 +278,9 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
         connection.execute(sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version))  # SQLite's write lock
         for table in (COMPLETIONS, EMBEDDINGS):
             columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
-            if "owner" not in columns:
-                connection.execute(OWNER[engine.dialect.name].against(table))
+            for name, statements in ADDED.items():
+                if name not in columns:
+                    connection.execute(statements[engine.dialect.name].against(table))
         insert = INSERTS[engine.dialect.name](SCHEMA).values(schema_version=SCHEMA_VERSION)
         connection.execute(insert.on_conflict_do_nothing())
 
@@ -275,8 +291,8 @@ def complaint(url: sa.URL, error: DBAPIError) -> str:
         return f"cache: {address(url)} does not work ({said}); start it, or correct 'cache' in settings.yaml"
     if "not a database" in said or "malformed" in said:
         return (
-            f"cache: {url.database} is not a working SQLite database ({said}); move it away and run again: "
-            "a new one is made, and what it held is asked again"
+            f"cache: {url.database} is not a working SQLite database ({said}); run 'graphmill run': it moves the file "
+            "aside, and keeps what can be read of it"
         )
     if "locked" in said:
         return f"cache: {url.database} is held by another program ({said}); run again when that has ended"

@@ -15,7 +15,7 @@ from rapidfuzz import process
 
 from pipeline.documents.files import input_files
 from pipeline.engine.deletions import DOCUMENTS, is_of
-from pipeline.errors import SettingsError, UsageError
+from pipeline.errors import DataError, SettingsError, UsageError
 from pipeline.services import Services
 from pipeline.snapshots import Manifest, SnapshotStore
 
@@ -144,7 +144,7 @@ def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
         rejects = manifest.tables.get("rejects")
         if not loading or rejects is None:
             continue
-        with suppress(OSError, pa.ArrowException):
+        with suppress(DataError):
             rows = snapshots.columns(rejects, ["step", "row_id"])
             places = rows.loc[rows["step"].isin(loading), "row_id"]
             yield from places.str.replace(r":\d+$", "", regex=True)
@@ -153,5 +153,5 @@ def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
 def all_manifests(snapshots: SnapshotStore) -> Iterator[Manifest]:
     """Of every workflow the live one, then those that are kept, the newest first."""
     for workflow in snapshots.workflows():
-        for run_id in ("", *reversed(snapshots.history(workflow))):
-            yield snapshots.manifest(workflow, run_id)
+        yield snapshots.manifest(workflow)
+        yield from snapshots.kept(workflow, reversed(snapshots.history(workflow)))

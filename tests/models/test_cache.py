@@ -112,8 +112,8 @@ def test_thousands_of_keys_are_looked_up_and_flagged_in_slices(cache: ReplyCache
     cache.completions(["make the tables"])
     keys = [str(i) for i in range(2500)]
     with sqlite3.connect(path) as connection:
-        rows = [(key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00", "") for key in keys]
-        connection.executemany("INSERT INTO completions VALUES (?,?,?,?,?,?,?,?,?)", rows)
+        rows = [(key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00", "", None) for key in keys]
+        connection.executemany("INSERT INTO completions VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
     connection.close()
     cache.flag(dict.fromkeys(keys, True))
     found = cache.completions(keys)
@@ -142,7 +142,7 @@ def test_an_empty_url_remembers_nothing():
 def test_a_file_that_is_no_database(path: Path):
     path.parent.mkdir()
     path.write_text("dear diary, " * 1000)
-    with pytest.raises(StoreError, match=r"cache: .*cache\.sqlite is not a working SQLite .*; move it away"):
+    with pytest.raises(StoreError, match=r"cache: .*cache\.sqlite is not a working SQLite .*; run 'graphmill run'"):
         ReplyCache(f"sqlite:///{path}").completions(["a"])
 
 
@@ -257,3 +257,59 @@ def test_an_owner_forgets_its_own(cache: ReplyCache, path: Path):
     assert set(second.vectors(["c"])) == {"c"}
     first.close()
     second.close()
+
+
+def filled(path: Path, rows: int = 400) -> dict[str, Completion]:
+    cache = ReplyCache(f"sqlite:///{path}", "me")
+    replies = {f"{number:064x}": Completion(f"reply {number} " * 40, "stop", number, 2, True) for number in range(rows)}
+    cache.store_completions("m", replies)
+    cache.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return replies
+
+
+@pytest.mark.parametrize("damage", ["page", "end", "text"])
+def test_of_a_damaged_cache_what_can_be_read_is_kept_and_nothing_wrong_is_served(
+    path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+):
+    replies = filled(path)
+    whole = path.read_bytes()
+    middle = len(whole) // 2 // 4096 * 4096
+    if damage == "page":
+        path.write_bytes(whole[:middle] + b"\xaa" * 4096 + whole[middle + 4096 :])
+    elif damage == "end":
+        path.write_bytes(whole[: len(whole) * 9 // 10])
+    else:
+        place = whole.index(b"reply 7 reply 7")
+        path.write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+    cache = ReplyCache(f"sqlite:///{path}", "me")
+    cache.mend()
+    kept = cache.completions(replies)
+    assert kept.items() <= replies.items()
+    assert len(kept) > len(replies) // 2
+    assert len(kept) < len(replies)
+    aside = list(path.parent.glob("cache.sqlite.damaged-*"))
+    assert len(aside) == (0 if damage == "text" else 1)
+    if aside:
+        assert f"graphmill: {path}: damaged" in capsys.readouterr().err
+        cache.mend()
+        assert cache.completions(replies) == kept
+
+
+def test_of_a_file_that_is_no_database_nothing_is_kept_but_the_file(path: Path):
+    path.parent.mkdir()
+    path.write_text("dear diary, " * 1000)
+    cache = ReplyCache(f"sqlite:///{path}", "me")
+    cache.mend()
+    assert cache.completions(["a"]) == {}
+    [aside] = path.parent.glob("cache.sqlite.damaged-*")
+    assert aside.read_text().startswith("dear diary")
+
+
+def test_a_damaged_vector_is_not_served(path: Path):
+    cache = ReplyCache(f"sqlite:///{path}", "me")
+    cache.store_vectors("m", {"a": np.ones(8, np.float32), "b": np.ones(8, np.float32)})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE embeddings SET vector = zeroblob(32) WHERE key = 'a'")
+    assert set(cache.vectors(["a", "b"])) == {"b"}

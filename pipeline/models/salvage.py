@@ -1,0 +1,116 @@
+"""A SQLite cache that something has damaged is moved aside, and what can be read of it is kept: it was paid for."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from pipeline.files import tell
+from pipeline.models.database import BATCHES, COMPLETIONS, EMBEDDINGS, Database, lenient_text
+
+KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES)
+ROWS_AT_ONCE = 500
+MOST_UNREADABLE = 20_000
+"""Row numbers in sequence that may fail before the rest of a table is given up."""
+SECONDS_TO_WAIT = 5
+
+
+def mend(database: Database) -> int | None:
+    """Look at the whole file and, where it is damaged, make a new one of what can be read. Returns how many rows that
+    were; None where nothing was to be done. Only before the database is used, for a caller who is about to pay for
+    what is not in it. Raises StoreError when the new file cannot be written."""
+    if not database.is_sqlite or database.url is None:
+        return None
+    path = Path(database.url.database or "")
+    if not path.is_file():
+        return None
+    if not path.stat().st_size:
+        tell(f"{path}: empty; what it held is asked again")
+        return None
+    if not (fault := _fault(path)):
+        return None
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    _lengthen(aside)
+    saved = 0
+    for table in KEPT:
+        for rows in _readable(aside, table):
+            database.upsert(table, rows)
+            saved += len(rows)
+    tell(f"{path}: damaged ({fault}); moved to {aside.name}, {saved} of its rows are kept, the others are asked again")
+    return saved
+
+
+def _fault(path: Path) -> str:
+    """Empty for a whole file, and for one that another program holds."""
+    try:
+        with closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT)) as connection:
+            connection.text_factory = lenient_text
+            [said] = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            return "" if said == "ok" else " ".join(str(said).split())
+    except sqlite3.Error as error:
+        return "" if "locked" in str(error) else str(error)
+
+
+def _lengthen(path: Path) -> None:
+    """SQLite reads nothing of a file that is shorter than its header says; of zeros it leaves out the pages."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    pages, page_size = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
+    if header.startswith(b"SQLite format 3") and path.stat().st_size < pages * page_size <= 2**40:
+        os.truncate(path, pages * page_size)
+
+
+def _readable(path: Path, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
+    """The rows in the order of their numbers; those on pages that cannot be read are left out."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = lenient_text
+        connection.row_factory = sqlite3.Row
+        place = failed = 0
+        while failed < MOST_UNREADABLE:
+            found, broken = _rows_after(connection, table.name, place)
+            if found:
+                place, failed = found[-1]["rowid"], 0
+                yield _whole(table, found)
+            elif not broken:
+                return
+            if broken:
+                place, failed = place + 1, failed + 1
+
+
+def _rows_after(connection: sqlite3.Connection, table: str, place: int) -> tuple[list[sqlite3.Row], bool]:
+    """As far as they can be read, and whether there was one that cannot."""
+    query = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 - our names
+    found: list[sqlite3.Row] = []
+    try:
+        for row in connection.execute(query, (place, ROWS_AT_ONCE)):
+            found.append(row)  # noqa: PERF402 - those before the error are kept
+    except sqlite3.Error:
+        return found, True
+    return found, False
+
+
+def _whole(table: sa.Table, rows: list[sqlite3.Row]) -> list[dict[str, Any]]:
+    """Rows with a key and all that the table requires; an older version's lack the columns that came later."""
+    known = set(rows[0].keys())
+    columns = [column for column in table.columns if column.name in known]
+    read = [{column.name: _value(column, row[column.name]) for column in columns} for row in rows]
+    return [row for row in read if all(row[column.name] is not None for column in columns if not column.nullable)]
+
+
+def _value(column: sa.Column[Any], value: Any) -> Any:
+    """As SQLAlchemy wants it; None for what is none."""
+    wanted = column.type.python_type
+    try:
+        if value is None or isinstance(value, wanted):
+            return value
+        return wanted.fromisoformat(value) if hasattr(wanted, "fromisoformat") else wanted(value)
+    except (TypeError, ValueError):
+        return None
