@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pipeline.engine.unread import with_kept
+from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.registry import REGISTRY
+from pipeline.schemas import DOCUMENTS, REJECTS
+from pipeline.snapshots import SnapshotStore, StepRecord
 from tests.projects import ProjectFolder, new_project
+from tests.verbs.graphrag_folders import version_3, write
 
 WORKFLOW = "name: short\nsteps:\n  - verb: load_documents\n  - verb: chunk_documents\n"
 ROWS = [f'{number},Case {number},"Text of case {number}, heard in May."' for number in range(1, 41)]
@@ -168,3 +175,145 @@ def test_a_record_is_not_purged_while_its_file_may_have_it(folder: ProjectFolder
     with folder.open() as project:
         assert project.purge("cases.csv#30").exit_code == 0
     assert "cases.csv#30" not in night(folder)[0]
+
+
+def test_a_file_that_fails_while_it_is_read_is_kept_and_read_again(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
+    folder.write("letter.txt", "A second letter.")
+    with monkeypatch.context() as patch:
+        real = Path.read_bytes
+        patch.setattr(Path, "read_bytes", failing("letter.txt", real))
+        documents, rejects, _ = night(folder)
+    assert documents["letter.txt"] == "A letter."
+    assert sorted(rejects["reason"]) == ["io_error", "kept_unread"]
+    documents, rejects, _ = night(folder)
+    assert (documents["letter.txt"], len(rejects)) == ("A second letter.", 0)
+
+
+OWN = """
+from pathlib import Path
+
+import pandas as pd
+
+from pipeline.registry import Params, verb
+from pipeline.schemas import DOCUMENTS, REJECTS
+
+
+class WikiParams(Params):
+    path: str
+
+
+def content(params: WikiParams) -> str:
+    return Path(params.path).read_text()
+
+
+@verb(inputs={}, outputs={"documents": DOCUMENTS, "rejects": REJECTS}, stamp=content)
+def load_wiki(params: WikiParams) -> tuple[pd.DataFrame, pd.DataFrame]:
+    '''Pages of a list; one that ends in ... was cut off.'''
+    pages = [line for line in content(params).splitlines() if not line.endswith("...")]
+    cut = [line[:-3] for line in content(params).splitlines() if line.endswith("...")]
+    rest = {"metadata": "{}", "content_hash": ""}
+    rows = [{"id": page, "title": page, "text": page, "source": f"wiki/{page}", **rest} for page in pages]
+    told = {"step": "", "kind": "source", "reason": "in_part", "message": "cut off"}
+    rejects = [{**told, "row_id": f"wiki/{page}"} for page in cut]
+    return DOCUMENTS.frame(rows), REJECTS.frame(rejects)
+"""
+
+
+def test_an_own_source_says_what_it_has_not_read(tmp_path: Path):
+    folder = new_project(tmp_path / "mill", "embedded", {}, workflow="wiki")
+    pages = folder.root / "pages.txt"
+    (folder.root / "own.py").write_text(OWN)
+    with (folder.root / "settings.yaml").open("a") as stream:
+        stream.write("verbs: [own.py]\n")
+    (folder.root / "workflows" / "wiki.yaml").write_text(
+        f"name: wiki\nsteps:\n  - verb: load_wiki\n    args: {{path: {pages}}}\n  - verb: chunk_documents\n"
+    )
+    pages.write_text("Quill\nHarrow\nTollen\n")
+    assert len(night(folder)[0]) == 3
+    pages.write_text("Quill...\nHarrow\n")
+    documents, rejects, _ = night(folder)
+    assert sorted(documents) == ["wiki/Harrow", "wiki/Quill"]
+    assert kept(rejects) == ["wiki/Quill"]
+
+
+def test_a_graphrag_folder_that_is_written_to_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its stamp tells by itself whether it was."""
+    folder = new_project(tmp_path / "mill", "embedded", {}, workflow="graphrag")
+    there = tmp_path / "there"
+    write(there, version_3())
+    verb = REGISTRY.verbs["read_graphrag"]
+    readings = []
+
+    def read(**roles: object) -> object:
+        readings.append(1)
+        result = verb.function(**roles)
+        if len(readings) == 1:
+            tables = version_3()
+            tables["documents"][0]["title"] = "lamp-2.txt"
+            write(there, tables)
+        return result
+
+    monkeypatch.setitem(REGISTRY.verbs, "read_graphrag", replace(verb, function=read))
+    with folder.open() as project:
+        report = project.import_graphrag(there)
+        assert project.table("documents", "graphrag")["title"].tolist() == ["lamp-2.txt"]
+        assert (len(readings), report.steps[0].action) == (2, "ran")
+        assert project.import_graphrag(there).steps[0].action == "reused"
+
+
+FILES = ("a.csv", "b.csv", "far/c.csv")
+SOURCES = st.sets(st.sampled_from([f"{file}#{number}" for file in FILES for number in range(3)]))
+NAMES = st.sets(st.sampled_from([*FILES, "far", "."]))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Step, SnapshotStore]:
+    with new_project(tmp_path_factory.mktemp("mill"), "embedded", {}, workflow="fast").open() as project:
+        return project.workflow("fast").steps[0], project.snapshots
+
+
+@settings(max_examples=40, deadline=None)
+@given(before=SOURCES, now=SOURCES, named=NAMES)
+def test_to_keep_once_more_changes_nothing(
+    source: tuple[Step, SnapshotStore], before: set[str], now: set[str], named: set[str]
+):
+    step, snapshots = source
+
+    def table(sources: set[str]) -> pd.DataFrame:
+        rest = dict.fromkeys(DOCUMENTS.columns, "")
+        return DOCUMENTS.frame([{**rest, "id": source, "source": source} for source in sorted(sources)])
+
+    told = [{"step": "", "row_id": name, "kind": "source", "reason": "in_part", "message": ""} for name in named]
+    read = {"documents": table(now), "rejects": REJECTS.frame(told)}
+
+    def after(documents: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        last = snapshots.write("documents", DOCUMENTS.encode(documents, "documents"))
+        return with_kept(step, read, {step.id: StepRecord(step.id, "", {}, {"documents": last})}, snapshots)
+
+    once = after(table(before))
+    sources = set(once["documents"]["source"])
+    assert now <= sources <= now | before
+    assert {source for source in before - now if source.startswith(tuple(named)) or "." in named} == sources - now
+    again = after(once["documents"])
+    assert set(again["documents"]["source"]) == sources
+    pd.testing.assert_frame_equal(again["rejects"], once["rejects"])
+
+
+def test_a_first_load_goes_ahead_and_what_it_was_loaded_without_keeps_no_later_one(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "mill", postgres_url, {f"{name}.txt": f"Mira Vale met {name}." for name in "abc"})
+    place = folder.root / "data" / "input"
+    for name in "xyz":
+        (place / f"{name}.txt").write_bytes(b"\xff\xfe\x00")
+    with folder.open() as project:
+        for _ in range(2):
+            report = project.run("fast")
+            assert (report.exit_code, report.outcome) == (0, "completed_with_rejects")
+            assert any("50% of the input could not be read" in note for note in report.notes)
+            assert report.load
+        for name in "ab":
+            (place / f"{name}.txt").write_bytes(b"\xff\xfe\x00")
+        report = project.run("fast")
+        assert (report.exit_code, dict(report.load)) == (3, {})
+        assert project.table("documents", "fast")["source"].tolist() == ["a.txt", "b.txt", "c.txt"]
