@@ -14,6 +14,7 @@ LOOKED_AHEAD = 10
 MOST_LINES = 500
 """Lines in which those rows are sought."""
 MOSTLY = 0.8
+_ENDS = ("\n", "\r")
 _ROW = r'(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+)(?:{0}(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+))*+[\r\n]*'
 """Cells that have quotes all around them or none."""
 
@@ -41,7 +42,7 @@ def _records(lines: Sequence[str], required: str, setting: str) -> Iterator[Reco
         yield Fault("parse", f"columns {header} lack '{required}' or name one twice; set {setting}")
         return
     start: int | None = first.end
-    even = True
+    rows, even = 0, True
     while start is not None:
         place, start = start, None
         for row in table.rows(place):
@@ -49,8 +50,10 @@ def _records(lines: Sequence[str], required: str, setting: str) -> Iterator[Reco
                 start = table.next_row(row, len(header), even)
                 yield from _unread(row, start, len(lines))
             elif row.cells:
-                even = even and len(row.cells) == len(header)
-                yield _record(row, header)
+                rows, full = rows + 1, len(row.cells) == len(header)
+                cut_off = rows > 1 and even and not full and row.end == len(lines) and not lines[-1].endswith(_ENDS)
+                yield _cut_off(row, header) if cut_off else _record(row, header)
+                even = even and full
 
 
 def _unread(row: "_Row", resumed: int | None, lines: int) -> Iterator[Fault]:
@@ -59,6 +62,11 @@ def _unread(row: "_Row", resumed: int | None, lines: int) -> Iterator[Fault]:
         yield Fault(
             "parse", f"no row is found after line {row.start + 1}: lines up to {lines} are not read; mend that line"
         )
+
+
+def _cut_off(row: "_Row", header: Sequence[str]) -> Fault:
+    fact = f"{len(row.cells or [])} fields for {len(header)} columns in a last line without an end: it seems cut off"
+    return Fault("parse", f"{fact}; mend or end the line", row.end)
 
 
 def _record(row: "_Row", header: Sequence[str]) -> Record | Fault:

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from typing import Literal
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ ROWS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=30)
 BAD = ['"he said "no" to it"', '"no" he said', '"said "a, b" twice, or "c"']
 
 
-def written(rows: Sequence[Sequence[str]], quoting: int) -> str:
+def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1]) -> str:
     text = io.StringIO()
     csv.writer(text, quoting=quoting, lineterminator="\n").writerows(rows)
     return text.getvalue()
@@ -24,7 +25,7 @@ def written(rows: Sequence[Sequence[str]], quoting: int) -> str:
 
 @settings(max_examples=300, deadline=None)
 @given(ROWS, st.integers(0, 29), st.sampled_from(BAD), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-def test_a_bad_row_is_lost_alone(cells: list[tuple[str, str]], place: int, bad: str, quoting: int):
+def test_a_bad_row_is_lost_alone(cells: list[tuple[str, str]], place: int, bad: str, quoting: Literal[0, 1]):
     rows = [(str(number), *row) for number, row in enumerate(cells)]
     place %= len(rows)
     lines = [written([row], quoting) for row in rows]
@@ -34,3 +35,15 @@ def test_a_bad_row_is_lost_alone(cells: list[tuple[str, str]], place: int, bad: 
     del there[place]
     assert [item.fields for item in items if isinstance(item, Record)] == there
     assert [item.line is not None for item in items if isinstance(item, Fault)][:1] == [True]
+
+
+def test_a_file_that_is_cut_off_inside_of_a_row_is_not_read_whole():
+    """What stands in the row is not taken for all of it."""
+    text = "id,title,text\n1,One,First.\n2,Two,Second.\n"
+    for end in range(text.index("\n2,") + 2, text.rindex(",") + 1):
+        first, last = read_csv(text[:end], "text")
+        assert isinstance(first, Record)
+        assert isinstance(last, Fault)
+        assert (last.reason, last.line) == ("parse", 3)
+    assert [isinstance(item, Record) for item in read_csv(text.rstrip(), "text")] == [True, True]
+    assert [isinstance(item, Record) for item in read_csv("id,text,note\n1,a,b\n2,c\n", "text")] == [True, True]
