@@ -173,4 +173,4 @@ def test_strange_files(project: ProjectFolder) -> None:
     assert "A byte of  zero" in texts["nul.txt"]
     assert texts["copy.txt"] == texts["harbour.txt"]
     assert len(texts) == 9
-    assert set(rejects["reason"]) == {"unsupported", "empty", "parse", "in_part"}
+    assert set(rejects["reason"]) == {"unsupported", "empty", "parse", "in_part", "encoding_guessed"}
