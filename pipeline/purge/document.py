@@ -129,6 +129,8 @@ def _subject(project: Services, document: str) -> _Subject:
     _refuse_the_last(project, target, workflows)
     _refuse_present(project, target, workflows)
     workspaces.refuse_lost(project, found)
+    left = workspaces.left_to_others(project, found, target.names)
+    found = replace(found, unreached={**found.unreached, **left})
     return _Subject(target, workflows, found, begun.get(target.source))
 
 
@@ -195,12 +197,13 @@ def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Worksp
 
 
 def _told(project: Services, target: Target, unreached: Mapping[Workspace, str]) -> dict[str, str]:
-    again = f"'graphmill purge --document {target.source} --set"
+    again = f"'graphmill purge --document {target.source}"
+    known = () if LoadedWorkspaces(project.root).damaged else LoadedWorkspaces(project.root).all()
     told = {
-        str(
-            workspace
-        ): f"{why}; {again} stores.{workspace.kind}...' with what reaches it, or, if it is no more, take it out of "
-        "data/workspaces.json and purge again"
+        str(workspace): f"{why}; {again} --set stores.{workspace.kind}...' with what reaches it, or, if it is no more, "
+        "take it out of data/workspaces.json and purge again"
+        if workspace in known
+        else f"{why}; {again}' there, then here again"
         for workspace, why in unreached.items()
     }
     if damaged := LoadedWorkspaces(project.root).damaged:

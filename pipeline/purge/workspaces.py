@@ -46,11 +46,13 @@ class Held:
 @dataclass(frozen=True)
 class Found:
     """``unreached``: workspaces that may hold the document, and why nobody can look; ``unowned``: those that an
-    earlier version has loaded, for whom is not known."""
+    earlier version has loaded, for whom is not known; ``elsewhere``: those that another folder of the same owner has
+    loaded, whose tables are not this project's."""
 
     held: Sequence[Held]
     unreached: Mapping[Workspace, str] = field(default_factory=dict)
     unowned: Sequence[Workspace] = ()
+    elsewhere: Sequence[Held] = ()
 
     @property
     def embedded(self) -> list[Held]:
@@ -65,6 +67,7 @@ def look(project: Services, with_embedded: bool) -> Found:
     """
     known = LoadedWorkspaces(project.root).all()
     held: list[Held] = []
+    elsewhere: list[Held] = []
     unreached: dict[Workspace, str] = {}
     unowned: list[Workspace] = []
     databases = dict(_databases(project, known, with_embedded))
@@ -81,15 +84,18 @@ def look(project: Services, with_embedded: bool) -> Found:
             continue
         for name, live in lives.items():
             workspace = Workspace(kind, address, name)
-            own = live.owner == project.owner if live.owner else workspace in {*known, *project.loads_into}
-            if own or kind == EMBEDDED_KIND:
-                held.append(Held(workspace, live, settings.model_copy(update={"workspace": name})))
+            loaded_here = workspace in {*known, *project.loads_into} or live.place == project.place
+            opened_by = settings.model_copy(update={"workspace": name})
+            if kind == EMBEDDED_KIND or (loaded_here and live.owner in ("", project.owner)):
+                held.append(Held(workspace, live, opened_by))
+            elif live.owner == project.owner:
+                elsewhere.append(Held(workspace, live, opened_by))
             elif not live.owner:
                 unowned.append(workspace)
     for workspace in known:
         if workspace.kind != EMBEDDED_KIND and (workspace.kind, workspace.address) not in databases:
             unreached[workspace] = "the settings do not name its database"
-    return Found(held, unreached, unowned)
+    return Found(held, unreached, unowned, elsewhere)
 
 
 def refuse_lost(project: Services, found: Found) -> None:
@@ -101,12 +107,24 @@ def refuse_lost(project: Services, found: Found) -> None:
 
 def holds(project: Services, found: Found, fits: Callable[[str], bool]) -> bool:
     """Whether a workspace shows a document whose source fits."""
-    for held in found.held:
-        if held.workspace.kind != NEO4J:
-            with _opened(project, held.settings, "postgres") as store:
-                if any(fits(source) for source in store.documents()["source"]):
-                    return True
-    return False
+    return any(_shows(project, held, fits) for held in found.held if held.workspace.kind != NEO4J)
+
+
+def _shows(project: Services, held: Held, fits: Callable[[str], bool]) -> bool:
+    with _opened(project, held.settings, "postgres") as store:
+        return any(fits(source) for source in store.documents()["source"])
+
+
+def left_to_others(project: Services, found: Found, fits: Callable[[str], bool]) -> dict[Workspace, str]:
+    """The workspaces of other folders of the same owner that show a document whose source fits, or a graph of which
+    that cannot be told, and why they are left."""
+    texts = {held.workspace.name: held for held in found.elsewhere if held.workspace.kind != NEO4J}
+    shows = {name: _shows(project, held, fits) for name, held in texts.items()}
+    return {
+        held.workspace: f"another folder of the same owner has loaded it, {held.live.place or 'which is not known'}"
+        for held in found.elsewhere
+        if shows.get(held.workspace.name, True)
+    }
 
 
 def shown(project: Services, found: Found) -> tuple[Shown, ...] | None:

@@ -268,3 +268,25 @@ def test_a_damaged_record_is_told_and_never_certified(tmp_path: Path, postgres_u
         assert (report.exit_code, list(report.unreached)) == (1, [str(folder.root / f"{FILE}.damaged")])
         (folder.root / f"{FILE}.damaged").unlink()
         assert project.purge("secret.txt").exit_code == 0
+
+
+def test_what_another_folder_of_the_same_owner_has_loaded_is_left_to_it(tmp_path: Path, postgres_url: str):
+    folder = mill(tmp_path / "mill", postgres_url, owner="team")
+    mine = load(folder)
+    other = mill(tmp_path / "other", postgres_url, {"d.txt": "The Fourth\n\nMira Vale wrote it later."}, owner="team")
+    third = mill(tmp_path / "third", postgres_url, owner="team")
+    theirs, with_it = load(other), load(third)
+    untouched = [postgres_rows(postgres_url, each) for each in (theirs, with_it)]
+    with folder.open() as project:
+        report = project.purge("secret.txt")
+        assert report.exit_code == 1
+        assert [name for name in report.workspaces if mine in name] == list(report.workspaces)
+        [(where, what)] = report.unreached.items()
+    assert with_it in where
+    assert str(third.root) in what
+    assert [postgres_rows(postgres_url, each) for each in (theirs, with_it)] == untouched
+    with third.open() as project:
+        assert project.purge("secret.txt").exit_code == 0
+    with folder.open() as project:
+        assert project.purge("secret.txt").unreached == {}
+    assert not any(holds(postgres_url, each) for each in (mine, theirs, with_it))
