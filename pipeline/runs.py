@@ -227,6 +227,7 @@ class Noted:
         self.progress.load_started()
 
     def load_waits(self, fact: str) -> None:
+        self._note(step=f"load, which waits: {fact}")
         self.progress.load_waits(fact)
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:

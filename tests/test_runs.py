@@ -10,8 +10,9 @@ import pytest
 from filelock import FileLock, Timeout
 
 from pipeline.engine.report import RunReport, StepReport
+from pipeline.engine.runner import Silent
 from pipeline.errors import LockedError
-from pipeline.runs import Runs
+from pipeline.runs import Begun, Noted, Runs
 
 HOLDER = """
 import sys
@@ -136,3 +137,11 @@ def test_the_lock_is_let_go_when_a_run_fails(runs: Runs):
 def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(runs: Runs, tmp_path: Path):
     with FileLock(tmp_path / "other"), pytest.raises(Timeout), runs.alone():
         FileLock(tmp_path / "other").acquire(timeout=0)
+
+
+def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
+    noted = Noted(Silent(), runs, Begun(runs.new_id(), "fast"))
+    noted.load_started()
+    noted.load_waits("postgres: workspace 'default' is held by another")
+    (begun,) = runs.unreported()
+    assert begun.step == "load, which waits: postgres: workspace 'default' is held by another"
