@@ -120,8 +120,12 @@ class Runs:
 
     def under_way(self) -> Begun | None:
         """The run that goes on at this moment."""
-        process = (self.holder() or "").partition(",")[0]
-        return next((begun for begun in self.unreported() if begun.process == process), None) if process else None
+        process, _, since = (self.holder() or "").partition(", since ")
+        if not process:
+            return None
+        held = f"{since[:19].replace(' ', 'T')}Z"  # an earlier process may have had the same number, as in containers
+        its = (begun for begun in self.unreported() if begun.process == process and began(begun.run_id) >= held)
+        return next(its, None)
 
     def entries(self) -> list[RunEntry]:
         """All runs that are known, the newest first."""

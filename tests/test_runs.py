@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Silent
 from pipeline.errors import LockedError
-from pipeline.runs import Begun, Noted, Runs
+from pipeline.runs import Begun, Noted, Runs, this_process
 
 HOLDER = """
 import sys
@@ -22,6 +22,15 @@ from pipeline.runs import Runs
 with Runs(Path(sys.argv[1])).alone():
     print("held", flush=True)
     sys.stdin.read()
+"""
+
+LOOK = """
+import sys
+from pathlib import Path
+from pipeline.runs import Runs
+
+going = Runs(Path(sys.argv[1])).under_way()
+print(going and going.run_id)
 """
 
 
@@ -145,3 +154,14 @@ def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
     noted.load_waits("postgres: workspace 'default' is held by another")
     (begun,) = runs.unreported()
     assert begun.step == "load, which waits: postgres: workspace 'default' is held by another"
+
+
+def test_a_killed_run_of_a_process_with_the_holders_number_is_not_under_way(runs: Runs):
+    """As in a container, where every command is process 1."""
+    runs.note(Begun("20200101T000000.000000-abcdef", "fast", this_process(), "embed"))
+    line = [sys.executable, "-c", LOOK, str(runs.folder)]
+    with runs.alone():
+        assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == "None\n"
+        begun = Begun(runs.new_id(), "fast", this_process(), "embed")
+        runs.note(begun)
+        assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == f"{begun.run_id}\n"
