@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.console import print_collected
-from pipeline.cli.options import Folder, Json, Overrides, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, Yes, open_project, print_json
 
 if TYPE_CHECKING:
     from pipeline.project import Project
@@ -36,7 +36,7 @@ def purge(
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="What only earlier nights hold, of any document.")] = False,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:  # fmt: skip
     """Remove a document and every trace of it, with all earlier nights; or the earlier nights alone."""
     if (document is not None) == history:

@@ -28,6 +28,7 @@ from pipeline.purge.target import Target, read_target
 from pipeline.purge.workspaces import Deleted, Found
 from pipeline.services import Services
 from pipeline.stages import index_stage, run_stages
+from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
 PURGE = "purge"
@@ -170,7 +171,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         target.path is not None,
         intention.rows,
         {str(workspace): counts for workspace, counts in cleaned.items()},
-        _told(project, target, unreached),
+        _told(project, target, unreached, found.foreign),
         [
             f"{workspace}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load "
             f"--set workspace={workspace.name}', then purge again"
@@ -196,16 +197,22 @@ def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Worksp
         intentions.end(intention.document)
 
 
-def _told(project: Services, target: Target, unreached: Mapping[Workspace, str]) -> dict[str, str]:
+def _told(
+    project: Services, target: Target, unreached: Mapping[Workspace, str], foreign: Mapping[Workspace, str]
+) -> dict[str, str]:
     again = f"'graphmill purge --document {target.source}"
+    no_more = f"or, if it is no more, take it out of {RECORD} and purge again"
     known = () if LoadedWorkspaces(project.root).damaged else LoadedWorkspaces(project.root).all()
-    told = {
-        str(workspace): f"{why}; {again} --set stores.{workspace.kind}...' with what reaches it, or, if it is no more, "
-        "take it out of data/workspaces.json and purge again"
-        if workspace in known
-        else f"{why}; {again}' there, then here again"
-        for workspace, why in unreached.items()
-    }
+    told: dict[str, str] = {}
+    for workspace, why in unreached.items():
+        if workspace in foreign:
+            load = f"'graphmill load --set workspace={workspace.name} --take-over {foreign[workspace]}'"
+            action = f"{load} where its rows are this project's all the same, then purge again, {no_more}"
+        elif workspace in known:
+            action = f"{again} --set stores.{workspace.kind}...' with what reaches it, {no_more}"
+        else:
+            action = f"{again}' there, then here again"
+        told[str(workspace)] = f"{why}; {action}"
     if damaged := LoadedWorkspaces(project.root).damaged:
         told[str(damaged)] = (
             "which databases it named is not known; purge in those that were loaded before by --set, then delete it "

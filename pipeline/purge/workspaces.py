@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pipeline.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store
 from pipeline.errors import StoreError, UsageError
+from pipeline.load.identity import of_others
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.one_store import Counts
 from pipeline.load.projection import require_sources
@@ -15,7 +16,7 @@ from pipeline.purge.intention import Shown
 from pipeline.services import Services
 from pipeline.settings import EMBEDDED, Settings
 from pipeline.snapshots import Manifest
-from pipeline.stores.base import Live, Store
+from pipeline.stores.base import Live, Store, alone
 from pipeline.stores.embedded import stop_embedded
 from pipeline.stores.loaded_workspaces import EMBEDDED as EMBEDDED_KIND
 from pipeline.stores.loaded_workspaces import (
@@ -45,12 +46,14 @@ class Held:
 
 @dataclass(frozen=True)
 class Found:
-    """``unreached``: workspaces that may hold the document, and why nobody can look; ``unowned``: those that an
-    earlier version has loaded, for whom is not known; ``elsewhere``: those that another folder of the same owner has
-    loaded, whose tables are not this project's."""
+    """``unreached``: workspaces that may hold the document, and why nobody can look, or may write; ``foreign``: those
+    of them that are another owner's by now, and whose; ``unowned``: those that an earlier version has loaded, for whom
+    is not known; ``elsewhere``: those that another folder of the same owner has loaded, whose tables are not this
+    project's."""
 
     held: Sequence[Held]
     unreached: Mapping[Workspace, str] = field(default_factory=dict)
+    foreign: Mapping[Workspace, str] = field(default_factory=dict)
     unowned: Sequence[Workspace] = ()
     elsewhere: Sequence[Held] = ()
 
@@ -69,6 +72,7 @@ def look(project: Services, with_embedded: bool) -> Found:
     held: list[Held] = []
     elsewhere: list[Held] = []
     unreached: dict[Workspace, str] = {}
+    foreign: dict[Workspace, str] = {}
     unowned: list[Workspace] = []
     databases = dict(_databases(project, known, with_embedded))
     named = {(workspace.kind, workspace.address) for workspace in project.loads_into}
@@ -92,10 +96,13 @@ def look(project: Services, with_embedded: bool) -> Found:
                 elsewhere.append(Held(workspace, live, opened_by))
             elif not live.owner:
                 unowned.append(workspace)
+            elif workspace in known:
+                foreign[workspace] = live.owner
+    unreached |= {workspace: f"belongs to owner {owner} by now" for workspace, owner in foreign.items()}
     for workspace in known:
         if workspace.kind != EMBEDDED_KIND and (workspace.kind, workspace.address) not in databases:
             unreached[workspace] = "the settings do not name its database"
-    return Found(held, unreached, unowned, elsewhere)
+    return Found(held, unreached, foreign, unowned, elsewhere)
 
 
 def refuse_lost(project: Services, found: Found) -> None:
@@ -181,10 +188,8 @@ def clean(project: Services, found: Found, done: Sequence[Workspace]) -> Iterato
         graph = _graph(held)
         partner = _partner(found, held.workspace) if graph == NEO4J else None
         with _opened(project, held.settings, graph) as store, _neo4j(partner) as graphs:
-            left = store.drop_unloaded()
             counts = _load(project, held.workspace, held.live.workflow, [store, *graphs])
-        deleted = _deleted(counts, only=POSTGRES)[POSTGRES]
-        yield held.workspace, {POSTGRES: {**left, **deleted}}
+        yield held.workspace, _deleted(counts, only=POSTGRES)
         if partner:
             over.add(partner.workspace)
             yield partner.workspace, _deleted(counts, only=NEO4J)
@@ -194,7 +199,8 @@ def _clean_graph(project: Services, held: Held) -> Deleted:
     """A graph whose text units are elsewhere by now."""
     with _neo4j(held) as [store]:
         if not held.live.workflow:  # a first load that was cut off: nobody has read it
-            return {NEO4J: store.drop()}
+            with alone([store]):
+                return {} if of_others([store], project.owner) else {NEO4J: store.drop()}
         return _deleted(_load(project, held.workspace, held.live.workflow, [store]), only=NEO4J)
 
 

@@ -54,7 +54,7 @@ from pipeline.stores.postgres_origins import origins, told_by
 from pipeline.stores.postgres_reports import claims_of, reports, reports_at
 from pipeline.stores.postgres_rows import hashes, rows
 from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types, vacuum, worn_tables
-from pipeline.stores.postgres_workspaces import drop, drop_rows, has_partitions, lock, workspaces
+from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres_writer import PostgresWriter, table_states
 from pipeline.stores.reconnect import PAUSE_SECONDS
 from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, SINCE, TABLES, VECTOR_TABLES
@@ -203,11 +203,6 @@ class PostgresStore:
 
     def drop(self) -> Mapping[str, int]:
         return drop(self.connection, self.workspace)
-
-    def drop_unloaded(self) -> dict[str, int]:
-        """Delete what the workspace has in tables that it is not loaded with, of a time when it held the graph as well:
-        rows deleted, by table."""
-        return drop_rows(self.connection, self.workspace, [name for name in TABLES if name not in self.tables])
 
     def nearest(
         self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None

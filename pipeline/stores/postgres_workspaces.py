@@ -1,6 +1,6 @@
 """The workspaces of a PostgreSQL database: what they show, and how one is dropped."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -65,18 +65,6 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
     for rows in VECTOR_TABLES.values():
         _drop_partition(transaction, partition_of(rows, workspace), workspace)
     return counts
-
-
-def drop_rows(transaction: Transaction, workspace: str, tables: Sequence[str]) -> dict[str, int]:
-    """Delete the workspace's rows in some of the tables: rows deleted, by table."""
-    with transaction() as connection:
-        lock(connection, workspace)
-        there = set(inspect(connection).get_table_names())
-        return {
-            name: connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == workspace)).rowcount
-            for name in tables
-            if TABLES[name].name in there
-        }
 
 
 def lock(connection: Connection, name: str, waits: Waits = unheard) -> None:

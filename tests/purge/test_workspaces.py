@@ -8,8 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.engine.options import RunOptions
 from pipeline.errors import DataError, UsageError
 from pipeline.init import init_project
+from pipeline.owner import owner_of
 from pipeline.stores.loaded_workspaces import FILE, LoadedWorkspaces, Workspace, postgres_address
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
@@ -33,6 +35,13 @@ def load(folder: ProjectFolder, *overrides: str) -> str:
 def holds(url: str, workspace: str) -> bool:
     """Whether any row of the workspace has a word of the document, in whatever column."""
     return CANARY.lower() in repr(postgres_rows(url, workspace)).lower()
+
+
+def in_neo4j(address: Neo4jAddress) -> list[str]:
+    return [
+        "stores.graph=neo4j", f"stores.neo4j.uri={address.uri}", f"stores.neo4j.user={address.user}",
+        f"stores.neo4j.password={address.password}", f"stores.neo4j.database={address.database}",
+    ]  # fmt: skip
 
 
 def test_every_workspace_of_one_server(tmp_path: Path, postgres_url: str):
@@ -106,10 +115,7 @@ def test_the_graph_in_neo4j_of_every_workspace_also_of_one_that_the_settings_no_
 def test_a_graph_that_postgres_held_before_neo4j_did(tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress):
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
-    neo4j = [
-        "stores.graph=neo4j", f"stores.neo4j.uri={neo4j_address.uri}", f"stores.neo4j.user={neo4j_address.user}",
-        f"stores.neo4j.password={neo4j_address.password}", f"stores.neo4j.database={neo4j_address.database}",
-    ]  # fmt: skip
+    neo4j = in_neo4j(neo4j_address)
     load(folder, *neo4j)
     assert holds(postgres_url, mine)
     with folder.open(*neo4j) as project:
@@ -136,6 +142,21 @@ def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(tmp_path: 
     done = folder.invoke("purge", "--document", "secret.txt", "--yes")
     assert (done.exit_code, done.stderr) == (0, "")
     assert found_in(folder.root, "secret.txt") == []
+
+
+def test_a_workspace_that_is_another_owners_by_now_is_named(tmp_path: Path, postgres_url: str):
+    """As where the settings name an owner since: its rows are of this project still, and no load may go there."""
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    folder.edit_settings(owner="nightly")
+    done = folder.invoke("purge", "--document", "secret.txt", "--yes")
+    assert holds(postgres_url, mine)
+    assert (done.exit_code, f"belongs to owner {owner_of(folder.root)} by now" in done.stderr) == (1, True)
+    assert f"--take-over {owner_of(folder.root)}' where its rows are this project's" in done.stderr
+    with folder.open() as project:
+        project.load("fast", options=RunOptions(take_over=(owner_of(folder.root),)))
+        assert project.purge("secret.txt").exit_code == 0
+    assert not holds(postgres_url, mine)
 
 
 def test_another_database_of_the_same_server_is_reached(tmp_path: Path, postgres_url: str):
