@@ -13,11 +13,12 @@ import sqlalchemy as sa
 from pipeline.files import tell
 from pipeline.models.database import BATCHES, COMPLETIONS, EMBEDDINGS, Database, lenient_text
 
-KEPT: tuple[tuple[sa.Table, LiteralString], ...] = (
-    (COMPLETIONS, "SELECT rowid, * FROM completions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"),
-    (EMBEDDINGS, "SELECT rowid, * FROM embeddings NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"),
-    (BATCHES, "SELECT rowid, * FROM batches NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"),
-)
+KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES)
+READS: dict[str, LiteralString] = {
+    "completions": "SELECT rowid, * FROM completions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
+    "embeddings": "SELECT rowid, * FROM embeddings NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
+    "batches": "SELECT rowid, * FROM batches NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
+}
 ROWS_AT_ONCE = 500
 MOST_UNREADABLE = 20_000
 """Row numbers in sequence that may fail before the rest of a table is given up."""
@@ -44,8 +45,8 @@ def mend(database: Database) -> int | None:
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     _lengthen(aside)
     saved = 0
-    for table, query in KEPT:
-        for rows in _readable(aside, table, query):
+    for table in KEPT:
+        for rows in _readable(aside, table):
             database.upsert(table, rows)
             saved += len(rows)
     tell(f"{path}: damaged ({fault}); moved to {aside.name}, {saved} of its rows are kept, the others are asked again")
@@ -72,14 +73,14 @@ def _lengthen(path: Path) -> None:
         os.truncate(path, pages * page_size)
 
 
-def _readable(path: Path, table: sa.Table, query: LiteralString) -> Iterator[list[dict[str, Any]]]:
+def _readable(path: Path, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
     """The rows in the order of their numbers; those on pages that cannot be read are left out."""
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = lenient_text
         connection.row_factory = sqlite3.Row
         place = failed = 0
         while failed < MOST_UNREADABLE:
-            found, broken = _rows_after(connection, query, place)
+            found, broken = _rows_after(connection, table.name, place)
             if found:
                 place, failed = found[-1]["rowid"], 0
                 yield _whole(table, found)
@@ -89,11 +90,11 @@ def _readable(path: Path, table: sa.Table, query: LiteralString) -> Iterator[lis
                 place, failed = place + 1, failed + 1
 
 
-def _rows_after(connection: sqlite3.Connection, query: LiteralString, place: int) -> tuple[list[sqlite3.Row], bool]:
+def _rows_after(connection: sqlite3.Connection, table: str, place: int) -> tuple[list[sqlite3.Row], bool]:
     """As far as they can be read, and whether there was one that cannot."""
     found: list[sqlite3.Row] = []
     try:
-        for row in connection.execute(query, (place, ROWS_AT_ONCE)):
+        for row in connection.execute(READS[table], (place, ROWS_AT_ONCE)):
             found.append(row)  # noqa: PERF402 - those before the error are kept
     except sqlite3.Error:
         return found, True
