@@ -134,7 +134,7 @@ class Walk:
         if kept and step.verb.rowwise:
             inputs[step.verb.rowwise] = kept.changed
         frames = step.verb.call(inputs, self._roles(step, tally))
-        frames = with_kept(step, frames, self.previous.steps, self.snapshots)
+        frames = with_kept(step, frames, self.previous, self.snapshots)
         refuse_nothing(step, frames)
         read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
         for name, schema in step.writes.items():

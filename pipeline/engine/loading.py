@@ -23,7 +23,7 @@ class Present:
 def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> Present | None:
     """The table ``documents`` after the steps that load and filter them, with those that a run would keep, but of the
     source ``gone``; None for a workflow without such steps. Raises what these raise."""
-    previous = snapshots.manifest(workflow.name).steps
+    previous = snapshots.manifest(workflow.name)
     tables: dict[str, pd.DataFrame] = {}
     unread: set[str] = set()
     for step in takewhile(_loads, workflow.steps):

@@ -216,7 +216,7 @@ class Runner:
         inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
         meter.documents = _documents(inputs.values())
         planned, made = self._make(planned, inputs, previous, meter)
-        frames = with_kept(step, made.frames, previous.steps, self.snapshots, self.may_go)
+        frames = with_kept(step, made.frames, previous, self.snapshots, self.may_go)
         retry = made.changing
         outputs = {}
         for name, schema in step.writes.items():

@@ -6,7 +6,7 @@ last run and does not give now is no deletion, for nobody knows. The tables stay
 last documents, and to keep once more changes nothing.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ from pipeline.engine.deletions import DOCUMENTS, identities, is_of
 from pipeline.engine.step import REJECTS, Step
 from pipeline.errors import DataError
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
 SOURCE = "source"
 """The kind of a reject that names a source which was not read, or not whole."""
@@ -30,21 +30,22 @@ ALL = "."
 def with_kept(
     step: Step,
     frames: Mapping[str, pd.DataFrame],
-    previous: Mapping[str, StepRecord],
+    previous: Manifest,
     snapshots: SnapshotStore,
     gone: str | None = None,
 ) -> dict[str, pd.DataFrame]:
     """What a source verb returned, with the documents it could not read again and a reject for each of them.
-    ``previous``: the records of the last run; ``gone``: a source that is deleted for good, of which nothing is kept.
+    ``previous``: the manifest of the last run; where its documents are damaged, those of the newest night that has
+    them whole are taken. ``gone``: a source that is deleted for good, of which nothing is kept.
 
     Raises DataError where a source that writes more than documents was not read whole.
     """
-    before = last_documents(step, previous, snapshots)
-    if before is None or REJECTS not in frames:
+    if REJECTS not in frames:
         return dict(frames)
     rejects = frames[REJECTS]
     named = named_sources(rejects)
-    if not named:
+    before = next(_documents_before(step, previous, snapshots), None) if named else None
+    if before is None:
         return dict(frames)
     left = unread(identities(snapshots, before), frames[DOCUMENTS], named, gone)
     if left.empty:
@@ -61,6 +62,17 @@ def with_kept(
         DOCUMENTS: pd.concat([frames[DOCUMENTS], kept[frames[DOCUMENTS].columns]], ignore_index=True),
         REJECTS: pd.concat([rejects, _told(left)], ignore_index=True),
     }
+
+
+def _documents_before(step: Step, previous: Manifest, snapshots: SnapshotStore) -> Iterator[Snapshot]:
+    """Those that can be read, the newest first."""
+    if step.id not in previous.steps:
+        return
+    if found := last_documents(step, previous.steps, snapshots):
+        yield found
+    for manifest in reversed(snapshots.kept(previous.workflow, snapshots.history(previous.workflow))):
+        if found := last_documents(step, manifest.steps, snapshots):
+            yield found
 
 
 def last_documents(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Snapshot | None:

@@ -16,7 +16,7 @@ from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.registry import REGISTRY
 from pipeline.schemas import DOCUMENTS, REJECTS
-from pipeline.snapshots import SnapshotStore, StepRecord
+from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
 from tests.projects import ProjectFolder, new_project
 from tests.verbs.graphrag_folders import version_3, write
 
@@ -290,7 +290,9 @@ def test_to_keep_once_more_changes_nothing(
 
     def after(documents: pd.DataFrame) -> dict[str, pd.DataFrame]:
         last = snapshots.write("documents", DOCUMENTS.encode(documents, "documents"))
-        return with_kept(step, read, {step.id: StepRecord(step.id, "", {}, {"documents": last})}, snapshots)
+        return with_kept(
+            step, read, Manifest("fast", {}, {step.id: StepRecord(step.id, "", {}, {"documents": last})}), snapshots
+        )
 
     once = after(table(before))
     sources = set(once["documents"]["source"])
@@ -317,3 +319,16 @@ def test_a_first_load_goes_ahead_and_what_it_was_loaded_without_keeps_no_later_o
         report = project.run("fast")
         assert (report.exit_code, dict(report.load)) == (3, {})
         assert project.table("documents", "fast")["source"].tolist() == ["a.txt", "b.txt", "c.txt"]
+
+
+def test_where_the_last_documents_are_damaged_those_of_the_night_before_are_kept(folder: ProjectFolder):
+    folder.write("second.txt", "A second night.")
+    night(folder)
+    folder.write("letter.txt", "")
+    with folder.open() as project:
+        snapshots = project.snapshots
+        path = snapshots.root / snapshots.manifest("short").tables["documents"].path
+    path.write_bytes(path.read_bytes()[:-1])
+    documents, rejects, _ = night(folder)
+    assert (documents["letter.txt"], kept(rejects)) == ("A letter.", ["letter.txt"])
+    assert documents["second.txt"] == "A second night."
