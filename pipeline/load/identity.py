@@ -82,6 +82,8 @@ def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collecti
         return ""
     extras = {table for table, source in EXTRAS.items() if source in tables}
     states = [state for live in lives if live for state in live.tables.items()]
+    if not states:  # an earlier version has kept none: what would be taken away is not known
+        return shown.workflow
     return "" if {table for table, state in states if table in EXTRAS and state.rows} < extras else shown.workflow
 
 

@@ -22,7 +22,8 @@ END_WITH_CLIENT = text(
     SELECT set_config(name, value, true)
     FROM pg_settings JOIN (VALUES
         ('client_connection_check_interval', '2s'),
-        ('tcp_keepalives_idle', '60'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '6')
+        ('tcp_keepalives_idle', '60'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '6'),
+        ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0')
     ) AS wanted (name, value) USING (name)
     """
 )

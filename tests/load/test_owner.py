@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import UsageError
-from pipeline.load.identity import refuse_other_workflow
+from pipeline.load.identity import other_workflow, refuse_other_workflow
 from pipeline.stores.base import Live, Store, TableState
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_workspaces import lock
@@ -105,3 +105,8 @@ def _started(work: Callable[..., None], store: Store) -> tuple[int, BaseProcess]
     process = SPAWN.Process(target=work, args=(store, theirs))
     process.start()
     return mine.recv(), process
+
+
+def test_what_an_earlier_version_has_loaded_is_not_taken_for_less():
+    unknown = Live("communities", "1", {}, 0)
+    assert other_workflow([unknown], "claims", ["documents", "community_reports", "covariates"]) == "communities"
