@@ -1,11 +1,12 @@
 """The events of a run, as programs read them: dicts of JSON values.
 
 step_started    step, position, steps
-step_advanced   step, done, expected: rows of model work; at most one a second, and when all is done
+step_advanced   step, done, expected: rows of work; at most one a second, and when all is done
 step_finished   the fields of StepReport
 load_started
 load_waits      message: another client holds the workspace, which one, and since when
 load_advanced   store, part (a table or an index), done, expected, rows_per_second: at most one a second, and at its end
+                (of an index, pages of its table in place of rows)
 load_finished   load (LoadCounts), seconds
 heartbeat       step, done, expected, seconds since it started: nothing else was said for long
 """

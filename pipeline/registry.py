@@ -4,8 +4,8 @@ Most tables have schemas of their own; a verb over any table (schemas.ANY, schem
 have by a function of the schemas it reads and of its params.
 
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
-annotation: Prompt, ChatModel, EmbeddingModel or Tokenizer. A role ``... | None = None`` is bound only where the
-workflow names what for. It returns its outputs in declared order.
+annotation: Prompt, ChatModel, EmbeddingModel, Tokenizer or Tracker. A role ``... | None = None`` is bound only where
+the workflow names what for. It returns its outputs in declared order.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
@@ -31,6 +31,29 @@ class Params(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+
+@runtime_checkable
+class Tracker(Protocol):
+    """Hears how far a verb is; nothing that it does changes a result."""
+
+    def expect(self, rows: int) -> None:
+        """So many more are to come."""
+        ...
+
+    def finished(self, rows: int) -> None:
+        """So many more are done."""
+        ...
+
+
+class Untracked:
+    """A Tracker that tells nobody: for a verb that is called by hand, or only rehearsed."""
+
+    def expect(self, rows: int) -> None: ...
+
+    def finished(self, rows: int) -> None: ...
+
+
+UNTRACKED = Untracked()
 
 Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
 """The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
@@ -72,13 +95,14 @@ class Verb:
 
     def call(self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
         """What the function makes of the tables, with nothing missing in those of fixed columns (TableSchema.filled).
+        A Tracker that ``roles`` does not bind tells nobody.
 
         Raises DataError where a required cell is missing."""
         filled = {
             name: self.inputs[name].filled(table, f"verb '{self.name}': table '{name}'")
             for name, table in tables.items()
         }
-        returned = self.function(**filled, **roles)
+        returned = self.function(**filled, **{**dict.fromkeys(self.roles_of(Tracker), UNTRACKED), **roles})
         frames = returned if isinstance(returned, tuple) else (returned,)
         return dict(zip(self.outputs, frames, strict=True))
 
@@ -114,7 +138,7 @@ def registering_in(registry: Registry) -> Iterator[None]:
         _REGISTERING.reset(token)
 
 
-ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer)
+ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker)
 
 
 def _role_kind(hint: Any) -> type | None:

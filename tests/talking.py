@@ -44,6 +44,7 @@ class Hearer:
     """A Listener that keeps what it hears; ``under_way`` are the calls that were begun and have not ended."""
 
     usages: list[Usage] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
     under_way: dict[str, str] = field(default_factory=dict)
     begun_calls: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,6 +60,9 @@ class Hearer:
             self.usages.append(usage)
             if call is not None:
                 del self.under_way[call]
+
+    def finished(self, rows: int) -> None:
+        self.done.append(rows)
 
     def reserve(self, tokens: int, cost: float | None) -> None: ...
 

@@ -92,7 +92,7 @@ class Bars:
             self.bars.remove_task(self.task)
             self.task = self.bars.add_task(name, total=None)
         self.pulse.part(name, done, expected)
-        rate = f" {self.pulse.rate:,} rows/s" if done else ""
+        rate = f" {self.pulse.rate:,}/s" if done else ""
         self.bars.update(self.task, description=f"{name}{rate}", completed=done, total=expected or None)
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:

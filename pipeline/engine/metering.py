@@ -17,7 +17,8 @@ THROTTLED = "throttled"
 
 @dataclass
 class Meter:
-    """Sums of one step; the Listener of its models. ``tick`` is called with (done, expected) rows of model work;
+    """Sums of one step; the Listener of its models and the Tracker of its verb. ``tick`` is called with (done,
+    expected) rows of work;
     ``documents`` says which document a row is of, where it is of one."""
 
     step: str
@@ -114,8 +115,9 @@ class MeteredEmbedding:
 
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         self.meter.expect(len(texts))
+        before = self.meter.done
         vectors = self.model.embed(texts, self.meter)
-        self.meter.finished(len(texts))
+        self.meter.finished(before + len(texts) - self.meter.done)  # the rest: known, equal or blank texts
         return vectors
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:

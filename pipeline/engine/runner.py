@@ -31,6 +31,7 @@ from pipeline.fingerprint import fingerprint
 from pipeline.models.base import ChatModel
 from pipeline.models.endpoint import Tokens
 from pipeline.reasons import refuse_unknown_reasons
+from pipeline.registry import Tracker
 from pipeline.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
@@ -280,6 +281,7 @@ class Runner:
         roles: dict[str, Any] = {
             **self.resources.prompts_of(step),
             **self.resources.tokenizers_of(step),
+            **dict.fromkeys(step.verb.roles_of(Tracker), meter),
             **{role: self._metered(step, model, meter) for role, model in models},
         }
         return roles | ({"params": step.params} if step.verb.takes_params else {})

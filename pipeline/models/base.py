@@ -90,6 +90,10 @@ class Listener(Protocol):
         """``call``: what ``begun`` returned; None where nothing was sent."""
         ...
 
+    def finished(self, rows: int) -> None:
+        """So many more texts have their vectors."""
+        ...
+
     def reserve(self, tokens: int, cost: float | None) -> None:
         """So much is about to be bound at once. Raises what ends the work when that is too much."""
         ...

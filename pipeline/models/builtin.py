@@ -50,7 +50,7 @@ class BuiltinEmbedding:
         return []
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Nothing is called, so ``listener`` hears nothing."""
+        """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done, and of no call."""
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         filled = [row for row, text in enumerate(texts) if clean(text).strip()]
         if not filled:
@@ -61,6 +61,8 @@ class BuiltinEmbedding:
             rows = filled[start : start + TEXTS_AT_ONCE]
             tokens = _tokens([clean(texts[row]) for row in rows], model.tokenizer)
             vectors[rows] = unit(_sums(model.embedding, tokens))
+            if listener:
+                listener.finished(len(rows))
         return vectors
 
 

@@ -61,7 +61,7 @@ class SentenceTransformerEmbedding:
         return
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Vectors are remembered; nothing is called, so ``listener`` hears nothing."""
+        """See EmbeddingModel. Vectors are remembered; nothing is called: ``listener`` hears of texts that are done."""
         recalled = recall_vectors(self.cache, self.identity, texts)
         missing = list(recalled.missing.items())
         for start in range(0, len(missing), TEXTS_AT_ONCE):
@@ -71,6 +71,8 @@ class SentenceTransformerEmbedding:
             new = dict(zip(keys, unit(np.asarray(vectors)), strict=True))
             self.cache.store_vectors(self.identity["model"], new)
             recalled.known.update(new)
+            if listener:
+                listener.finished(len(new))
         if not recalled.known:
             return recalled.stack(self.embed(["dimensions"]).shape[1])
         return recalled.stack(len(next(iter(recalled.known.values()))))

@@ -66,22 +66,24 @@ class OpenAIEmbedding:
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of calls
-        (``row_id`` ""). Raises AuthError or ModelError; batches that came are kept."""
+        (``row_id`` "") and of texts that are done. Raises AuthError or ModelError; batches that came are kept."""
         recalled = recall_vectors(self.cache, self.identity, texts)
         stop = threading.Event()
         patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
         attempts = Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
 
-        def ask(batch: Mapping[str, str]) -> None:
+        def ask(batch: Mapping[str, str]) -> int:
             new = dict(zip(batch, unit(self._vectors(list(batch.values()), attempts)), strict=True))
             self.cache.store_vectors(self.model, new)
             recalled.known.update(new)
+            return len(new)
 
         if listener:
             for _ in _slices(list(recalled.known), self.batch_size):
                 listener.ended(Usage("", self.model, 0, 0, cached=True, seconds=0, calls=0, cost=0))
         batches = [dict(items) for items in _slices(list(recalled.missing.items()), self.batch_size)]
-        in_parallel(batches, Workers(ask, self.concurrency, stop, grace=self.timeout))
+        ended = listener.finished if listener else None
+        in_parallel(batches, Workers(ask, self.concurrency, stop, grace=self.timeout), ended)
         return recalled.stack(self._size(recalled.known, len(texts)))
 
     def keys(self, texts: Sequence[str]) -> set[str]:

@@ -90,14 +90,19 @@ class Workers(Generic[Item, Done]):
                 self._done.put(error)
 
 
-def in_parallel(items: Iterable[Item], workers: Workers[Item, Done]) -> list[Done]:
-    """What came of all items, as they ended. The first exception, or Ctrl-C, ends the work."""
+def in_parallel(
+    items: Iterable[Item], workers: Workers[Item, Done], ended: Callable[[Done], None] | None = None
+) -> list[Done]:
+    """What came of all items, as they ended, each of which ``ended`` hears in this thread. The first exception, or
+    Ctrl-C, ends the work."""
     done = []
     try:
         for item in items:
             workers.put(item)
         while workers.outstanding:
             done.append(workers.result())
+            if ended:
+                ended(done[-1])
     except BaseException as error:
         workers.end(error)
         raise

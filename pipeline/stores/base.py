@@ -131,7 +131,8 @@ class Lexical:
 
 
 Advanced = Callable[[str, int, int], None]
-"""Told of what is written, a table or an index, how many of its rows are done, and how many there are in all."""
+"""Told of what is written, a table or an index, how many of its rows are done (of an index, pages of its table), and
+how many there are in all."""
 
 
 def silent(part: str, done: int, expected: int) -> None:

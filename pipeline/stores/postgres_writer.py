@@ -26,6 +26,7 @@ from pipeline.stores.ahead import ahead
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.hnsw import Hnsw, build_index, cursor
+from pipeline.stores.index_progress import watched
 from pipeline.stores.postgres_lexical import build_lexical_index, read_statistics
 from pipeline.stores.postgres_mentions import build_mention_index
 from pipeline.stores.postgres_rows import hashes
@@ -69,11 +70,12 @@ class PostgresWriter:
 
     def publish(self) -> None:
         for name, table in VECTOR_TABLES.items():
-            self.advanced(f"index of {name}", 0, 1)
-            build_index(self.connection, table, self.workspace, self.live, self.hnsw)
-            self.advanced(f"index of {name}", 1, 1)
-        build_lexical_index(self.connection, self.workspace, self.hnsw.build_mb)
-        build_mention_index(self.connection, self.workspace, self.hnsw.build_mb)
+            with watched(self.connection, f"index of {name}", self.advanced):
+                build_index(self.connection, table, self.workspace, self.live, self.hnsw)
+        with watched(self.connection, "word index of chunks", self.advanced):
+            build_lexical_index(self.connection, self.workspace, self.hnsw.build_mb)
+        with watched(self.connection, "mention index of entities", self.advanced):
+            build_mention_index(self.connection, self.workspace, self.hnsw.build_mb)
         for name in TABLES.keys() - set(self.tables):
             self.connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace))
         states = self.states()

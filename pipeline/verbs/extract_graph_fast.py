@@ -12,7 +12,7 @@ from pipeline.phrases.gazetteer import Gazetteer
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.reading import Sentence, read_sentences
 from pipeline.phrases.references import OwnTitle, Referent, resolve_names
-from pipeline.registry import Params, verb
+from pipeline.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.text import match_key
 
@@ -74,7 +74,10 @@ class _Link:
     libraries=("regex", "rjieba", "stopwordsiso"),
 )
 def extract_graph_fast(
-    text_units: pd.DataFrame, documents: pd.DataFrame, params: FastParams = FastParams()
+    text_units: pd.DataFrame,
+    documents: pd.DataFrame,
+    params: FastParams = FastParams(),
+    tracker: Tracker = UNTRACKED,
 ) -> pd.DataFrame:
     """Names, document titles and repeated key phrases as entities; those that share a sentence, linked.
 
@@ -88,10 +91,12 @@ def extract_graph_fast(
     gazetteer = Gazetteer.of_titles(title for title in titles.values() if title.strip())
     rows: list[tuple[object, ...]] = []
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""})
+    tracker.expect(len(texts))
     for unit_id, text, document in texts.itertuples(index=False):
         sentences = read_sentences(text, gazetteer)
         records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
         rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
+        tracker.finished(1)
     return EXTRACTIONS.frame(rows)
 
 

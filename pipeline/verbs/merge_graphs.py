@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from pipeline.registry import Params, verb
+from pipeline.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.schemas import (
     EXTRACTIONS,
     MENTIONS,
@@ -40,7 +40,10 @@ class MergeParams(Params):
     },
 )
 def merge_graphs(
-    extractions: pd.DataFrame, text_units: pd.DataFrame, params: MergeParams = MergeParams()
+    extractions: pd.DataFrame,
+    text_units: pd.DataFrame,
+    params: MergeParams = MergeParams(),
+    tracker: Tracker = UNTRACKED,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Entities by match key, directed relationships by their two ends, in an order the content fixes.
 
@@ -51,10 +54,12 @@ def merge_graphs(
     missing counts as empty.
     """
     extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
+    tracker.expect(len(extractions))
     incomplete = extractions[_incomplete(extractions)]
     extractions = extractions.drop(incomplete.index)
     dropped = extractions[_orphans(extractions)] if params.orphans == "drop" else extractions[:0]
     extractions = extractions.drop(dropped.index)
+    tracker.finished(len(incomplete) + len(dropped))
     ids = _entity_ids(extractions)
     known = sorted(set(ids.values()))
     records = _in_reading_order(extractions, text_units)
@@ -69,9 +74,13 @@ def merge_graphs(
     loops = links["source_entity"] == links["target_entity"]
     occurrences = _occurrences(entities, links)
     names = _commonest(occurrences)
+    merged_entities = _merge_entities(entities, occurrences, names, known)
+    tracker.finished(len(entities))
+    merged_relationships = _merge_relationships(links[~loops], names, known)
+    tracker.finished(len(links))
     return (
-        _merge_entities(entities, occurrences, names, known),
-        _merge_relationships(links[~loops], names, known),
+        merged_entities,
+        merged_relationships,
         _mentions(occurrences, known),
         REJECTS.frame(
             [

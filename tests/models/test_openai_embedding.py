@@ -32,6 +32,7 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: OpenAIEmbedding,
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert np.allclose(vectors[7], model.embed(["text 7"])[0])
     assert openai.count("embeddings") == 4 == len(heard.usages)
+    assert sorted(heard.done) == [6, 8, 8, 8]
     assert sum(usage.input_tokens for usage in heard.usages) == sum(r.prompt_tokens for r in openai.requests[:4])
     assert isinstance(model, EmbeddingModel)
 
