@@ -24,7 +24,7 @@ from pipeline.models.base import (
 )
 from pipeline.models.exchange import one_question
 from pipeline.prompts import Prompt
-from pipeline.registry import REGISTRY, Params, Verb
+from pipeline.registry import REGISTRY, UNTRACKED, Params, Tracker, Verb
 from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
 from pipeline.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
@@ -136,6 +136,7 @@ ROLES: dict[type, Callable[[str], Any]] = {
     ChatModel: lambda role: Clerk(),
     EmbeddingModel: lambda role: LetterEmbedding(),
     Tokenizer: lambda role: tokenizer("o200k_base"),
+    Tracker: lambda role: UNTRACKED,
 }
 
 

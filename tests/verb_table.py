@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.engine.step import REJECTS
-from pipeline.registry import REGISTRY, Verb
+from pipeline.registry import REGISTRY, Tracker, Verb
 
 PAGE = Path(__file__).parent.parent / "docs" / "verbs.md"
 BEGIN, END = "<!-- verbs -->\n", "<!-- end of verbs -->"
@@ -20,7 +20,8 @@ def _row(verb: Verb) -> str:
     law = f"rowwise in {verb.rowwise}" if verb.rowwise else "whole" if verb.inputs else "source"
     writes = [name for name in verb.outputs if name != REJECTS]
     args = ", ".join(name for name, field in verb.params.model_fields.items() if not field.exclude)
-    cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), law, args, ", ".join(verb.roles)]
+    asked = [role for role, kind in verb.roles.items() if kind is not Tracker]
+    cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), law, args, ", ".join(asked)]
     return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 
 
