@@ -13,6 +13,7 @@ from typing import Any
 
 from pipeline.errors import UsageError
 from pipeline.snapshots import NAMED_BY_CONTENT, Manifest, SnapshotStore
+from pipeline.stores.base import Advanced, silent
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class GcReport:
         return {**asdict(self), "total": asdict(self.total)}
 
 
-def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool) -> GcReport:
+def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool, advanced: Advanced = silent) -> GcReport:
     """Keep the newest ``keep`` manifests of each workflow, the live ones, and what they name. Only for a caller
-    who is alone with the snapshots.
+    who is alone with the snapshots. ``advanced`` is told how many files are deleted.
 
     Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when what is live cannot be read.
     """
@@ -51,20 +52,24 @@ def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool) -> GcRep
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
     kept, old = _manifests(snapshots, keep)
     records = [path for path in _files(snapshots.root, "steps", ".json") if path.stem not in _fingerprints(kept)]
-    paths = _paths(kept)
+    named = _paths(kept)
     tables = {
-        table: [path for path in files if path.relative_to(snapshots.root).as_posix() not in paths]
+        table: [path for path in files if path.relative_to(snapshots.root).as_posix() not in named]
         for table, files in _tables(snapshots.root)
     }
     report = GcReport(
         dry_run, keep, old, _size(records), {table: _size(files) for table, files in tables.items() if files}
     )
     if not dry_run:
-        for workflow, runs in old.items():
-            for run_id in runs:
-                snapshots.forget(workflow, run_id)
-        for path in [*records, *(path for files in tables.values() for path in files)]:
+        gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
+        paths = [*records, *(path for files in tables.values() for path in files)]
+        expected = len(gone) + len(paths)
+        for done, (workflow, run_id) in enumerate(gone, start=1):
+            snapshots.forget(workflow, run_id)
+            advanced("files", done, expected)
+        for done, path in enumerate(paths, start=len(gone) + 1):
             path.unlink()
+            advanced("files", done, expected)
     return report
 
 

@@ -25,7 +25,7 @@ from pipeline.engine.runner import Progress, Silent
 from pipeline.engine.selection import ALL, Selection
 from pipeline.engine.usage import read_usage, sums
 from pipeline.errors import NothingLoadedError, UsageError
-from pipeline.evaluation.evaluate import Advanced, Searched, evaluate, untold
+from pipeline.evaluation.evaluate import Searched, evaluate
 from pipeline.evaluation.evaluation import Evaluation
 from pipeline.evaluation.questions import Questions, read_questions
 from pipeline.evaluation.setup import KS, MODES, Setup
@@ -53,6 +53,7 @@ from pipeline.settings import GraphragSettings
 from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
 from pipeline.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
+from pipeline.stores.base import Advanced, silent
 from pipeline.text import clean
 from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
 from pipeline.validation import explain
@@ -157,11 +158,15 @@ class Project(Services):
         again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
         return run(workflow, progress, on_event, replace(options, again=again))
 
-    def export(self, kind: str, folder: str | Path, name: str | None = None, force: bool = False) -> Exported:
+    def export(
+        self, kind: str, folder: str | Path, name: str | None = None, force: bool = False, advanced: Advanced = silent
+    ) -> Exported:
         """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
         manifest = self._manifest(name)
         neo4j = self.settings.stores.neo4j
-        source = Source(manifest, self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids)
+        source = Source(
+            manifest, self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids, advanced
+        )
         return export(kind, source, Path(folder), force)
 
     def import_graphrag(
@@ -185,7 +190,7 @@ class Project(Services):
         """A row for every call of every run (engine/usage.py has the columns)."""
         return read_usage(self.usage_folder)
 
-    def gc(self, keep: int, dry_run: bool = True) -> GcReport:
+    def gc(self, keep: int, dry_run: bool = True, advanced: Advanced = silent) -> GcReport:
         """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow nor the live
         ones name. The runs before those cannot be loaded any more.
 
@@ -194,13 +199,13 @@ class Project(Services):
         with self.runs.alone():
             if not dry_run:
                 self.snapshots.sweep()
-            return collect_garbage(self.snapshots, keep, dry_run)
+            return collect_garbage(self.snapshots, keep, dry_run, advanced)
 
-    def verify(self, name: str | None = None, quick: bool = False) -> Verification:
+    def verify(self, name: str | None = None, quick: bool = False, advanced: Advanced = silent) -> Verification:
         """Compare the stores with the tables of the workflow's last completed run (by default as ``table``).
         ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run."""
         max_types = self.settings.stores.neo4j.max_types
-        return verify(self._manifest(name), self.snapshots, self.stores.all, max_types, quick)
+        return verify(self._manifest(name), self.snapshots, self.stores.all, max_types, quick, advanced)
 
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder, also a former one, or
@@ -348,7 +353,7 @@ class Project(Services):
 
     def evaluate(
         self, questions: Questions, modes: Sequence[str] = MODES, ks: Sequence[int] = KS, budget: int | None = None,
-        by: str = "type", keywords: bool = False, rerank: bool = False, advanced: Advanced = untold,
+        by: str = "type", keywords: bool = False, rerank: bool = False, advanced: Advanced = silent,
     ) -> Evaluation:  # fmt: skip
         """What each mode finds of the questions' gold (docs/evaluation.md). No chat model and no reranker is asked,
         unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that cannot be read, and as

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from pipeline.cli.progress import counting
 from pipeline.engine.metering import Meter, MeteredEmbedding
 from pipeline.models.builtin import TEXTS_AT_ONCE, BuiltinEmbedding
 from pipeline.registry import Registry, Tracker, registering_in, verb
@@ -91,3 +93,48 @@ def test_a_tracker_is_bound_in_a_run_and_silent_elsewhere():
     copying.call({"texts": texts}, {"tracker": ticks.meter})
     assert ticks.said == [(0, 1), (1, 1)]
     assert copying.call({"texts": texts}, {})["texts"].equals(texts)
+
+
+def test_verify_gc_and_export_count(tmp_path: Path, postgres_url: str):
+    told: list[tuple[str, int, int]] = []
+
+    def advanced(part: str, done: int, expected: int) -> None:
+        told.append((part, done, expected))
+
+    def last() -> dict[str, tuple[int, int]]:
+        ends = {part: (done, expected) for part, done, expected in told}
+        told.clear()
+        return ends
+
+    folder = new_project(tmp_path / "p", postgres_url)
+    with folder.open() as project:
+        project.run("fast")
+        assert project.verify(advanced=advanced).agrees
+        verified = last()
+        rows = {name: len(project.table(name)) for name in ("entities", "relationships")}
+        assert verified["postgres nodes"] == (rows["entities"], rows["entities"])
+        assert all(done == expected for done, expected in verified.values())
+        exported = project.export("csv", tmp_path / "csv", advanced=advanced).files
+        assert last()["entities"] == (rows["entities"], rows["entities"])
+        assert exported["nodes.csv"] == rows["entities"]
+        (folder.root / "data/input/more.txt").write_text("Mira Vale met Otto Tarn in Tessing.")
+        project.index("fast")
+        report = project.gc(1, dry_run=False, advanced=advanced)
+        files = report.total.files + sum(map(len, report.manifests.values()))
+        assert last() == {"files": (files, files)}
+        assert files > 0
+        project.gc(1, advanced=advanced)
+        assert not told
+
+
+def test_a_command_has_a_bar_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    with counting("verify") as advanced:
+        advanced("postgres nodes", 5, 10)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # by which rich takes stderr for a terminal
+    with counting("verify") as advanced:
+        advanced("postgres nodes", 5, 10)
+    shown = capsys.readouterr()
+    assert "verify postgres nodes" in shown.err
+    assert "5/10" in shown.err
+    assert shown.out == ""

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.cli.progress import counting
 from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def evaluate(
 
         names = MODES if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
         before = None if baseline is None else read_evaluation(baseline).modes
-        found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, _advanced())
+        with counting("eval") as advanced:
+            found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, advanced)
         _write(found, output, html)
         said = [] if before is None else _fallen(before, found, metric, max_drop)
     _show(found, as_json)
@@ -126,16 +127,3 @@ def _numbers(ks: str) -> list[int]:
         return [int(k) for k in ks.split(",") if k.strip()]
     except ValueError:
         raise typer.BadParameter("whole numbers, as in 2,5,10,20", param_hint="--k") from None
-
-
-def _advanced() -> Callable[[int, int], None]:
-    """A line on a terminal that counts; nothing elsewhere."""
-    terminal = sys.stderr.isatty()
-
-    def advanced(done: int, expected: int) -> None:
-        if terminal and (done % 10 == 0 or done == expected):
-            end = "\r\033[K" if done == expected else ""
-            sys.stderr.write(f"\r{done:,} of {expected:,} queries{end}")
-            sys.stderr.flush()
-
-    return advanced

@@ -8,7 +8,7 @@ import typer
 from pipeline.cli.build import AllowDeletes
 from pipeline.cli.console import print_report
 from pipeline.cli.options import Folder, Json, Log, Overrides, open_project, print_json
-from pipeline.cli.progress import run_progress
+from pipeline.cli.progress import counting, run_progress
 
 if TYPE_CHECKING:
     from pipeline.export.exported import Exported
@@ -26,8 +26,8 @@ def export(
     overrides: Overrides = None, as_json: Json = False, force: Force = False,
 ) -> None:  # fmt: skip
     """Write the newest tables as files: GraphML, CSV, CSV for neo4j-admin, Parquet as GraphRAG has it."""
-    with open_project(context, folder, overrides, as_json) as project:
-        exported = project.export(kind, target.resolve(), name, force)
+    with open_project(context, folder, overrides, as_json) as project, counting("export") as advanced:
+        exported = project.export(kind, target.resolve(), name, force, advanced)
     if as_json:
         print_json({"kind": kind, "folder": str(exported.folder), "files": exported.files, "command": exported.command})
     else:

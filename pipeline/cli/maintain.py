@@ -8,6 +8,7 @@ import typer
 
 from pipeline.cli.console import print_collected
 from pipeline.cli.options import Folder, Json, Overrides, Yes, open_project, print_json
+from pipeline.cli.progress import counting
 
 if TYPE_CHECKING:
     from pipeline.project import Project
@@ -20,8 +21,8 @@ def gc(
     delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
 ) -> None:  # fmt: skip
     """Delete the snapshots that only older nights need."""
-    with open_project(context, folder, overrides, as_json) as project:
-        report = project.gc(keep, dry_run=not delete)
+    with open_project(context, folder, overrides, as_json) as project, counting("gc") as advanced:
+        report = project.gc(keep, dry_run=not delete, advanced=advanced)
     if as_json:
         print_json(report.to_json())
     else:

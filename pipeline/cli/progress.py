@@ -18,9 +18,11 @@ from pipeline.engine.report import LoadCounts, StepReport
 from pipeline.events import LOAD, Events, Pulse
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
     from pipeline.engine.runner import Progress
+    from pipeline.stores.base import Advanced
 
 
 @contextmanager
@@ -46,6 +48,25 @@ def _shown(log: str) -> Iterator["Progress"]:
         with _beating(lines.beat):
             yield lines
         return
+    with _bars(console) as bars:
+        yield Bars(bars)
+
+
+@contextmanager
+def counting(command: str) -> Iterator["Advanced"]:
+    """What hears how far a command is with a part of its work, and shows it by a bar; on a terminal alone."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda part, done, expected: None
+        return
+    with _bars(console) as bars:
+        shown = Bars(bars, bars.add_task(command, total=None))
+        yield lambda part, done, expected: shown.part(f"{command} {part}", done, expected)
+
+
+def _bars(console: "Console") -> "RichProgress":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -55,8 +76,7 @@ def _shown(log: str) -> Iterator["Progress"]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bars:
-        yield Bars(bars)
+    return Progress(*columns, console=console, transient=True)
 
 
 def print_event(event: dict[str, Any]) -> None:
@@ -87,7 +107,9 @@ class Bars:
         self.bars.console.print(f"{LOAD}: {fact}", highlight=False, markup=False)
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
-        name = f"{LOAD} {store} {part}"
+        self.part(f"{LOAD} {store} {part}", done, expected)
+
+    def part(self, name: str, done: int, expected: int) -> None:
         if name != self.pulse.step:  # a task that has finished once stays finished, its clock too
             self.bars.remove_task(self.task)
             self.task = self.bars.add_task(name, total=None)

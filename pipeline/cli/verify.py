@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
+from pipeline.cli.progress import counting
 from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Compare the hashes beside the rows, not the rows.")] = False,
 ) -> None:  # fmt: skip
     """Compare the stores with the snapshots, row by row; exit code 1 where they differ."""
-    with open_project(context, folder, overrides, as_json) as project:
-        found = project.verify(name, quick)
+    with open_project(context, folder, overrides, as_json) as project, counting("verify") as advanced:
+        found = project.verify(name, quick, advanced)
     if as_json:
         print_json(found.to_json())
     else:

@@ -15,18 +15,10 @@ from pipeline.evaluation.questions import Gold, Question
 from pipeline.evaluation.setup import Setup
 from pipeline.query.stage import QueryStage
 from pipeline.query_options import QueryOptions
-from pipeline.stores.base import VectorStore
+from pipeline.stores.base import Advanced, VectorStore, silent
 
 QueryData = Callable[..., Mapping[str, Any]]
 """A question and the options of a request -> what was found, as ``Project.query_data`` gives it."""
-Advanced = Callable[[int, int], None]
-"""Told how many of the questions, each once a mode, are done, and how many there are."""
-
-
-def untold(done: int, expected: int) -> None:
-    """Tell nobody."""
-
-
 MODEL_TIME = ("keywords", "embedding", "rerank", "model", "total")
 """Parts of a query's timings that are a model's, not retrieval's, and their sum."""
 EXCERPT = 240
@@ -43,7 +35,7 @@ class Searched:
 
 
 def evaluate(
-    questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = untold
+    questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = silent
 ) -> Evaluation:
     """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, or where
     a model is to be asked that there is none of, StoreError when the stores are loaded meanwhile.
@@ -107,7 +99,7 @@ class _Asking:
             self.data(questions[0], mode)  # warms up
             for question in questions:
                 rows.append(self.row(question, mode))
-                advanced(len(rows), expected)
+                advanced("queries", len(rows), expected)
         return rows
 
     def data(self, question: Question, mode: str) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipeline.errors import UsageError
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.stores.base import Advanced, silent
 
 GRAPH = ("entities", "relationships")
 CORPUS = ("documents", "text_units")
@@ -16,13 +17,14 @@ CORPUS = ("documents", "text_units")
 @dataclass(frozen=True)
 class Source:
     """``max_types``: relationship types kept as types, where the target has types; ``max_source_ids``: text units that
-    a row names, where a list has a limit."""
+    a row names, where a list has a limit. ``advanced`` is told how many of a table's rows were read."""
 
     manifest: Manifest
     snapshots: SnapshotStore
     workspace: str
     max_types: int
     max_source_ids: int
+    advanced: Advanced = silent
 
     def require(self, *names: str) -> None:
         """Raises UsageError when there is no manifest yet, or a table is not in it."""
@@ -40,12 +42,20 @@ class Source:
         return name in self.manifest.tables
 
     def table(self, name: str) -> pa.Table:
-        return self.snapshots.table(self._snapshot(name))
+        snapshot = self._snapshot(name)
+        self.advanced(name, 0, snapshot.rows)
+        table = self.snapshots.table(snapshot)
+        self.advanced(name, snapshot.rows, snapshot.rows)
+        return table
 
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
         """The table, some thousands of rows at a time; no more of it is in memory."""
-        for batch in self.snapshots.batches(self._snapshot(name), columns):
+        snapshot, done = self._snapshot(name), 0
+        self.advanced(name, 0, snapshot.rows)
+        for batch in self.snapshots.batches(snapshot, columns):
             yield batch.to_pandas()
+            done += batch.num_rows
+            self.advanced(name, done, snapshot.rows)
 
     def _snapshot(self, name: str) -> Snapshot:
         return self.manifest.tables[name]

@@ -1,6 +1,6 @@
 """Compare a table of a store with what the snapshots say of it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,8 +52,12 @@ def check_hashes(store: Store, table: str, wanted: Wanted, stored: pa.Table) -> 
     return _check(store, table, len(hashes), len(stored), ids, names)
 
 
-def check_rows(store: Store, table: str, wanted: Wanted, stored: pa.Table, references: References) -> TableCheck:
-    """By the rows themselves, read and hashed anew; ``references`` is shown them all."""
+def check_rows(
+    store: Store, table: str, wanted: Wanted, stored: pa.Table, references: References, told: Callable[[int, int], None]
+) -> TableCheck:
+    """By the rows themselves, read and hashed anew; ``references`` is shown them all, and ``told`` hears how many are
+    done, of how many."""
+    told(0, len(stored))
     rows = wanted.rows(table)
     expected = Expected.of(store, rows)
     naming = name_columns(rows.columns)
@@ -61,7 +65,7 @@ def check_rows(store: Store, table: str, wanted: Wanted, stored: pa.Table, refer
     ids = _compared(expected.ids, expected.row_hashes, stored)
     names: dict[str, str] = {}
     columns = list(dict.fromkeys([*references.columns, *naming]))
-    parts = in_few(store.rows(table, columns), len(stored))
+    parts = _counted(in_few(store.rows(table, columns), len(stored)), len(stored), told)
     altered = altered_ids(_seen(parts, ids["extra"], names, references), expected)
     ids["altered"] = altered.filter(pc.invert(pc.is_in(altered, value_set=ids["differing"])))
     return _check(store, table, len(rows), len(stored), ids, {**names, **_names(rows, ids)})
@@ -81,6 +85,14 @@ def _compared(ids: Any, row_hashes: Any, stored: pa.Table) -> dict[Kind, Any]:
         "extra": stored["id"].filter(is_extra),
         "differing": known["id"].filter(differs),
     }
+
+
+def _counted(parts: Iterable[pd.DataFrame], rows: int, told: Callable[[int, int], None]) -> Iterator[pd.DataFrame]:
+    done = 0
+    for part in parts:
+        yield part
+        done += len(part)
+        told(done, rows)
 
 
 def _seen(

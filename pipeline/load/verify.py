@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pipeline.load.table_check import TableCheck, check_hashes, check_rows
 from pipeline.load.wanted import Wanted
 from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.base import HASHES, Live, Store
+from pipeline.stores.base import HASHES, Advanced, Live, Store, silent
 
 NOTHING = HASHES.empty_table()
 REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in columns.values())
@@ -52,11 +53,17 @@ class Verification:
 
 
 def verify(
-    manifest: Manifest, snapshots: SnapshotStore, stores: Sequence[Store], max_types: int, quick: bool = False
+    manifest: Manifest,
+    snapshots: SnapshotStore,
+    stores: Sequence[Store],
+    max_types: int,
+    quick: bool = False,
+    advanced: Advanced = silent,
 ) -> Verification:
     """Compare the stores with the manifest's snapshots; nothing is written.
 
-    ``quick``: compare the row_hash beside each row; else every row is read and hashed anew.
+    ``quick``: compare the row_hash beside each row; else every row is read and hashed anew, and ``advanced`` is told
+    of store and table, rows of the store that are done, and rows in all.
     Raises UsageError when the manifest is empty or lacks a table, StoreError when a store cannot be read, DataError
     when a snapshot is gone or damaged or a store was loaded by a newer version.
     """
@@ -83,7 +90,8 @@ def verify(
                 known = {column: target for column, target in IN_STORES.get(table, {}).items() if target in ids}
                 references = References(store.name, reported_name(table, store), known, ids)
                 stored = held[store.name][table] if table in held[store.name] else store.hashes(table)
-                checks.append(check_rows(store, table, wanted, stored, references))
+                told = partial(advanced, f"{store.name} {references.table}")
+                checks.append(check_rows(store, table, wanted, stored, references, told))
                 dangling += references.dangling()
     lives = list(before.values())
     live, embeddings = live_of(wanted, target, lives)
