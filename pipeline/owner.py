@@ -3,28 +3,47 @@
 import os
 import secrets
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from pipeline.errors import DataError, UsageError
+from pipeline.errors import DamagedError, DataError, UsageError
+from pipeline.files import read_json, tell, write_json
 
 OWNER_FILE = "data/owner"
 PLACE_FILE = "data/owner-path"
-"""The folder that the project was in when it last loaded: how a copy is told from a project that was moved."""
+"""The folder that the project was in when it last loaded: how a copy is told from a project that was moved. It has the
+owner too, with a hash: what heals the other file."""
+SNAPSHOTS_FILE = "owner.json"
+"""In the folder of snapshots: whose they are."""
 
 
 def owner_of(root: Path) -> str:
     """The project's id, kept in a file of its own: it stays when the folder is moved or the workspace renamed. Made by
-    whoever comes first, once. Raises DataError when the file says nothing."""
-    path = root / OWNER_FILE
+    whoever comes first, once; healed where the second copy says what it was. Raises DataError where nobody can say."""
+    path, (_, noted) = root / OWNER_FILE, _noted(root)
     if not path.exists():
-        _make(path)
+        _make(path, noted or secrets.token_hex(16))
     owner = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not owner.isprintable() or "\ufffd" in owner or not owner:
-        fact = "damaged" if owner else "empty"
-        raise DataError(f"{path}: {fact}; restore it, or delete it: then what was cached before counts as another's")
-    return owner
+    is_told = bool(owner) and owner.isprintable() and "\ufffd" not in owner
+    if is_told and noted in ("", owner):
+        return owner
+    if noted and (not is_told or _is_damaged(owner, noted)):
+        tell(f"{path}: damaged; it is made again from {PLACE_FILE}")
+        path.unlink()
+        _make(path, noted)
+        return noted
+    if noted:
+        raise DataError(f"{path}: {owner}, but {PLACE_FILE} has {noted}; delete the one of them that is wrong")
+    fact = "damaged" if owner else "empty"
+    raise DataError(f"{path}: {fact}; restore it, or delete it: then what was cached before counts as another's")
+
+
+def _is_damaged(owner: str, noted: str) -> bool:
+    """Cut off, or one character of it changed: no other project's."""
+    changed = sum(one != other for one, other in zip(owner, noted, strict=False))
+    return noted.startswith(owner) or (len(owner) == len(noted) and changed == 1)
 
 
 def place_of(root: Path) -> str:
@@ -37,18 +56,58 @@ def settle(root: Path) -> None:
 
     Raises UsageError for a copy: a project of the same id is in the folder that was noted.
     """
-    owner, path = owner_of(root), root / PLACE_FILE
-    noted = path.read_text(encoding="utf-8", errors="replace").strip("\n") if path.exists() else ""
-    if noted == str(root):
+    owner, (noted, noted_owner) = owner_of(root), _noted(root)
+    if noted == str(root) and noted_owner == owner:
         return
     if noted and _has(Path(noted), owner) and not _is_same(Path(noted), root):
         raise UsageError(
             f"{root}: a copy of the project in {noted}, which is there too, and both would load as one owner; delete "
             f"{OWNER_FILE} and {PLACE_FILE} here and set another workspace, or remove the other folder"
         )
-    with NamedTemporaryFile("w", dir=path.parent, prefix=".owner-", encoding="utf-8", delete=False) as made:
-        made.write(f"{root}\n")
-    os.replace(made.name, path)
+    write_json(root / PLACE_FILE, {"path": str(root), "owner": owner})
+
+
+def _noted(root: Path) -> tuple[str, str]:
+    """Where the project was, and its id; empty where nothing that is certain is noted. An earlier version's has the
+    folder alone."""
+    path = root / PLACE_FILE
+    with suppress(FileNotFoundError):
+        try:
+            content = read_json(path)
+            return str(content["path"]), str(content["owner"])
+        except (DamagedError, KeyError):
+            place = path.read_text(encoding="utf-8", errors="replace").strip("\n")
+            if place.startswith("/") and place.isprintable():
+                return place, ""
+            tell(f"{path}: damaged; it is made again by the next load")
+    return "", ""
+
+
+def claim_snapshots(folder: Path, root: Path, mine: Sequence[str]) -> None:
+    """Note whose the folder of snapshots is: the first of ``mine``. One in the project's own folder is its own; any
+    other is the project's that came first. Raises UsageError for another's, DataError where nobody can say whose."""
+    path = folder / SNAPSHOTS_FILE
+    try:
+        found = read_json(path)
+        owner = str(found["owner"])
+    except FileNotFoundError:
+        owner, found = "", {}
+    except (DamagedError, KeyError) as error:
+        owner, found = "", {}
+        if not _is_own(folder, root):
+            raise DataError(f"{path}: damaged; delete it where no other project has its snapshots there") from error
+    if owner == mine[0]:
+        return
+    if owner and owner not in mine and not _is_own(folder, root):
+        raise UsageError(
+            f"{folder}: the snapshots of another project, {found.get('place', '')}; set another folder as 'snapshots' "
+            f"in settings.yaml, or, where that project is no more, delete {path}"
+        )
+    write_json(path, {"owner": mine[0], "place": place_of(root)})
+
+
+def _is_own(folder: Path, root: Path) -> bool:
+    return folder.resolve().is_relative_to(root.resolve())
 
 
 def _has(root: Path, owner: str) -> bool:
@@ -64,11 +123,11 @@ def _is_same(one: Path, other: Path) -> bool:
         return ((one / OWNER_FILE).parent / Path(made.name).name).exists()
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, owner: str) -> None:
     """A link is there whole or not at all, and only the first one is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile("w", dir=path.parent, prefix=".owner-", encoding="utf-8") as made:
-        made.write(f"{secrets.token_hex(16)}\n")
+        made.write(f"{owner}\n")
         made.flush()
         os.fsync(made.fileno())
         os.chmod(made.name, 0o644)

@@ -5,7 +5,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -90,10 +90,11 @@ class RunEntry:
 @dataclass(frozen=True)
 class Runs:
     """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``snapshots``: where those are, if another project
-    may have named the same folder: it has a lock of its own."""
+    may have named the same folder: it has a lock of its own, and ``claim`` raises where it is another's."""
 
     folder: Path
     snapshots: Path | None = None
+    claim: Callable[[], None] = lambda: None
 
     @classmethod
     def of(cls, project: Path) -> "Runs":
@@ -189,13 +190,15 @@ class Runs:
         """Hold the project and its snapshots. The locks are the operating system's: they go with their holder, however
         that ends.
 
-        Raises LockedError when another run holds it, or another project uses the same folder of snapshots.
+        Raises LockedError when another run holds it, or another project uses the same folder of snapshots; UsageError
+        where they are another project's.
         """
         with _held(self.folder, "another run holds this project"):
             if self.snapshots is None:
                 yield
                 return
             with _held(self.snapshots, "a run of another project holds these snapshots"):
+                self.claim()
                 yield
 
     def _path(self, run_id: str) -> Path:

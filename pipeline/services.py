@@ -32,7 +32,7 @@ from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.once import made_once, made_once_each
 from pipeline.own_verbs import read_verbs
-from pipeline.owner import owner_of, place_of, settle
+from pipeline.owner import claim_snapshots, owner_of, place_of, settle
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
@@ -225,7 +225,12 @@ class Services:
 
     @made_once
     def runs(self) -> Runs:
-        return replace(Runs.of(self.root), snapshots=self.root / self.settings.snapshots)
+        snapshots = self.root / self.settings.snapshots
+        return replace(Runs.of(self.root), snapshots=snapshots, claim=lambda: self._claim(snapshots))
+
+    def _claim(self, snapshots: Path) -> None:
+        mine = [owner for owner in (self.settings.owner, owner_of(self.root)) if owner]
+        claim_snapshots(snapshots, self.root, mine)
 
     @made_once
     def cache(self) -> ReplyCache:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.owner import OWNER_FILE, PLACE_FILE, SNAPSHOTS_FILE
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.sizes import size
@@ -78,6 +79,42 @@ def test_two_projects_on_one_folder_of_snapshots_do_not_run_at_once(tmp_path: Pa
         refused = other.invoke("index", "fast")
     assert refused.exit_code == 1
     assert "a run of another project holds these snapshots" in refused.stderr
+
+
+def test_a_folder_of_snapshots_has_one_owner_and_takes_its_first_where_it_has_none(tmp_path: Path, postgres_url: str):
+    shared = tmp_path / "shared"
+    one, other = (new_project(tmp_path / name, postgres_url, snapshots=str(shared)) for name in ("one", "other"))
+    assert one.invoke("index", "fast").exit_code == 0
+    manifest = (shared / "manifest-fast.json").read_bytes()
+    other.write("pier.txt", "The Pier of Quill was built by Mira Vale in 1880.")
+    for command in ("index fast", "run fast --replace", "gc --keep 1 --delete"):
+        said = other.invoke_refused(*command.split())
+        assert f"{shared}: the snapshots of another project, " in said, command
+        assert f"{one.root}; set another folder as 'snapshots'" in said, command
+    assert (shared / "manifest-fast.json").read_bytes() == manifest
+    (shared / SNAPSHOTS_FILE).unlink()  # as an earlier version left it
+    assert one.invoke("index", "fast").exit_code == 0
+    other.invoke_refused("index", "fast")
+    one.edit_settings(owner="the-wiki")
+    other.edit_settings(owner="the-wiki")
+    assert [one.invoke("index", "fast").exit_code, other.invoke("index", "fast").exit_code] == [0, 0]
+
+
+def test_a_project_s_own_folder_of_snapshots_stays_its_own(tmp_path: Path, postgres_url: str):
+    """Also in a copy that was given an id of its own."""
+    folder = new_project(tmp_path / "p", postgres_url)
+    assert folder.invoke("index", "fast").exit_code == 0
+    for name in (OWNER_FILE, PLACE_FILE):
+        (folder.root / name).unlink(missing_ok=True)
+    assert folder.invoke("index", "fast").exit_code == 0
+    guest = new_project(tmp_path / "guest", postgres_url, snapshots=str(folder.root / "data/snapshots"))
+    guest.invoke_refused("index", "fast")
+    note = folder.root / "data/snapshots" / SNAPSHOTS_FILE
+    note.write_bytes(b"")
+    refused = guest.invoke("index", "fast")
+    assert (refused.exit_code, "owner.json: damaged; delete it" in refused.stderr) == (1, True)
+    assert folder.invoke("index", "fast").exit_code == 0
+    guest.invoke_refused("index", "fast")
 
 
 def test_partials_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp_path: Path, postgres_url: str):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.owner import OWNER_FILE, owner_of
+from pipeline.owner import OWNER_FILE, PLACE_FILE, owner_of, settle
 
 
 def test_made_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
@@ -31,3 +31,34 @@ def test_an_empty_file_is_said(tmp_path: Path):
     (tmp_path / OWNER_FILE).write_text("")
     with pytest.raises(DataError, match="data/owner: empty; restore it"):
         owner_of(tmp_path)
+
+
+def test_a_damaged_one_is_healed_by_its_second_copy_and_never_another(tmp_path: Path):
+    owner = owner_of(tmp_path)
+    settle(tmp_path)
+    path = tmp_path / OWNER_FILE
+    flipped = owner[:5] + ("0" if owner[5] != "0" else "1") + owner[6:]
+    for damaged in (b"", owner[:9].encode(), flipped.encode(), b"\xff\xfe" + owner.encode()):
+        path.write_bytes(damaged)
+        assert owner_of(tmp_path) == owner, damaged
+        assert path.read_text(encoding="utf-8") == f"{owner}\n"
+    path.unlink()
+    assert owner_of(tmp_path) == owner
+    path.write_text("f" * 32)
+    with pytest.raises(DataError, match=f"data/owner: {'f' * 32}, but data/owner-path has {owner}; delete the one"):
+        owner_of(tmp_path)
+
+
+def test_a_damaged_second_copy_is_told_and_made_again(tmp_path: Path):
+    owner = owner_of(tmp_path)
+    settle(tmp_path)
+    path = tmp_path / PLACE_FILE
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:20], whole.replace(owner[:4].encode(), b"zzzz")):
+        path.write_bytes(damaged)
+        assert owner_of(tmp_path) == owner
+        settle(tmp_path)
+        assert path.read_bytes() == whole
+    path.write_text(f"{tmp_path}\n")  # of an earlier version
+    settle(tmp_path)
+    assert path.read_bytes() == whole

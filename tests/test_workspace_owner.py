@@ -13,6 +13,7 @@ from neo4j import GraphDatabase
 
 from pipeline.engine.options import RunOptions
 from pipeline.errors import UsageError
+from pipeline.files import read_json
 from pipeline.owner import OWNER_FILE, PLACE_FILE, owner_of
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
@@ -77,7 +78,7 @@ def test_no_line_of_the_readme_changes_a_row_of_another_owner(
         done = theirs.invoke_refused(*words)
         assert f"belongs to owner {owner_of(mine.root)}" in done, words
     assert rows_in(postgres_url, workspace_of(mine)) == before
-    assert not (theirs.root / "data" / "snapshots").exists()  # nothing was done at all
+    assert not list((theirs.root / "data" / "snapshots").rglob("*.parquet"))  # nothing was done at all
 
 
 def test_a_crontab_with_replace_changes_no_row_of_another_owner(
@@ -218,7 +219,7 @@ def test_a_copy_is_told_and_a_moved_project_goes_on(mine: ProjectFolder, tmp_pat
     moved = ProjectFolder(mine.root.rename(tmp_path / "moved"))
     with moved.open() as opened:
         assert opened.load("fast").exit_code == 0
-    assert (moved.root / PLACE_FILE).read_text(encoding="utf-8").strip() == str(moved.root)
+    assert read_json(moved.root / PLACE_FILE)["path"] == str(moved.root)
     for name in (OWNER_FILE, PLACE_FILE):
         (copy.root / name).unlink()
     assert f"belongs to owner {owner_of(moved.root)}" in copy.invoke_refused("run", "fast")  # as any other project

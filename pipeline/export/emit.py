@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -9,14 +10,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.engine.workflow import Format, Workflow
-from pipeline.errors import UsageError
+from pipeline.errors import DamagedError, UsageError
 from pipeline.export.exported import new_file
 from pipeline.export.rows import write_rows
+from pipeline.files import read_json, sha256_of, write_json
 from pipeline.schemas import STRING, as_json_text
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
 
 RECORD = ".emitted.json"
-"""File name -> what it was made of: other files stay, but for those of a table's name."""
+"""File name -> what it was made of, and its own hash: other files stay, but for those of a table's name."""
+
+
+@dataclass(frozen=True)
+class _Emitted:
+    """``table``: the hash of the snapshot; ``file``: of the file, "" until it is whole."""
+
+    table: str = ""
+    file: str = ""
 
 
 def emit(workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folder: Path) -> list[str]:
@@ -51,32 +61,40 @@ def _brought_up_to_date(
     if not wanted and not there:
         return []
     stale = {
-        name: entry
-        for name, entry in wanted.items()
-        if there.get(name) != entry[0].sha256 or not (folder / name).is_file()
+        name: entry for name, entry in wanted.items() if not _is_whole(folder / name, there.get(name), entry[0].sha256)
     }
     gone = sorted(set(there) - set(wanted))
-    _write_record(folder, {**there, **dict.fromkeys(stale, "")})  # what a crash leaves is known as emitted
+    _write_record(folder, {**there, **dict.fromkeys(stale, _Emitted())})  # what a crash leaves is known as emitted
     for name, (snapshot, format) in stale.items():
         with new_file(folder, name) as path:
             WRITERS[format](snapshots, snapshot, path)
+        there[name] = _Emitted(snapshot.sha256, sha256_of(folder / name))
     for name in gone:
         (folder / name).unlink(missing_ok=True)
-    _write_record(folder, {name: snapshot.sha256 for name, (snapshot, _) in wanted.items()})
+    _write_record(folder, {name: there[name] for name in wanted})
     return list(stale)
 
 
-def _record(folder: Path) -> dict[str, str]:
-    """Nothing where the record is lost: then no file is taken for an emitted one."""
+def _is_whole(path: Path, emitted: _Emitted | None, table: str) -> bool:
+    """As it was made of this table."""
+    return emitted is not None and emitted.table == table and path.is_file() and sha256_of(path) == emitted.file
+
+
+def _record(folder: Path) -> dict[str, _Emitted]:
+    """Nothing where the record is lost: then no file is taken for an emitted one. An earlier version's has no hashes
+    of the files."""
     try:
-        return dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
+        content = read_json(folder / RECORD)
+        return {
+            Path(name).name: _Emitted(*([entry] if isinstance(entry, str) else entry))
+            for name, entry in content.items()
+        }
+    except (FileNotFoundError, DamagedError, TypeError):
         return {}
 
 
-def _write_record(folder: Path, files: Mapping[str, str]) -> None:
-    with new_file(folder, RECORD) as path:
-        path.write_text(json.dumps(files, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+def _write_record(folder: Path, files: Mapping[str, _Emitted]) -> None:
+    write_json(folder / RECORD, {name: [emitted.table, emitted.file] for name, emitted in files.items()})
 
 
 def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
