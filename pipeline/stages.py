@@ -1,7 +1,7 @@
 """The stages of a run, and a run of them, for a caller who holds the project: index, then load."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -29,18 +29,13 @@ Stage = Callable[[Services, RunState], None]
 def run_stages(
     project: Services, name: str | None, progress: Progress, options: RunOptions, *stages: Stage
 ) -> RunReport:
-    """Run the stages of a workflow in order and keep the report, also of a run that fails. Only for a caller who
-    holds the project (Runs.alone). Raises UsageError, before any work, where what is to be indexed cannot be loaded."""
+    """Run the stages of a workflow in order and keep the report, also of a run that fails or is refused before any
+    work. Only for a caller who holds the project (Runs.alone). Raises UsageError where what is to be indexed cannot be
+    loaded, or not into this workspace."""
     workflow = project.workflow(name)
-    if index_stage in stages and load_stage in stages and (fact := why_not_loadable(workflow)):
-        raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
-    if load_stage in stages:
-        with suppress(StoreError):  # what does not answer may do so when it is needed
-            project.reach_stores(workflow, options)
     for folder in (project.runs.folder, project.usage_folder, project.output_folder):
         sweep_partials(folder)
     project.snapshots.sweep()
-    project.cache.mend()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None
@@ -50,6 +45,8 @@ def run_stages(
         runner = _runner(project, journal, noted, options, reach_stores)
         state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
         try:
+            _refuse_what_cannot_be_loaded(project, workflow, options, stages)
+            project.cache.mend()
             for stage in stages:
                 stage(project, state)
         except BaseException as error:
@@ -59,6 +56,16 @@ def run_stages(
     report = state.completed()
     project.runs.save(report)
     return report
+
+
+def _refuse_what_cannot_be_loaded(
+    project: Services, workflow: Workflow, options: RunOptions, stages: Sequence[Stage]
+) -> None:
+    if index_stage in stages and load_stage in stages and (fact := why_not_loadable(workflow)):
+        raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
+    if load_stage in stages:
+        with suppress(StoreError):  # what does not answer may do so when it is needed
+            project.reach_stores(workflow, options)
 
 
 def why_not_loadable(workflow: Workflow) -> str:

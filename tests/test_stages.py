@@ -30,7 +30,10 @@ def refused(folder: ProjectFolder, workflow: str) -> str:
         project.run(workflow)
     with folder.open() as project:
         assert project.snapshots.manifest(workflow).steps == {}
-        assert project.status() is None
+        report = project.status()
+        assert report
+        assert (report["outcome"], report["exit_code"], report["steps"]) == ("failed", 2, [])
+        assert report["message"] == str(caught.value)
         assert len(project.usage()) == 0
     return str(caught.value)
 
