@@ -112,3 +112,19 @@ def test_what_is_wrong_is_said_by_plan(project: ProjectFolder, old: str, new: st
         with pytest.raises(SettingsError) as refused:
             opened.plan("towns")
     assert message in str(refused.value)
+
+
+def test_an_emitted_file_that_was_damaged_is_written_again(project: ProjectFolder):
+    with project.open() as opened:
+        opened.index("towns")
+    whole = files(project)
+    folder = project.root / "data" / "output" / "towns"
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with project.open() as opened:
+        opened.index("towns")
+    assert files(project) == whole
+    (folder / "frequent_names.csv").write_bytes(b"")
+    with project.open() as opened:
+        opened.index("towns")
+    assert files(project) == whole
