@@ -37,7 +37,7 @@ def in_postgres(url: str, word: str) -> set[str]:
 def in_neo4j(address: Neo4jAddress, word: str) -> set[str]:
     """ "nodes" and "edges" where one has the word in a property or its type."""
     queries: dict[str, Any] = {
-        "nodes": "MATCH (n) RETURN toString(labels(n)) AS kind, properties(n) AS properties",
+        "nodes": "MATCH (n) RETURN labels(n) AS kind, properties(n) AS properties",
         "edges": "MATCH ()-[r]->() RETURN type(r) AS kind, properties(r) AS properties",
     }
     with GraphDatabase.driver(address.uri, auth=(address.user, address.password)) as driver:

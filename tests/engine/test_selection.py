@@ -82,5 +82,5 @@ def test_a_step_that_was_never_completed_cannot_be_left(project: SmallProject):
     run(project)
     for path in (project.root / "snapshots").rglob("*.parquet"):
         path.unlink()
-    with pytest.raises(UsageError, match="never completed"):
+    with pytest.raises(UsageError, match="what it wrote is gone or damaged"):
         run(project, Selection(skip=("keep_even",)))
