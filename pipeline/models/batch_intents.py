@@ -1,6 +1,7 @@
 """Batches under way, written down before they are made: a run killed anywhere finds them again."""
 
 import json
+import re
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +9,12 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
+from pipeline.files import tell
 from pipeline.models.database import BATCHES, Database
+
+KEY = re.compile(r"[0-9a-f]{64}")
+NO_KEY = ""
+"""Of a batch whose keys are lost: what it answers is kept all the same."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,11 @@ class Intents:
         """Oldest first."""
         if not self.database.there:
             return []
-        query = sa.select(BATCHES).where(self._own).order_by(BATCHES.c.created, BATCHES.c.id)
+        columns = [BATCHES.c[name] for name in ("id", "keys", "tokens", "file_id", "batch_id")]
+        query = sa.select(*columns).where(self._own).order_by(BATCHES.c.created, BATCHES.c.id)
         with self.database.connection() as connection:
             rows = connection.execute(query).all()
-        return [Intent(row.id, tuple(json.loads(row.keys)), row.tokens, row.file_id, row.batch_id) for row in rows]
+        return [Intent(row.id, _keys(row.id, row.keys), row.tokens, row.file_id, row.batch_id) for row in rows]
 
     def begin(self, keys: Iterable[str], tokens: int) -> Intent:
         """Write down that a batch of these requests is about to be made."""
@@ -69,3 +76,12 @@ class Intents:
     @property
     def _own(self) -> sa.ColumnElement[bool]:
         return (BATCHES.c.owner == self.owner) & (BATCHES.c.endpoint == self.endpoint)
+
+
+def _keys(id: str, text: str) -> tuple[str, ...]:
+    """Of a damaged row those that can be read: what the others asked is asked again."""
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (ValueError, TypeError):
+        tell(f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked again")
+        return tuple(KEY.findall(text)) or (NO_KEY,)

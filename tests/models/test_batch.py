@@ -1,7 +1,9 @@
 """The Batch API: what goes there, what comes back, and what is left of it at the endpoint."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,25 @@ def test_a_held_batch_is_waited_for_and_found_again(openai: OpenAIServer, asker:
     openai.batch_hold = False
     assert len(asker.chat(NO_WAIT).complete(questions(5))) == 5
     assert [len(openai.batches), openai.count("batch"), openai.count("chat")] == [1, 5, 0]
+    assert asker.nothing_left
+
+
+DAMAGED = {"keys = replace(keys, '[', '{')": 5, "keys = substr(keys, 1, 150)": 2, "keys = 'x'": 0, "created = 'x'": 5}
+"""Change of a batch's row -> how many of its five requests it still tells."""
+
+
+@pytest.mark.parametrize(("damage", "spared"), DAMAGED.items())
+def test_of_a_damaged_row_what_can_be_read_is_not_asked_again(
+    openai: OpenAIServer, asker: Asker, damage: str, spared: int
+):
+    openai.batch_hold = True
+    with pytest.raises(WaitingError):
+        asker.chat(NO_WAIT).complete(questions(5))
+    with closing(sqlite3.connect(asker.folder / "cache.sqlite")) as connection, connection:
+        connection.execute(f"UPDATE batches SET {damage}")
+    openai.batch_hold = False
+    assert all(texts(asker.chat().complete(questions(5))))
+    assert openai.count("batch") + openai.count("chat") == 5 + (5 - spared)
     assert asker.nothing_left
 
 
