@@ -19,6 +19,10 @@ SNAPSHOTS_FILE = "owner.json"
 """In the folder of snapshots: whose they are."""
 
 
+def has_owner(root: Path) -> bool:
+    return (root / OWNER_FILE).exists() or (root / PLACE_FILE).exists()
+
+
 def owner_of(root: Path) -> str:
     """The project's id, kept in a file of its own: it stays when the folder is moved or the workspace renamed. Made by
     whoever comes first, once; healed where the second copy says what it was. Raises DataError where nobody can say."""

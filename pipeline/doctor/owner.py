@@ -6,15 +6,16 @@ from pathlib import Path
 
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError
-from pipeline.owner import owner_of, settle
+from pipeline.owner import has_owner, owner_of, settle
 from pipeline.settings import Settings
 from pipeline.stores.base import Store
 
 
 def examine_owner(root: Path, settings: Settings, stores: Sequence[Store]) -> Iterator[Finding]:
     """Nothing of a store that does not answer: that is a finding of its own. Raises UsageError for a copy."""
-    settle(root)
-    owner = settings.owner or owner_of(root)
+    if has_owner(root):  # else it has never run, and looking makes none
+        settle(root)
+    owner = settings.owner or (owner_of(root) if has_owner(root) else "")
     for store in stores:
         with suppress(StoreError):
             yield _finding(store, owner)
@@ -23,7 +24,8 @@ def examine_owner(root: Path, settings: Settings, stores: Sequence[Store]) -> It
 def _finding(store: Store, owner: str) -> Finding:
     live, what = store.workspaces().get(store.workspace), f"{store.name} owner"
     if live is None:
-        return Finding("stores", what, "ok", f"workspace '{store.workspace}' is free; this project is owner {owner}")
+        fact = f"workspace '{store.workspace}' is free; this project is owner {owner or 'of nothing yet'}"
+        return Finding("stores", what, "ok", fact)
     fact = f"workspace '{store.workspace}' belongs to {live.owner or 'nobody'}"
     if live.owner == owner:
         return Finding("stores", what, "ok", f"{fact}, which is this project")
