@@ -23,7 +23,8 @@ def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotS
 
     Raises UsageError for a workflow that makes none, or only by way of a model.
     """
-    planner = Planner(workflow, resources, snapshots, ALL, (), snapshots.manifest(workflow.name).steps)
+    previous = snapshots.manifest(workflow.name)
+    planner = Planner(workflow, resources, snapshots, ALL, (), previous.steps)
     known: dict[str, Snapshot] = {}
     frames: dict[str, pd.DataFrame] = {}
 
@@ -41,7 +42,7 @@ def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotS
             roles: Mapping[str, Any] = {**resources.prompts_of(step), **resources.tokenizers_of(step)}
             params = {"params": step.params} if step.verb.takes_params else {}
             made = LocalEngine().run(step.verb, inputs, {**roles, **params})
-            made = with_kept(step, made, planner.previous, snapshots)
+            made = with_kept(step, made, previous, snapshots)
             frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}
         if TEXT_UNITS in step.outputs.values():
             return table(TEXT_UNITS)
