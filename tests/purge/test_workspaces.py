@@ -140,7 +140,7 @@ def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(tmp_path: 
     assert again.exit_code == 1
     LoadedWorkspaces(folder.root).forget([away])
     done = folder.invoke("purge", "--document", "secret.txt", "--yes")
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert (done.exit_code, str(away) in done.stderr) == (0, False)  # others on this server have workspaces of nobody's
     assert found_in(folder.root, "secret.txt") == []
 
 
