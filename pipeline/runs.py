@@ -198,7 +198,8 @@ class Runs:
                 yield
                 return
             with _held(self.snapshots, "a run of another project holds these snapshots"):
-                self.claim()
+                with suppress(OSError, DiskFullError):  # a full disk must not keep gc from making space
+                    self.claim()
                 yield
 
     def _path(self, run_id: str) -> Path:
