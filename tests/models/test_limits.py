@@ -36,12 +36,15 @@ def test_no_more_than_what_is_allowed_is_under_way(allowed: int):
     limit = limiter(5)
     limit.allowed = float(allowed)
     seen: list[int] = []
+    full = threading.Event()
 
     def work() -> None:
         for _ in range(10):
             with limit.turn(0, NEVER):
                 seen.append(limit.under_way)
-                time.sleep(0.001)
+                if seen[-1] >= allowed:
+                    full.set()
+                assert full.wait(LONG)  # the first hold their turns until there are as many as may be
 
     in_threads(8, work)
     assert len(seen) == 80
