@@ -30,8 +30,11 @@ def found_in(root: Path, word: str) -> list[str]:
 
 
 def _content(path: Path) -> bytes:
-    """Parquet is compressed."""
-    return str(pq.read_table(path).to_pydict()).encode() if path.suffix == ".parquet" else path.read_bytes()
+    """Parquet is compressed. SQLite takes its log away as the last connection closes."""
+    try:
+        return str(pq.read_table(path).to_pydict()).encode() if path.suffix == ".parquet" else path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def words_of_tables(folder: ProjectFolder) -> str:
