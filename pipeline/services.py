@@ -153,10 +153,8 @@ class Services:
     def others(self, workspace: str | None = None) -> dict[str, Live]:
         """Store -> what it shows in the workspace, by default that of the settings, for another owner. Raises
         StoreError when a server does not answer."""
-        name = workspace or self.settings.workspace
         with self._stores_there() as stores:
-            shown = {store.name: store.workspaces().get(name) for store in stores}
-        return {store: live for store, live in shown.items() if live and live.owner not in ("", self.owner)}
+            return of_others(stores, self.owner, workspace)
 
     @contextmanager
     def _stores_there(self) -> Iterator[Sequence[Store]]:

@@ -20,10 +20,10 @@ SAME_MODEL = 0.99
 """Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
 
 
-def of_others(stores: Sequence[Store], owner: str) -> dict[str, Live]:
-    """Store -> what it shows in its workspace for another owner, a load that has not ended included. What has no owner
-    is nobody's: a version of the software that kept none has loaded it."""
-    shown = {store.name: store.workspaces().get(store.workspace) for store in stores}
+def of_others(stores: Sequence[Store], owner: str, workspace: str | None = None) -> dict[str, Live]:
+    """Store -> what it shows in the workspace, by default its own, for another owner, a load that has not ended
+    included. What has no owner is nobody's: a version of the software that kept none has loaded it."""
+    shown = {store.name: store.workspaces().get(workspace or store.workspace) for store in stores}
     return {name: live for name, live in shown.items() if live and live.owner not in ("", owner)}
 
 
