@@ -7,6 +7,7 @@ from pipeline.errors import DataError
 REASONS: Mapping[str, str] = {
     # of documents and their records
     "unsupported": "a file of a kind that is not read",
+    "needs_docs": "a file of a kind that is read with the extra `docs`, which is not installed",
     "unreadable": "a file that may not be opened, or is no regular file",
     "io_error": "a file, or a folder, whose reading broke off; it is read again by the next run",
     "in_part": "a file that was read but for some of its records, which have rejects of their own",
@@ -40,6 +41,9 @@ REASONS: Mapping[str, str] = {
     "orphan": "a relationship with an end that nothing describes (merge_graphs: orphans: drop)",
 }
 """Reason -> what it means."""
+
+EXTRAS: Mapping[str, str] = {"needs_docs": "pip install 'graphmill[docs]'"}
+"""Reason -> what brings the extra whose absence it is."""
 
 
 def refuse_unknown_reasons(reasons: Iterable[str], where: str) -> None:

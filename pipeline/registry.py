@@ -69,7 +69,8 @@ class Verb:
     ``optional`` names the roles that may be left unbound.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
-    ``stamp`` digests, from the params, what the verb reads from outside; a verb without inputs is a source.
+    ``stamp`` digests, from the params, what the verb reads from outside, empty where that cannot be told for now: the
+    step runs, and its record is no ground for reuse. A verb without inputs is a source.
     ``version`` tells, cheaply, whether that was written meanwhile, also to what it was before; without one the stamp
     has to.
     """

@@ -107,7 +107,7 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
         if len(lost) > MOST_REJECTS:
             print(f"... and {len(lost) - MOST_REJECTS} more: graphmill rejects")
     if not_read := totals.get("not_read"):
-        print(f"not read: {_files(not_read)}: no input, see graphmill rejects")
+        print(f"not read: {_files(not_read)}; see graphmill rejects")
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"

@@ -13,6 +13,9 @@ LOOKED_AHEAD = 10
 """Rows after a bad one that tell whether a line begins a row, or stands inside of a field of several lines."""
 MOST_LINES = 500
 """Lines in which those rows are sought."""
+PATIENCE, MORE_A_LINE, FEW_LINES = 100_000, 10, 20
+"""Lines that may be looked at so in a whole table: at first, and for each of its lines. Where they are used up it is no
+csv but something that looks like one, and the rows are sought in a few lines: no text takes longer than its length."""
 MOSTLY = 0.8
 _ENDS = ("\n", "\r")
 _ROW = r'(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+)(?:{0}(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+))*+[\r\n]*'
@@ -90,10 +93,13 @@ class _Row:
     error: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Table:
+    """``looked_at``: how many lines were read to find out where a row begins."""
+
     lines: Sequence[str]
     delimiter: str
+    looked_at: int = 0
 
     def rows(self, start: int, most: int | None = None) -> Iterator[_Row]:
         """From this line to the end, or over so many lines at most, or to the first row that cannot be read."""
@@ -112,7 +118,7 @@ class _Table:
         """The line after the bad row's first at which a row begins; None where there is none, as in a file that is cut
         off inside of a field. ``even``: whether all rows so far had a cell for each column."""
         for place in range(bad.start + 1, len(self.lines)):
-            if self._begins_a_row(place, columns, 1.0 if even else MOSTLY):
+            if self.lines[place].strip("\r\n") and self._begins_a_row(place, columns, 1.0 if even else MOSTLY):
                 return place
         return None
 
@@ -120,7 +126,10 @@ class _Table:
         """Whether what is read from here on looks like rows: lines inside of a quoted field mostly have another number
         of cells, and the last of them a quote where none was opened."""
         seen = whole = 0
-        for row in self.rows(place, MOST_LINES):
+        most = MOST_LINES if self.looked_at < PATIENCE + MORE_A_LINE * place else FEW_LINES
+        end = place
+        for row in self.rows(place, most):
+            self.looked_at, end = self.looked_at + row.end - end, row.end
             if row.cells is None:
                 break
             if row.cells:

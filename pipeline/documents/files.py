@@ -4,7 +4,6 @@ import errno
 import hashlib
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _LOCKS = ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~")
 ANY_FOLDERS = "**"
-CLOSED = frozenset({errno.EACCES, errno.EPERM})
+CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
 LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
 _OUTSIDE = ("outside", "a link out of the input folder; copy what it leads to")
@@ -56,13 +55,17 @@ def input_files(folder: str, pattern: str) -> list[InputFile]:
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
     walk = _Walk(root, root.resolve(), PurePath(pattern).parts)
-    return sorted(walk.files(root, (), frozenset({0})), key=lambda file: file.name)
+    return sorted(walk.files(), key=lambda file: (file.name, file.path))
 
 
 def files_digest(files: list[InputFile]) -> str:
-    """Over names and contents; a file that cannot be read counts by its name and why."""
-    parts = [part for file in files for part in (file.name, _content(file))]
-    return digest(*parts)
+    """Over names and contents; a file that cannot be read counts by its name and why. Empty where the reason may pass:
+    what is there is not known then."""
+    contents = [_content(file) for file in files]
+    known = [content for content in contents if content is not None]
+    if len(known) < len(contents):
+        return ""
+    return digest(*(part for file, content in zip(files, known, strict=True) for part in (file.name, content)))
 
 
 @dataclass(frozen=True)
@@ -73,32 +76,31 @@ class _Walk:
     real_root: Path
     pattern: tuple[str, ...]
 
-    def files(self, folder: Path, below: tuple[str, ...], places: frozenset[int]) -> Iterator[InputFile]:
-        """``places``: those of the pattern that names in this folder may match."""
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries]
-        except OSError as error:
-            yield InputFile(folder, _one_line("/".join(below)) or ".", _not_listed(error))
-            return
-        for name in sorted(names):
-            after = self._after(places, name)
-            if after and not _is_left_out(name):
-                yield from self._entry(folder / name, (*below, name), places, after)
-
-    def _entry(
-        self, path: Path, below: tuple[str, ...], places: frozenset[int], after: frozenset[int]
-    ) -> Iterator[InputFile]:
-        name, matches = _one_line("/".join(below)), len(self.pattern) in after
-        try:
-            kind = _kind(path, self.real_root)
-        except OSError as error:
-            yield InputFile(path, name, _not_listed(error))
-            return
-        if kind == "folder" or (kind == "link to a folder" and self._is_named(places, path.name)):
-            yield from self.files(path, below, after - {len(self.pattern)})
-        elif (matches and kind != "link to a folder") or kind == "link to a folder outside":
-            yield InputFile(path, name, LOCK_FILE if _is_lock(path.name) else _FAULTS.get(kind))
+    def files(self) -> Iterator[InputFile]:
+        """As deep as a file system goes: a folder that is met waits for its turn."""
+        waiting = [(_Place(self.root, ()), frozenset({0}))]
+        while waiting:
+            folder, places = waiting.pop()
+            try:
+                with os.scandir(folder.path) as listed:
+                    entries = list(listed)
+            except OSError as error:
+                yield InputFile(folder.path, folder.name or ".", _not_listed(error))
+                continue
+            for entry in entries:
+                after = self._after(places, entry.name)
+                if not after or _is_left_out(entry.name):
+                    continue
+                found = _Place(folder.path / entry.name, (*folder.below, entry.name))
+                try:
+                    kind = _kind(entry, self.real_root)
+                except OSError as error:
+                    yield InputFile(found.path, found.name, _not_listed(error))
+                    continue
+                if kind == "folder" or (kind == "link to a folder" and self._is_named(places, entry.name)):
+                    waiting.append((found, after - {len(self.pattern)}))
+                elif (len(self.pattern) in after and kind != "link to a folder") or kind == "link to a folder outside":
+                    yield InputFile(found.path, found.name, LOCK_FILE if _is_lock(entry.name) else _FAULTS.get(kind))
 
     def _after(self, places: frozenset[int], name: str) -> frozenset[int]:
         """The places that may match what comes after this name; with the pattern's length among them, it ends here."""
@@ -121,14 +123,25 @@ class _Walk:
         )
 
 
-def _kind(path: Path, real_root: Path) -> str:
+@dataclass(frozen=True)
+class _Place:
+    """``below``: its names below the input folder."""
+
+    path: Path
+    below: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return _one_line("/".join(self.below))
+
+
+def _kind(entry: os.DirEntry[str], real_root: Path) -> str:
     """Raises OSError where that cannot be found out."""
-    if stat.S_ISLNK(path.lstat().st_mode):
-        if not _real_path(path).is_relative_to(real_root):
-            return "link to a folder outside" if path.is_dir() else "link out"
-        return "link to a folder" if path.is_dir() else "file" if path.is_file() else "other"
-    mode = path.stat().st_mode
-    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+    if entry.is_symlink():
+        if not _real_path(entry.path).is_relative_to(real_root):
+            return "link to a folder outside" if entry.is_dir() else "link out"
+        return "link to a folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+    return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
 
 
 def _not_listed(error: OSError) -> tuple[str, str]:
@@ -150,7 +163,7 @@ def _one_line(name: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)
 
 
-def _real_path(path: Path) -> Path:
+def _real_path(path: str) -> Path:
     return Path(os.path.realpath(path))
 
 
@@ -179,16 +192,16 @@ def _state(file: InputFile) -> str:
         state = file.path.stat()
     except OSError:
         return "unreadable"
-    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns}"
+    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
 
 
-def _content(file: InputFile) -> str:
+def _content(file: InputFile) -> str | None:
     if file.fault:
-        return file.fault[0]
+        return None if file.fault[0] == "io_error" else file.fault[0]
     try:
         return _file_digest(file.path)
-    except OSError:
-        return "unreadable"
+    except OSError as error:
+        return "unreadable" if error.errno in CLOSED else None
 
 
 def _file_digest(path: Path) -> str:

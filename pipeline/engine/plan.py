@@ -15,7 +15,7 @@ from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
 Action = Literal["reuse", "run", "maybe"]
 Reason = Literal["new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""]
 """Why a step runs. ``retry``: it has rows that failed for a passing reason, or that are to be tried again, or documents
-that are kept because their source could not be read."""
+that are kept because their source could not be read, or its stamp could not be taken."""
 
 STAMP = "source"
 """Of a step's inputs, the stamp of what it reads from outside."""
@@ -87,7 +87,8 @@ class Planner:
         record = self.snapshots.lookup(fingerprint(parts)) if all(parts["inputs"].values()) else None
         if record and not record.retry and self._holds(step, record):
             return PlannedStep(step, "reuse", "", parts, record)
-        reason = "retry" if record else _reason(parts, self.previous.get(step.id))
+        retry = record is not None or parts["inputs"].get(STAMP) == ""
+        reason = "retry" if retry else _reason(parts, self.previous.get(step.id))
         action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
         return PlannedStep(step, action, reason, parts)
 

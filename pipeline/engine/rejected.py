@@ -10,6 +10,7 @@ import pandas as pd
 from pipeline.engine.step import REJECTS, Step
 from pipeline.engine.unread import KEPT, SKIPPED, SOURCE, name_of, named_sources
 from pipeline.errors import DataError
+from pipeline.reasons import EXTRAS
 from pipeline.snapshots import Snapshot, StepRecord
 
 RECOVERED = "recovered"
@@ -24,13 +25,18 @@ def lost(rejects: pd.DataFrame) -> pd.DataFrame:
 
 
 def no_input(rejects: pd.DataFrame) -> dict[str, int]:
-    """How many files were no input: by suffix where their kind is not read, else by reason; the most frequent first."""
+    """How many files were no input: by suffix where their kind is not read, with what would read it where an extra
+    does, else by reason; the most frequent first."""
     skipped = rejects[rejects["kind"] == SKIPPED]
-    what = [
-        PurePath(row).suffix.lower()[1:] or "without suffix" if reason == "unsupported" else str(reason)
-        for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)
-    ]
+    what = [_what(PurePath(row), reason) for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)]
     return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def _what(source: PurePath, reason: str) -> str:
+    suffix = source.suffix.lower()[1:] or "without suffix"
+    if reason in EXTRAS:
+        return f"{suffix} ({EXTRAS[reason]})"
+    return suffix if reason == "unsupported" else reason
 
 
 def reject_ratio(

@@ -26,7 +26,7 @@ WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 PLAIN = frozenset({".txt", ".log"})
 """Texts in which # begins no heading."""
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
-NO_INPUT = frozenset({"unsupported", "empty", "outside", "lock_file"})
+NO_INPUT = frozenset({"unsupported", "needs_docs", "empty", "outside", "lock_file"})
 """Reasons of what is told apart from rows that failed."""
 _HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$", re.MULTILINE)
 _LONGEST_TITLE = 120
@@ -80,10 +80,12 @@ class _Document:
 
 
 def input_digest(params: LoadParams) -> str:
-    """Changes when a matching file is added, removed, renamed or edited, or its converter is another."""
+    """Changes when a matching file is added, removed, renamed or edited, or its converter is another. Empty where a
+    file could not be read for a reason that may pass."""
     files = input_files(params.path, params.file_pattern)
     converter = _converter_version() if any(file.suffix in CONVERTED for file in files) else ""
-    return digest(files_digest(files), converter)
+    contents = files_digest(files)
+    return contents and digest(contents, converter)
 
 
 def input_version(params: LoadParams) -> str:
@@ -112,7 +114,8 @@ def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Ids come from the path below the folder and, for records, the id column (without one, the record's
     content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or folder that was not read, or not
-    whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, empty, outside, lock_file). Their
+    whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, needs_docs, empty, outside,
+    lock_file). Their
     other reasons: encoding, parse, in_part, unreadable, io_error, duplicate_id, too_large, and, ``recovered``,
     encoding_guessed. Raises SettingsError when there is no such folder.
     """
@@ -171,7 +174,7 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     except OSError as error:
         found = _not_read(error)
     except NoConverterError as error:
-        found = Fault("unsupported", f"{file.suffix} {error}")
+        found = Fault("needs_docs", f"{file.suffix} {error}")
     except UndecodableError as error:
         found = Fault("encoding", str(error))
     except ValueError as error:

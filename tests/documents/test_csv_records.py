@@ -3,12 +3,13 @@
 import csv
 import io
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.documents.csv_records import read_csv
+from pipeline.documents.csv_records import _records, read_csv
 from pipeline.documents.records import Fault, Record
 
 HEADER = ["id", "text", "note"]
@@ -47,3 +48,27 @@ def test_a_file_that_is_cut_off_inside_of_a_row_is_not_read_whole():
         assert (last.reason, last.line) == ("parse", 3)
     assert [isinstance(item, Record) for item in read_csv(text.rstrip(), "text")] == [True, True]
     assert [isinstance(item, Record) for item in read_csv("id,text,note\n1,a,b\n2,c\n", "text")] == [True, True]
+
+
+class Counted(list[str]):
+    """Counts how many of its lines are read."""
+
+    read = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.read += 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("line", ["\n", 'a","\n', '"a\n', "x\n"])
+def test_what_only_looks_like_a_table_is_read_a_few_times_and_no_more(line: str):
+    lines = Counted(["id,text,b\n", '1,b,"a"c\n', *[line] * 20_000])
+    faults = list(_records(lines, "text", ""))
+    assert [fault.line for fault in faults if isinstance(fault, Fault)] == [2, None]
+    assert lines.read < 60 * len(lines)
+
+
+def test_rows_after_many_blank_lines_are_found():
+    text = 'id,text\n1,"bad"x\n' + "\n" * 2000 + "2,two\n"
+    found = list(read_csv(text, "text"))
+    assert [record.fields for record in found if isinstance(record, Record)] == [{"id": "2", "text": "two"}]

@@ -1,10 +1,12 @@
 """Only what is gone is deleted: what is there and cannot be read keeps the documents of the last run."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -189,6 +191,26 @@ def test_a_file_that_fails_while_it_is_read_is_kept_and_read_again(
     assert sorted(rejects["reason"]) == ["io_error", "kept_unread"]
     documents, rejects, _ = night(folder)
     assert (documents["letter.txt"], len(rejects)) == ("A second letter.", 0)
+
+
+def test_a_stamp_that_cannot_be_taken_is_no_ground_for_reuse(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+    real = hashlib.file_digest
+
+    def fail(stream: Any, algorithm: str) -> object:
+        if stream.name.endswith("letter.txt"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(stream, algorithm)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", fail)
+        night(folder)
+        folder.write("letter.txt", "A second letter.")
+        assert night(folder)[0]["letter.txt"] == "A second letter."
+        with folder.open() as project:
+            assert project.forecast()[0].planned.reason == "retry"
+    with folder.open() as project:
+        assert [step.action for step in project.index().steps] == ["ran", "reused"]
+        assert {step.action for step in project.index().steps} == {"reused"}
 
 
 OWN = """

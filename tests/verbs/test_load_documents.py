@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from pipeline.documents.convert import _converter
+from pipeline.engine.rejected import no_input
 from pipeline.errors import SettingsError
 from pipeline.schemas import DOCUMENTS, REJECTS
 from pipeline.text import digest, document_id
@@ -181,13 +183,16 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
     assert all(";" in message for message in rejects["message"])
 
 
-@pytest.mark.skipif(find_spec("markitdown") is not None, reason="the extra 'docs' is installed")
 @pytest.mark.parametrize("suffix", [".pdf", ".docx", ".html"])
-def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str) -> None:
+def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "markitdown", None)
+    _converter.cache_clear()
     (tmp_path / f"a{suffix}").write_bytes(b"<p>text</p>")
     _, rejects = load(tmp_path)
-    assert rejects["reason"].tolist() == ["unsupported"]
+    _converter.cache_clear()
+    assert rejects["reason"].tolist() == ["needs_docs"]
     assert "pip install 'graphmill[docs]'" in rejects["message"].iloc[0]
+    assert no_input(rejects) == {f"{suffix[1:]} (pip install 'graphmill[docs]')": 1}
 
 
 @pytest.mark.skipif(find_spec("markitdown") is None, reason="the extra 'docs' is not installed")
