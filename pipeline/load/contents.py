@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.load.diff import with_hashes
-from pipeline.stores.base import Store
 from pipeline.stores.lists import to_arrow
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 TEXT = pa.large_string()
+CONTENTS = pa.schema([(name, TEXT) for name in ("id", "row_hash", "content_hash")])
 LOOKS = 8
-"""Times that a table's rows are looked up among all that it should have; each makes a table of these first."""
+"""Times that a table's rows are looked up among all that are unlike; each makes a table of these first."""
 
 
 @dataclass(frozen=True)
@@ -30,30 +30,32 @@ class Expected:
     contents: pa.Array
 
     @classmethod
-    def of(cls, store: Store, rows: pd.DataFrame) -> "Expected":
-        """``rows`` have ``row_hash``."""
+    def of(cls, rows: pd.DataFrame, kept: pd.DataFrame) -> "Expected":
+        """``rows`` have ``row_hash``, and need not have the vectors in it; ``kept``: the same as the store gives them
+        back, which is ``rows`` itself where it keeps all as it is."""
         ids, row_hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
-        stored = store.as_stored(rows)
-        if stored is rows:
+        if kept is rows:
             return cls(ids, row_hashes, row_hashes)
-        hashed = with_hashes(stored.drop(columns="row_hash"))
+        hashed = with_hashes(kept.drop(columns="row_hash"))
         return cls(ids, row_hashes, to_arrow(hashed["row_hash"], TEXT))
 
 
 def altered_ids(parts: Iterable[pd.DataFrame], expected: Expected) -> pa.Array:
     """Of the rows that have the row_hash they should have, those whose content is another, or that are there more
-    than once. ``parts``: the rows, as ``Store.rows`` gives them; each costs as much as there are rows expected."""
+    than once. ``parts``: the rows, as ``Store.rows`` gives them."""
+    read = pa.concat_tables([CONTENTS.empty_table(), *map(_contents, parts)]).combine_chunks()
+    places = pc.index_in(read["id"], value_set=expected.ids)
+    as_said = pc.fill_null(pc.equal(read["row_hash"], expected.row_hashes.take(places)), False)
+    places = places.filter(as_said)
+    same = pc.equal(read["content_hash"].filter(as_said), expected.contents.take(places))
     altered = np.zeros(len(expected.ids), bool)
-    times = np.zeros(len(expected.ids), np.int64)
-    for part in parts:
-        places = pc.index_in(to_arrow(part["id"], TEXT), value_set=expected.ids)
-        said = pc.equal(to_arrow(part["row_hash"], TEXT), expected.row_hashes.take(places))
-        as_said = pc.fill_null(said, False)
-        places = places.filter(as_said)
-        same = pc.equal(to_arrow(part["content_hash"], TEXT).filter(as_said), expected.contents.take(places))
-        altered[places.filter(pc.invert(same)).to_numpy()] = True
-        times += np.bincount(places.to_numpy(), minlength=len(times))
+    altered[places.filter(pc.invert(same)).to_numpy()] = True
+    times = np.bincount(places.to_numpy(), minlength=len(altered))
     return expected.ids.filter(pa.array(altered | (times > 1)))
+
+
+def _contents(part: pd.DataFrame) -> pa.Table:
+    return pa.table([to_arrow(part[name], TEXT) for name in CONTENTS.names], schema=CONTENTS)
 
 
 def in_few(parts: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:

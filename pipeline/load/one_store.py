@@ -1,7 +1,7 @@
 """Bring one store to what a manifest says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.load.contents import Expected, altered_ids, in_few
+from pipeline.load.contents import Expected, altered_ids
 from pipeline.load.diff import diff
 from pipeline.load.remembered import Remembered
 from pipeline.load.wanted import Wanted
@@ -44,7 +44,8 @@ def load_store(
         left = Left({}, {}) if full else _left(store, live, remembered)
         differing = [table for table in store.tables if left.versions.get(table) != wanted.versions[table]]
         states = cache(writer.states)  # asked for while the rows of the second table are made
-        with ahead(map(wanted.rows, differing)) as made:
+        made_of = wanted.hashed if full else wanted.rows  # where little is written, few vectors are held
+        with ahead(map(made_of, differing)) as made:
             for table in store.tables:
                 rows = next(made) if table in differing else None
                 as_left = table in left.versions and states()[table] == left.states.get(table)
@@ -55,7 +56,8 @@ def load_store(
                 remembered.keep(table, wanted.versions[table], rows)
                 known = remembered.hashes(table, left.versions[table]) if as_left else None
                 delta = diff(rows, known if known is not None else _stored(store, writer, table, rows, full))
-                writer.apply(table, delta)
+                inserted, updated = (wanted.with_vectors(table, some) for some in (delta.inserted, delta.updated))
+                writer.apply(table, replace(delta, inserted=inserted, updated=updated))
                 counts[table] = delta.counts
             writer.publish()
     return {reported_name(table, store): count for table, count in counts.items()}
@@ -86,6 +88,6 @@ def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: 
     stored = writer.hashes(table)
     if not full:
         return stored
-    altered = altered_ids(in_few(store.rows(table, []), len(stored)), Expected.of(store, rows))
+    altered = altered_ids(store.rows(table, []), Expected.of(rows, store.as_stored(rows)))
     row_hashes = pc.if_else(pc.is_in(stored["id"], value_set=altered), "", stored["row_hash"])
     return stored.set_column(1, "row_hash", row_hashes)

@@ -58,17 +58,23 @@ def check_rows(
     """By the rows themselves, read and hashed anew; ``references`` is shown them all, and ``told`` hears how many are
     done, of how many."""
     told(0, len(stored))
-    rows = wanted.rows(table)
-    expected = Expected.of(store, rows)
+    rows = wanted.hashed(table)
+    kept = store.as_stored(rows)
+    expected = Expected.of(rows, kept)
     naming = name_columns(rows.columns)
-    rows = rows[list(dict.fromkeys(["id", *naming]))]  # vectors and texts need not be held any longer
+    rows = kept[list(dict.fromkeys(["id", *references.columns, *naming]))]  # texts need not be held any longer
     ids = _compared(expected.ids, expected.row_hashes, stored)
-    names: dict[str, str] = {}
-    columns = list(dict.fromkeys([*references.columns, *naming]))
-    parts = _counted(in_few(store.rows(table, columns), len(stored)), len(stored), told)
-    altered = altered_ids(_seen(parts, ids["extra"], names, references), expected)
+    parts = _counted(store.rows(table, []), len(stored), told)
+    altered = altered_ids(parts, expected)
     ids["altered"] = altered.filter(pc.invert(pc.is_in(altered, value_set=ids["differing"])))
-    return _check(store, table, len(rows), len(stored), ids, {**names, **_names(rows, ids)})
+    # What is as it should be refers to what the snapshots' row refers to: no list of it is read out of the store.
+    unlike = pa.concat_arrays([found.cast(TEXT) for kind in ids for found in _pieces(ids[kind])])
+    references.look(rows[pc.invert(pc.is_in(expected.ids, value_set=unlike)).to_numpy(zero_copy_only=False)])
+    names = _names(rows, ids)
+    if len(unlike) > len(ids["missing"]):
+        columns = list(dict.fromkeys([*references.columns, *naming]))
+        names = {**_seen(in_few(store.rows(table, columns), len(stored)), unlike, ids["extra"], references), **names}
+    return _check(store, table, len(rows), len(stored), ids, names)
 
 
 def _compared(ids: Any, row_hashes: Any, stored: pa.Table) -> dict[Kind, Any]:
@@ -95,17 +101,19 @@ def _counted(parts: Iterable[pd.DataFrame], rows: int, told: Callable[[int, int]
         told(done, rows)
 
 
-def _seen(
-    parts: Iterable[pd.DataFrame], extra: Any, names: dict[str, str], references: References
-) -> Iterator[pd.DataFrame]:
-    """The parts as they pass; their dangling ids are noted, and the names of their extra rows."""
+def _seen(parts: Iterable[pd.DataFrame], unlike: Any, extra: Any, references: References) -> dict[str, str]:
+    """The names of the extra rows; the dangling ids of all that are unlike what they should be are noted."""
+    names: dict[str, str] = {}
     for part in parts:
-        references.look(part)
-        if len(extra):
-            is_extra = pc.is_in(to_arrow(part["id"], TEXT), value_set=extra)
-            strange = part[is_extra.to_numpy(zero_copy_only=False)]
-            names.update(zip(strange["id"], row_names(strange), strict=True))
-        yield part
+        ids = to_arrow(part["id"], TEXT)
+        references.look(part[pc.is_in(ids, value_set=unlike).to_numpy(zero_copy_only=False)])
+        strange = part[pc.is_in(ids, value_set=extra).to_numpy(zero_copy_only=False)]
+        names.update(zip(strange["id"], row_names(strange), strict=True))
+    return names
+
+
+def _pieces(found: Any) -> list[Any]:
+    return found.chunks if isinstance(found, pa.ChunkedArray) else [found]
 
 
 def _names(rows: pd.DataFrame, ids: dict[Kind, Any]) -> dict[str, str]:

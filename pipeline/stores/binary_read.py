@@ -43,7 +43,7 @@ class CopiedRows:
         """The values of a field; lists and vectors in Arrow, which a vector's dimensions may differ in."""
         payload = self._payload(field)
         if kind == "text":
-            return pd.Series(payload.cast(TEXT).to_pandas(), dtype=str)
+            return pd.Series(pd.array(payload.cast(TEXT), dtype="str"))
         if kind == "text[]":
             return _in_arrow(pa.array(map(_items, payload.to_pylist()), pa.large_list(TEXT)))
         if kind == "vector":
@@ -68,28 +68,29 @@ class CopiedRows:
 def copied(pieces: Iterable[Any], fields: int) -> Iterator[CopiedRows]:
     """What COPY ... TO STDOUT (FORMAT BINARY) gives, some thousands of rows at a time. A piece is a row, as
     PostgreSQL's protocol has it; the header comes with the first or by itself, the trailer last."""
-    rows: list[Any] = []
-    size = 0
+    content, sizes = (
+        bytearray(),
+        [],
+    )  # no list of pieces, which the collector of garbage would go through time and again
     for place, piece in enumerate(pieces):
         row = piece[len(HEADER) :] if place == 0 else piece
         if len(row) <= len(TRAILER):
             continue
-        rows.append(row)
-        size += len(row)
-        if len(rows) == ROWS_AT_ONCE or size > BYTES_AT_ONCE:
-            yield _copied(rows, fields)
-            rows, size = [], 0
-    if rows:
-        yield _copied(rows, fields)
+        content += row
+        sizes.append(len(row))
+        if len(sizes) == ROWS_AT_ONCE or len(content) > BYTES_AT_ONCE:
+            yield _copied(bytes(content), sizes, fields)
+            content, sizes = bytearray(), []
+    if sizes:
+        yield _copied(bytes(content), sizes, fields)
 
 
-def _copied(rows: Sequence[Any], fields: int) -> CopiedRows:
-    content = b"".join(rows)
+def _copied(content: bytes, lengths: Sequence[int], fields: int) -> CopiedRows:
     octets = np.frombuffer(content, np.uint8)
-    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    sizes = np.array(lengths, np.int64)
     place = np.cumsum(sizes) - sizes + 2  # after the number of fields
-    starts, ends = np.empty((2, len(rows), fields), np.int64)
-    missing = np.empty((len(rows), fields), bool)
+    starts, ends = np.empty((2, len(sizes), fields), np.int64)
+    missing = np.empty((len(sizes), fields), bool)
     for field in range(fields):
         size = octets[place[:, None] + np.arange(4)].view(">i4").astype(np.int64)[:, 0]
         missing[:, field] = size < 0
