@@ -23,7 +23,7 @@ from pipeline.load.remembered import Remembered
 from pipeline.purge import workspaces
 from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import Intention, Intentions
-from pipeline.purge.survey import Rows, Survey, rows_of, survey, told
+from pipeline.purge.survey import Rows, Survey, rows_of, survey, told, total_of
 from pipeline.purge.target import Target, read_target
 from pipeline.purge.workspaces import Deleted, Found
 from pipeline.services import Services
@@ -75,7 +75,7 @@ class PurgeReport:
         )
         total = [
             "its file" if self.file else "no file",
-            f"{sum(sum(rows.values()) for rows in self.rows.values()):,} rows of tables",
+            f"{total_of(self.rows)} of tables",
             f"{deleted:,} rows of {len(self.workspaces):,} workspaces",
             f"{self.forgotten:,} cached replies",
             f"{self.files:,} snapshot files",
@@ -181,13 +181,14 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
 
 
 def _begun(project: Services, subject: _Subject) -> Intention:
-    """What a kill must not take along: where the document was, and what the embedded PostgreSQL shows."""
-    before = subject.intention
+    """What a kill must not take along: where the document was, and what the embedded PostgreSQL shows. What an earlier
+    purge of it is done with counts no more where the document has come back since: it may have been loaded again."""
+    before, target = subject.intention, subject.target
     if before and not before.here:
         return before
-    embedded = workspaces.shown(project, subject.found)
-    cleaned = before.cleaned if before else ()
-    return Intention(subject.target.source, rows_of(project.snapshots, subject.target), embedded, cleaned=cleaned)
+    rows = rows_of(project.snapshots, target)
+    cleaned = before.cleaned if before and not rows and target.path is None else ()
+    return Intention(target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned)
 
 
 def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Workspace, str], project: Services) -> None:

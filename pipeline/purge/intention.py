@@ -30,12 +30,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class Intention:
-    """``rows``: of the document, by workflow and table; ``embedded``: what is to be loaded again into the embedded
-    PostgreSQL, None where there is none; ``remade``: it has been; ``here``: nothing of the document is left in the
-    project and in the stores that could be reached; ``cleaned``: workspaces that are done with."""
+    """``rows``: of the document, by workflow and table, as a survey counts them; ``embedded``: what is to be loaded
+    again into the embedded PostgreSQL, None where there is none; ``remade``: it has been; ``here``: nothing of the
+    document is left in the project and in the stores that could be reached; ``cleaned``: workspaces that are done
+    with."""
 
     document: str
-    rows: Mapping[str, Mapping[str, int]]
+    rows: Mapping[str, Mapping[str, int | None]]
     embedded: tuple[Shown, ...] | None = None
     remade: bool = False
     here: bool = False

@@ -1,6 +1,7 @@
 """What there is of a document, said before a purge asks."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,9 @@ TEXT_UNITS = "text_units"
 NAMING = ("document_id", "text_unit_id", "id")
 """Columns by which a row is of a document."""
 SOURCES = "text_unit_ids"
-Rows = Mapping[str, Mapping[str, int]]
-"""Workflow -> table -> rows that are of this document alone."""
+Rows = Mapping[str, Mapping[str, int | None]]
+"""Workflow -> table -> rows that are of this document alone; None where they cannot be counted: a file is damaged."""
+UNREADABLE = (OSError, ValueError, pa.ArrowException, DataError)
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,16 @@ class Survey:
         ]
 
 
-def told(rows: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {table}" for table, count in rows.items() if count) or "no rows"
+def told(rows: Mapping[str, int | None]) -> str:
+    counted = ", ".join(f"{count:,} {table}" for table, count in rows.items() if count)
+    unknown = ", ".join(table for table, count in rows.items() if count is None)
+    return "; ".join(filter(None, [counted, unknown and f"not known, for a file is damaged: {unknown}"])) or "no rows"
+
+
+def total_of(rows: Rows) -> str:
+    counts = [count for tables in rows.values() for count in tables.values()]
+    least = "at least " if None in counts else ""
+    return f"{least}{sum(filter(None, counts)):,} rows"
 
 
 def survey(project: Services, target: Target, found: Found, going_on: bool) -> Survey:
@@ -72,43 +82,59 @@ def survey(project: Services, target: Target, found: Found, going_on: bool) -> S
     )
 
 
-def rows_of(snapshots: SnapshotStore, target: Target) -> dict[str, dict[str, int]]:
-    """Of each workflow the newest tables that have the document."""
-    found: dict[str, dict[str, int]] = {}
+def rows_of(snapshots: SnapshotStore, target: Target) -> dict[str, dict[str, int | None]]:
+    """Of each workflow the newest tables that have the document; where none are found to, and the documents of some
+    cannot be read, these."""
+    found: dict[str, dict[str, int | None]] = {}
+    unknown: dict[str, dict[str, int | None]] = {}
     for manifest in all_manifests(snapshots):
-        if manifest.workflow not in found and (rows := _rows(snapshots, manifest, target)):
-            found[manifest.workflow] = rows
-    return found
+        if manifest.workflow in found or DOCUMENTS not in manifest.tables:
+            continue
+        try:
+            ids = _ids(snapshots, manifest, target)
+        except UNREADABLE:
+            unknown[manifest.workflow] = {DOCUMENTS: None}
+            continue
+        if len(ids):
+            found[manifest.workflow] = _rows(snapshots, manifest, ids)
+    return {**unknown, **found}
 
 
-def _rows(snapshots: SnapshotStore, manifest: Manifest, target: Target) -> dict[str, int]:
-    """By table; none where the document is not among its documents, or the tables cannot be read any more."""
-    try:
-        documents = _columns(snapshots, manifest, DOCUMENTS, ["id", "source"])
-        if documents is None:
-            return {}
-        named = [target.names(source) for source in documents["source"].to_pylist()]
-        ids = documents["id"].filter(pa.array(named, pa.bool_()))
-        if not len(ids):
-            return {}
-        units = _columns(snapshots, manifest, TEXT_UNITS, ["id", "document_id"])
-        own = [] if units is None else units["id"].filter(pc.is_in(units["document_id"], ids)).to_pylist()
-        keys = pa.array([*ids.to_pylist(), *own], pa.string())
-        return {table: _count(snapshots, manifest, table, keys) for table in sorted(manifest.tables)}
-    except (OSError, pa.ArrowException, DataError):
-        return {}
+def _ids(snapshots: SnapshotStore, manifest: Manifest, target: Target) -> Any:
+    """Of the documents that are meant."""
+    documents = read_parquet(snapshots.root / manifest.tables[DOCUMENTS].path, ["id", "source"])
+    named = [target.names(source) for source in documents["source"].to_pylist()]
+    return documents["id"].filter(pa.array(named, pa.bool_()))
 
 
-def _count(snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array) -> int:
+def _rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, int | None]:
+    """By table. Where the text units cannot be read, rows that are told by them cannot be counted either."""
+    keys = pa.array(ids.to_pylist(), pa.string())
+    has_units = TEXT_UNITS not in manifest.tables
+    if not has_units:
+        with suppress(*UNREADABLE):
+            units = _columns(snapshots, manifest, TEXT_UNITS, ["id", "document_id"])
+            own = units["id"].filter(pc.is_in(units["document_id"], ids))
+            keys, has_units = pa.array([*ids.to_pylist(), *own.to_pylist()], pa.string()), True
+    counts: dict[str, int | None] = {}
+    for table in sorted(manifest.tables):
+        counts[table] = None
+        with suppress(*UNREADABLE):
+            counts[table] = _count(snapshots, manifest, table, keys, has_units)
+    return counts
+
+
+def _count(snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool) -> int | None:
     names = pq.read_schema(snapshots.root / manifest.tables[table].path).names
-    if SOURCES in names:
-        found = _columns(snapshots, manifest, table, [SOURCES])
-        return _of_these_alone(found[SOURCES].combine_chunks(), keys) if found is not None else 0
-    for name in NAMING:
-        if name in names:
-            found = _columns(snapshots, manifest, table, [name])
-            return int(pc.sum(pc.is_in(found[name], keys)).as_py() or 0) if found is not None and len(found) else 0
-    return 0
+    name = next((name for name in (SOURCES, *NAMING) if name in names), None)
+    if name is None:
+        return 0
+    if not has_units and name != NAMING[0] and table != DOCUMENTS:
+        return None
+    found = _columns(snapshots, manifest, table, [name])
+    if name == SOURCES:
+        return _of_these_alone(found[name].combine_chunks(), keys)
+    return int(pc.sum(pc.is_in(found[name], keys)).as_py() or 0) if len(found) else 0
 
 
 def _of_these_alone(sources: Any, keys: pa.Array) -> int:
@@ -121,7 +147,6 @@ def _of_these_alone(sources: Any, keys: pa.Array) -> int:
     return int(((lengths > 0) & (np.bincount(parents, weights=ours, minlength=len(sources)) == lengths)).sum())
 
 
-def _columns(snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]) -> pa.Table | None:
-    if table not in manifest.tables:
-        return None
-    return read_parquet(snapshots.root / manifest.tables[table].path, names)
+def _columns(snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]) -> pa.Table:
+    """Raises one of UNREADABLE where the file is gone or damaged."""
+    return snapshots.table(manifest.tables[table], names)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
+from pipeline.purge.survey import rows_of
+from pipeline.purge.target import Target
 from tests.projects import ProjectFolder, new_project
 
 TEXTS = {
@@ -126,3 +128,26 @@ def test_said_on_the_terminal_and_counted_at_the_end(tmp_path: Path, postgres_ur
     assert " rows of 1 workspaces, " in last
     again = folder.invoke("purge", "--document", "harrow-mill.txt", "--yes")
     assert (again.exit_code, "no file, no document" in again.stderr) == (2, True)
+
+
+def test_what_a_damaged_table_hides_is_said_and_the_rest_is_counted(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "mill", postgres_url, TEXTS)
+    with folder.open() as project:
+        project.index("fast")
+        tables = project.snapshots.manifest("fast").tables
+        whole = project.survey("harrow-mill.txt").rows["fast"]
+        assert whole["documents"] == whole["text_units"] == 1
+    paths = {name: folder.root / "data/snapshots" / snapshot.path for name, snapshot in tables.items()}
+    paths["entities"].write_bytes(b"PAR1")
+    with folder.open() as project:
+        survey = project.survey("harrow-mill.txt")
+    assert survey.rows["fast"] == {**whole, "entities": None}
+    assert "not known, for a file is damaged: entities" in "\n".join(survey.lines())
+    paths["text_units"].write_bytes(paths["text_units"].read_bytes()[:-40])
+    with folder.open() as project:
+        rows = project.survey("harrow-mill.txt").rows["fast"]
+        assert (rows["documents"], rows["text_units"], rows["extractions"]) == (1, None, None)
+        assert "deleted: its file, at least 1 rows of tables" in project.purge("harrow-mill.txt").lines()[-1]
+    [documents] = (folder.root / "data/snapshots/documents").glob("*.parquet")
+    documents.write_bytes(b"")
+    assert rows_of(project.snapshots, Target("people.csv", None)) == {"fast": {"documents": None}}
