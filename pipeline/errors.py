@@ -3,6 +3,7 @@
     GraphmillError            1
     ├── UsageError            2   the command, or a query, was asked for something that makes no sense
     │   ├── NothingLoadedError 2  a query before the first load
+    │   ├── OtherOwnerError   2   the workspace belongs to another project
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
     │       └── AuthError     2   an endpoint refused the key
     ├── DataError             1   a table does not have the shape its schema declares
@@ -41,6 +42,10 @@ class UsageError(GraphmillError):
 
 
 class NothingLoadedError(UsageError):
+    pass
+
+
+class OtherOwnerError(UsageError):
     pass
 
 

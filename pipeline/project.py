@@ -44,7 +44,7 @@ from pipeline.purge.survey import Survey
 from pipeline.query.answer import Answer, answer
 from pipeline.query.next_questions import NextQuestions, next_questions
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.stage import QueryStage, noting
 from pipeline.query.stream import Event, stream_answer
 from pipeline.resolution.pins import Decision
 from pipeline.runs import KILLED, UNDER_WAY, RunEntry, with_manifest, with_usage
@@ -73,7 +73,8 @@ class Project(Services):
     def open(cls, root: str | Path = ".", overrides: Sequence[str] = ()) -> "Project":
         """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError."""
         folder = Path(root).resolve()
-        return cls(folder, read_settings(folder, overrides))
+        names_workspace = any(override.startswith("workspace=") for override in overrides)
+        return cls(folder, read_settings(folder, overrides), names_workspace)
 
     def __enter__(self) -> "Project":
         return self
@@ -203,9 +204,11 @@ class Project(Services):
 
     def verify(self, name: str | None = None, quick: bool = False, advanced: Advanced = silent) -> Verification:
         """Compare the stores with the tables of the workflow's last completed run (by default as ``table``).
-        ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run."""
+        ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run, OtherOwnerError when the
+        workspace is another owner's, DamagedError when the run's manifest cannot be read."""
+        manifest = self.snapshots.certain(name or self.shown_workflow())
         max_types = self.settings.stores.neo4j.max_types
-        return verify(self._manifest(name), self.snapshots, self.stores.all, max_types, quick, advanced)
+        return verify(manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner)
 
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder, also a former one, or
@@ -382,14 +385,15 @@ class Project(Services):
 
     @property
     def query_stage(self) -> QueryStage:
-        """Raises NothingLoadedError, and UsageError for vectors that no model of the settings makes."""
+        """Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was not named for this
+        once, and UsageError for vectors that no model of the settings makes."""
         live = self.stores.live()
         if live is None:
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
         return QueryStage(
-            self.stores.read,
+            noting(self.notes_on_owner(live), self.stores.read),
             self.embedding_like(live.embedding),
             self._answering,
             self.tokenizer,

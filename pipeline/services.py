@@ -25,14 +25,22 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.folder import SETTINGS
-from pipeline.load.identity import of_others, refuse_other_owner, refuse_other_workflow
+from pipeline.load.identity import (
+    DROP,
+    READ,
+    is_of_another,
+    of_others,
+    refuse_other_owner,
+    refuse_other_workflow,
+    told_owner,
+)
 from pipeline.models.base import EmbeddingModel, Listener, Reranker
 from pipeline.models.batch import BatchChat
 from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.once import made_once, made_once_each
 from pipeline.own_verbs import read_verbs
-from pipeline.owner import claim_snapshots, owner_of, place_of, settle
+from pipeline.owner import claim_snapshots, has_owner, owner_of, place_of, settle
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
@@ -48,10 +56,12 @@ USAGE_FOLDER = "data/usage"
 
 @dataclass(frozen=True)
 class Services:
-    """Of the project in the folder ``root``. Close it: it may hold connections to the stores."""
+    """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the workspace for this once,
+    and means it, whosever it is. Close it: it may hold connections to the stores."""
 
     root: Path
     settings: Settings
+    names_workspace: bool = False
 
     def close(self) -> None:
         if "stores" in self.__dict__:
@@ -99,20 +109,29 @@ class Services:
         return False
 
     def shown_workflow(self) -> str:
-        """The workflow of those who read what a run has made and name none: that of which the workspace shows the
-        tables, else, also where no store answers, the one that settings name. Who makes something, and names none, has
-        the one that settings name, as ``workflow`` does."""
+        """The workflow of those who read what a run has made and name none: that of which this project's workspace
+        shows the tables, else, also where no store answers or the workspace is another owner's, the one that settings
+        name. Who makes something, and names none, has the one that settings name, as ``workflow`` does."""
         try:
             return self.live_workflow() or self.settings.workflow
         except StoreError:
             return self.settings.workflow
 
     def live_workflow(self) -> str | None:
-        """Which workflow's tables the stores show; None when nothing is loaded."""
+        """Which workflow's tables the stores show; None when nothing is loaded, or the workspace is another owner's."""
         if self.embedded_folder is not None and not self.embedded_folder.exists():
             return None
         live = self.stores.vectors.live()
-        return live.workflow if live else None
+        return live.workflow if live and not is_of_another(live, self.known_owner) else None
+
+    def notes_on_owner(self, live: Live) -> tuple[str, ...]:
+        """What those are to be told who read the workspace, which shows ``live``: whose it is, where it is another
+        owner's and they have named it for this once. Raises OtherOwnerError where they have not."""
+        if not is_of_another(live, self.known_owner):
+            return ()
+        if not self.names_workspace:
+            refuse_other_owner(self.settings.workspace, [live], action=READ)
+        return (f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this project",)
 
     def workspaces(self) -> dict[str, Mapping[str, Live]]:
         """Store -> workspace -> what it shows, and whose it is (``Live.owner``)."""
@@ -121,8 +140,8 @@ class Services:
     def drop_workspace(self, name: str, take_over: Collection[str] = ()) -> dict[str, Mapping[str, int]]:
         """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache stay.
 
-        Raises UsageError when no store has it, or it belongs to another owner, and to none of ``take_over``. Waits for
-        a load that is under way.
+        Raises UsageError when no store has it, OtherOwnerError when it belongs to another owner, and to none of
+        ``take_over``. Waits for a load that is under way.
         """
         known = sorted({workspace for workspaces in self.workspaces().values() for workspace in workspaces})
         if name not in known:
@@ -131,9 +150,9 @@ class Services:
         try:
             with alone(stores.all):
                 others = of_others(stores.all, self.owner)
-                refuse_other_owner(name, others.values(), take_over, "to delete it all the same")
+                refuse_other_owner(name, others.values(), take_over, DROP)
                 dropped = {store.name: store.drop() for store in stores.all}
-            LoadedWorkspaces(self.root).forget([replace(workspace, name=name) for workspace in self.loads_into])
+                LoadedWorkspaces(self.root).forget([replace(workspace, name=name) for workspace in self.loads_into])
             return dropped
         finally:
             stores.close()
@@ -184,6 +203,11 @@ class Services:
         """Whose rows the stores have of this project. Raises UsageError for a copy of another project."""
         settle(self.root)
         return self.settings.owner or owner_of(self.root)
+
+    @property
+    def known_owner(self) -> str:
+        """As ``owner``, for those who only look: nothing is made, and a project that has never run is nobody's."""
+        return self.settings.owner or (owner_of(self.root) if has_owner(self.root) else "")
 
     @property
     def place(self) -> str:

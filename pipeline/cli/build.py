@@ -149,10 +149,13 @@ def retry(
     as_json: Json = False, log: Log = "auto",
     recovered: Annotated[bool, typer.Option("--recovered", help="Also rows answered by halves or repair.")] = False,
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,
+    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Run, and ask again for exactly the rows that were rejected."""
-    options = _options(None, None, None, None, max_cost, max_tokens, allow_deletes=False, memory_profile=False)
-    _run("retry_recovered" if recovered else "retry", context, name, folder, overrides, as_json, log, options)
+    options = _options(None, None, None, None, max_cost, max_tokens, allow_deletes, memory_profile)
+    options = dataclasses.replace(options, replace=replace, re_embed=re_embed, take_over=tuple(take_over or ()))
+    _run("retry_recovered" if recovered else "retry", context, name, folder, overrides, as_json, log, options, yes)
 
 
 def _selection(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, TakeOver, Yes, confirm_take_over, open_project, print_json
-from pipeline.owner import owner_of
 
 if TYPE_CHECKING:
     from pipeline.stores.base import Live
@@ -20,7 +19,7 @@ def list_workspaces(
 ) -> None:
     """What each workspace of the databases shows."""
     with open_project(context, folder, overrides, as_json) as project:
-        found, owner = project.workspaces(), project.settings.owner or owner_of(project.root)
+        found, owner = project.workspaces(), project.known_owner
     rows = [_row(store, name, live, owner) for store, lives in found.items() for name, live in lives.items()]
     if as_json:
         print_json(rows)
@@ -52,7 +51,7 @@ def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
         "store": store,
         "workspace": name,
         "owner": live.owner,
-        "own": live.owner == owner,
+        "own": bool(owner) and live.owner == owner,
         "place": live.place,
         "workflow": live.workflow,
         "version": live.version[:VERSION_SHOWN],

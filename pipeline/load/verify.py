@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import UsageError
-from pipeline.load.identity import other_vectors, other_workflow
+from pipeline.load.identity import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
 from pipeline.load.loader import VECTORS, live_of, target_of
 from pipeline.load.one_store import reported_name
 from pipeline.load.projection import require_sources
@@ -59,17 +59,20 @@ def verify(
     max_types: int,
     quick: bool = False,
     advanced: Advanced = silent,
+    owner: str = "",
 ) -> Verification:
     """Compare the stores with the manifest's snapshots; nothing is written.
 
     ``quick``: compare the row_hash beside each row; else every row is read and hashed anew, and ``advanced`` is told
     of store and table, rows of the store that are done, and rows in all.
-    Raises UsageError when the manifest is empty or lacks a table, StoreError when a store cannot be read, DataError
-    when a snapshot is gone or damaged or a store was loaded by a newer version.
+    Raises UsageError when the manifest is empty or lacks a table, OtherOwnerError when the workspace is another's than
+    ``owner``'s, StoreError when a store cannot be read, DataError when a snapshot is gone or damaged or a store was
+    loaded by a newer version.
     """
     if not manifest.tables:
         raise UsageError(f"workflow '{manifest.workflow}': no tables yet; run 'graphmill index {manifest.workflow}'")
     require_sources(manifest.tables)
+    refuse_other_owner(stores[0].workspace, of_others(stores, owner).values(), action=VERIFY)
     wanted = Wanted(manifest, snapshots, max_types)
     wanted.require_whole()
     target = target_of(wanted)

@@ -49,7 +49,7 @@ def reduced(
         prepared,
         messages=messages(prepared.request, stage, shown),
         abstention=_abstention(points, shown),
-        notes=(*prepared.notes, *notes, *unshown),
+        notes=tuple(dict.fromkeys((*prepared.notes, *notes, *unshown))),
         replies=(*prepared.replies, *replies),
         citable=cited(table.records["point"]),
         removed_citations=prepared.removed_citations + sum(one.removed for one in found),

@@ -23,6 +23,16 @@ class Read(Protocol):
         ...
 
 
+def noting(notes: tuple[str, ...], read: Read) -> Read:
+    """Read so, and have these said of every moment."""
+
+    def noted(work: Callable[[VectorReads, GraphReads], Result], /) -> tuple[Result, tuple[str, ...]]:
+        result, told = read(work)
+        return result, (*notes, *told)
+
+    return noted if notes else read
+
+
 @dataclass(frozen=True)
 class QueryStage:
     """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of

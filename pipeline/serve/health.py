@@ -79,8 +79,10 @@ class Health:
         return State(states, problems[0] if problems else "", live.workflow if live else "")
 
     def _problems_of(self, live: Live) -> list[str]:
-        """Vectors that no model of the settings makes cannot be searched."""
+        """What no query is answered from: another owner's rows, unless they were named, and vectors that no model of
+        the settings makes."""
         try:
+            self.project.notes_on_owner(live)
             self.project.embedding_like(live.embedding)
         except GraphmillError as error:
             return [str(error)]

@@ -335,10 +335,11 @@ class VectorStore(Store, VectorReads, Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """What a graph shows: the version, and whether a load that readers can see is under way."""
+    """What a graph shows: the version, whether a load that readers can see is under way, and whose it is."""
 
     version: str
     loading: bool = False
+    owner: str = ""
 
 
 class GraphReads(Protocol):

@@ -36,7 +36,7 @@ PUBLISH = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live = $proper
 LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN properties(live) AS properties"
 MOMENT = """
     MATCH (live:GraphmillLive {workspace: $workspace})
-    RETURN live.version AS version, coalesce(live.loading, false) AS loading
+    RETURN live.version AS version, coalesce(live.loading, false) AS loading, coalesce(live.owner, '') AS owner
     """
 MOST = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.max_source_ids AS most"
 WORKSPACES = "MATCH (live:GraphmillLive) RETURN properties(live) AS properties ORDER BY live.workspace"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from pipeline.errors import LostConnectionError
+from pipeline.errors import LostConnectionError, OtherOwnerError
 from pipeline.stores.base import GraphStore, Live, Shown, VectorStore
 from pipeline.stores.reconnect import reconnecting
 
@@ -18,7 +18,7 @@ ATTEMPTS = 3
 def read_together(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
     """What ``work`` returns, and what is to be said of the moment: that the two stores show different versions, or
     that the graph was being loaded. In one PostgreSQL neither can be. Work is done anew where the graph has changed
-    meanwhile, or a database was restarted.
+    meanwhile, or a database was restarted. Raises OtherOwnerError where the two stores are two owners'.
     """
     read = partial(reconnecting, partial(_read, vectors, graph, work), PATIENCE)
     result, live, shown = read()
@@ -34,6 +34,7 @@ def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[
     with vectors.reading() as at_moment:
         beside = graph.beside(at_moment)
         before = beside.shown()
+        _refuse_two_owners(at_moment, before)
         try:
             result = work(at_moment, beside)
         except Exception as error:
@@ -42,6 +43,15 @@ def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[
             raise LostConnectionError("stores: the graph was loaded as it was read; ask again") from error
         after = beside.shown()
         return result, at_moment.live(), after if after == before else None
+
+
+def _refuse_two_owners(vectors: VectorStore, shown: Shown) -> None:
+    live = vectors.live()
+    if live and live.owner and shown.owner and live.owner != shown.owner:
+        raise OtherOwnerError(
+            f"workspace '{vectors.workspace}': its vectors belong to owner {live.owner}, its graph to owner "
+            f"{shown.owner}; name another workspace, or 'graphmill load --take-over' one of them"
+        )
 
 
 def _notes(live: Live | None, shown: Shown | None) -> list[str]:

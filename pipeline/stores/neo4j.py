@@ -127,10 +127,11 @@ class Neo4jStore:
         return None
 
     def shown(self) -> Shown:
-        return next((Shown(version or "", loading) for version, loading in self._rows(cypher.MOMENT)), Shown(""))
+        moments = self._rows(cypher.MOMENT)
+        return next((Shown(version or "", loading, owner) for version, loading, owner in moments), Shown(""))
 
     def begun(self) -> bool:
-        return any(loading and version is None for version, loading in self._rows(cypher.MOMENT))
+        return any(loading and version is None for version, loading, _ in self._rows(cypher.MOMENT))
 
     def table_states(self) -> dict[str, TableState]:
         states = {table: self._rows(cypher.STATES[table]) for table in self.tables}

@@ -35,7 +35,7 @@ class PostgresGraph:
     def shown(self) -> Shown:
         """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
-        return Shown(live.version if live and "nodes" in live.tables else "")
+        return Shown(live.version, owner=live.owner) if live and "nodes" in live.tables else Shown("")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         query = select(

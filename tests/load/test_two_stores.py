@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.load.loader import LoadOptions, load
+from pipeline.errors import OtherOwnerError, UsageError
+from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.verify import verify
 from pipeline.snapshots import Manifest, SnapshotStore
 from pipeline.stores.base import GraphStore, VectorStore
@@ -196,3 +196,12 @@ def test_a_graph_that_has_moved_is_not_read_where_it_was(
     load(after, snapshots, [whole], MAX_TYPES)
     assert read_together(whole, PostgresGraph(whole), names) == (["Cayley"], ())
     assert verify(after, snapshots, [whole], MAX_TYPES).agrees
+
+
+def test_nothing_is_found_in_two_owners_stores(vectors: PostgresStore, neo4j: OpenNeo4j, snapshots: SnapshotStore):
+    graph = neo4j()
+    manifest = save(BEFORE, snapshots)
+    for store, owner in ((vectors, "one"), (graph, "other")):
+        load(manifest, snapshots, [store], MAX_TYPES, owner=Owner(owner))
+    with pytest.raises(OtherOwnerError, match="its vectors belong to owner one, its graph to owner other; "):
+        read_together(vectors, graph, lambda *_: pytest.fail("read"))
