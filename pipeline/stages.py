@@ -15,12 +15,14 @@ from pipeline.errors import DiskFullError, StoreError, UsageError
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
 from pipeline.history import loaded_rejects, manifest_of
+from pipeline.load.identity import loaded_elsewhere
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
 from pipeline.run_state import RunState
 from pipeline.runs import Begun, Noted, this_process
 from pipeline.services import Services
+from pipeline.stores.base import Live
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
 
 Stage = Callable[[Services, RunState], None]
@@ -101,14 +103,19 @@ def load_stage(project: Services, state: RunState) -> None:
         return
     name, run = state.workflow.name, state.options.manifest
     earlier = manifest_of(run, name, project.snapshots, project.runs.ids(name)) if run is not None else None
-    manifest = earlier or project.snapshots.manifest(name)
+    manifest = earlier or project.snapshots.certain(name)
     if not manifest.tables:
         raise UsageError(
             f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"
         )
     started = time.perf_counter()
     state.runner.progress.load_started()
-    LoadedWorkspaces(project.root).note(project.loads_into)
+
+    def begins(lives: Sequence[Live | None]) -> None:
+        LoadedWorkspaces(project.root).note(project.loads_into)
+        note = loaded_elsewhere(project.settings.workspace, lives, project.place)
+        state.store_notes += (note,) if note else ()  # one that begins anew keeps what was there at first
+
     state.load = load(
         manifest,
         project.snapshots,
@@ -118,9 +125,11 @@ def load_stage(project: Services, state: RunState) -> None:
         state.runner.progress.load_advanced,
         Owner(project.owner, project.place),
         state.runner.progress.load_waits,
+        begins,
     )
     stores = project.stores.all
-    state.store_notes = tuple(f"{store.name}: {note}" for store in stores for note in store.notes())
+    notes = (f"{store.name}: {note}" for store in stores for note in store.notes())
+    state.store_notes = tuple(dict.fromkeys([*state.store_notes, *notes]))
     state.load_seconds = round(time.perf_counter() - started, 3)
     state.runner.progress.load_finished(state.load, state.load_seconds)
 

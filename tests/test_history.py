@@ -121,3 +121,26 @@ def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: s
 
 def _rows(project: Project) -> Mapping[str, Mapping[str, str]]:
     return stored_hashes(project.stores.vectors)
+
+
+def test_no_earlier_night_is_loaded_unasked(tmp_path: Path, postgres_url: str):
+    """Where the last night's manifest cannot be read, nor its copy."""
+    folder = new_project(tmp_path / "mill", postgres_url, workflow="fast")
+    with folder.open() as project:
+        project.run()
+        folder.write("pier.txt", "The Pier of Quill was built by Mira Vale in 1880.")
+        project.run()
+        shown = project.stores.vectors.documents()
+    snapshots = folder.root / "data/snapshots"
+    last = max(snapshots.glob("manifests/fast/*.json"))
+    whole = last.read_bytes()
+    for path in (last, snapshots / "manifest-fast.json"):
+        path.write_bytes(whole[:100])
+    for command in ("load", "verify"):
+        done = folder.invoke(command)
+        assert (done.exit_code, f"{last}: " in done.stderr) == (1, True)
+        assert done.stderr.rstrip().endswith("run 'graphmill index fast' first")
+    with folder.open() as project:
+        assert project.stores.vectors.documents().equals(shown)
+        assert project.run().exit_code == 0
+        assert project.verify().agrees

@@ -27,6 +27,9 @@ from pipeline.stores.reconnect import reconnecting
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
 VECTORS = "chunks"
 """A table of the stores that have vectors."""
+Begins = Callable[[Sequence[Live | None]], None]
+"""Told what the stores show, when the workspace is held and may be loaded, before the first write; nothing where there
+is nothing to write."""
 PATIENCE = 120.0
 """Seconds a load waits for a database that went away."""
 
@@ -66,6 +69,10 @@ NOBODY = Owner()
 DEFAULTS = LoadOptions()
 
 
+def unnoted(lives: Sequence[Live | None]) -> None:
+    """Note nothing."""
+
+
 def load(
     manifest: Manifest,
     snapshots: SnapshotStore,
@@ -75,11 +82,13 @@ def load(
     advanced: Callable[[str, str, int, int], None] = lambda store, part, done, expected: None,
     owner: Owner = NOBODY,
     waits: Waits = unheard,
+    begins: Begins = unnoted,
 ) -> dict[str, dict[str, Counts]]:
     """Store -> table -> {inserted, updated, deleted, unchanged}.
 
     The snapshots are read only if a store does not show the manifest, or holds other rows than the load left.
-    ``advanced`` is told of store, table or index, rows done, and rows in all; ``waits`` of who holds the workspace.
+    ``advanced`` is told of store, table or index, rows done, and rows in all; ``waits`` of who holds the workspace;
+    ``begins`` of what is there before (see ``Begins``).
 
     Raises UsageError when the manifest lacks a table, or the workspace is another owner's, or shows another workflow's
     tables or another model's vectors, and may not; StoreError when a store cannot be written, DataError when a snapshot
@@ -90,9 +99,10 @@ def load(
     target = target_of(wanted, owner)
     nothing = None if options.full else reconnecting(partial(_nothing_to_do, stores, target), PATIENCE)
     if nothing is not None:
+        begins(())
         return nothing
     counts: dict[str, dict[str, Counts]] = {}
-    reconnecting(partial(_load_alone, wanted, stores, target, options, advanced, waits, counts), PATIENCE)
+    reconnecting(partial(_load_alone, wanted, stores, target, options, advanced, waits, begins, counts), PATIENCE)
     Remembered(snapshots.root).publish(wanted.version, wanted.versions)
     return counts
 
@@ -115,6 +125,7 @@ def _load_alone(
     options: LoadOptions,
     advanced: Callable[[str, str, int, int], None],
     waits: Waits,
+    begins: Begins,
     counts: dict[str, dict[str, Counts]],
 ) -> None:
     """Every other load of the workspace waits until all of its stores show the target. ``counts``: of the stores that
@@ -131,6 +142,7 @@ def _load_alone(
         for store, shown in zip(stores, lives, strict=True):
             if not options.re_embed and VECTORS in store.tables:
                 refuse_other_vectors(workspace, shown, live, embeddings)
+        begins(lives)
         for store, shown in zip(stores, lives, strict=True):
             full = options.full and store.name not in counts
             if (same := None if full else _unchanged(store, shown, live)) is not None:

@@ -5,7 +5,10 @@
 Written before a load's first write, so that ``purge`` knows of all that may hold a document.
 """
 
-from collections.abc import Collection, Mapping
+import fcntl
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -61,21 +64,36 @@ class LoadedWorkspaces:
         return path if path.exists() else None
 
     def note(self, workspaces: Collection[Workspace]) -> None:
-        """Add them. What cannot be read is put aside, for a load goes on without it."""
-        try:
-            known = self.all()
-        except DataError as error:
-            known = []
-            tell(str(error))
-            self._path.replace(self.root / DAMAGED)
-        if not set(workspaces) <= set(known):
-            self._write({*known, *workspaces})
+        """Add them. What cannot be read is put aside, for a load goes on without it. To be done by who holds the
+        workspaces, as ``forget``: else what a drop forgets is what a load that has waited for it has noted."""
+        with self._alone():
+            try:
+                known = self.all()
+            except DataError as error:
+                known = []
+                tell(str(error))
+                self._path.replace(self.root / DAMAGED)
+            if not set(workspaces) <= set(known):
+                self._write({*known, *workspaces})
 
     def forget(self, workspaces: Collection[Workspace]) -> None:
         """They are gone."""
-        known = self.all()
-        if set(workspaces) & set(known):
-            self._write(set(known) - set(workspaces))
+        with self._alone():
+            known = self.all()
+            if set(workspaces) & set(known):
+                self._write(set(known) - set(workspaces))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A load of one workspace and a drop of another would each write what it has read before the other wrote."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _write(self, workspaces: Collection[Workspace]) -> None:
         write_json(self._path, {"workspaces": [asdict(workspace) for workspace in sorted(workspaces)]})

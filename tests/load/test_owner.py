@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -13,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import UsageError
-from pipeline.load.identity import other_workflow, refuse_other_workflow
+from pipeline.load.identity import loaded_elsewhere, other_workflow, refuse_other_workflow
 from pipeline.stores.base import Live, Store, TableState
 from pipeline.stores.postgres import PostgresStore
 from pipeline.stores.postgres_workspaces import lock
@@ -105,6 +106,21 @@ def _started(work: Callable[..., None], store: Store) -> tuple[int, BaseProcess]
     process = SPAWN.Process(target=work, args=(store, theirs))
     process.start()
     return mine.recv(), process
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("host:/srv/one", True),
+        ("host:/srv/mine", False),
+        ("last-nights-container:/srv/mine", False),
+        ("", False),
+    ],
+    ids=["another folder", "this one", "a fresh container's", "not known"],
+)
+def test_which_other_folder_has_loaded_it(before: str, told: bool):
+    live = replace(shown("index"), owner="team", place=before)
+    assert (f"{before} had loaded it" in loaded_elsewhere("w", [None, live], "host:/srv/mine")) == told
 
 
 def test_what_an_earlier_version_has_loaded_is_not_taken_for_less():

@@ -2,17 +2,22 @@
 
 import os
 import shutil
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
 from pipeline.engine.options import RunOptions
 from pipeline.errors import DataError, UsageError
 from pipeline.init import init_project
 from pipeline.owner import owner_of
 from pipeline.stores.loaded_workspaces import FILE, LoadedWorkspaces, Workspace, postgres_address
+from pipeline.stores.postgres import PostgresStore
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.states import neo4j_rows, postgres_rows
@@ -245,14 +250,19 @@ def test_what_was_loaded_is_written_down_without_secrets_before_the_first_write(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     folder = mill(tmp_path / "mill", postgres_url)
-    folder.edit_settings(stores={"postgres": {"url": "postgresql://mira:s3cret@localhost:1/kb?password=hidden"}})
-    monkeypatch.setattr("pipeline.stages.load", lambda *_, **__: pytest.fail(str(found_in(folder.root, "localhost:1"))))
+    url = make_url(postgres_url).set(password="s3cret").update_query_pairs([("options", "-c application_name=hidden")])
+    folder.edit_settings(stores={"postgres": {"url": url.render_as_string(hide_password=False)}})
+
+    def write(*_: object) -> None:
+        pytest.fail(f"noted: {LoadedWorkspaces(folder.root).all()}")
+
+    monkeypatch.setattr("pipeline.load.loader.load_store", write)
     with folder.open() as project:
         project.index("fast")
-        with pytest.raises(pytest.fail.Exception, match=FILE):
+        assert not (folder.root / FILE).exists()
+        with pytest.raises(pytest.fail.Exception, match=f"noted: .*name='{project.settings.workspace}'"):
             project.load("fast")
     assert found_in(folder.root / "data", "s3cret") == found_in(folder.root / "data", "hidden") == []
-    assert found_in(folder.root / "data", "mira:") == []
 
 
 @pytest.mark.parametrize(
@@ -275,6 +285,65 @@ def test_a_dropped_workspace_is_no_longer_one_that_was_loaded(tmp_path: Path, po
         assert [each.name for each in LoadedWorkspaces(folder.root).all()] == [mine]
         project.drop_workspace(mine)
     assert LoadedWorkspaces(folder.root).all() == []
+
+
+def test_a_load_that_has_waited_for_a_drop_is_noted(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    """What a drop forgets is what was there before the load."""
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    drop, waits = PostgresStore.drop, threading.Event()
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["event"] == "load_waits":
+            waits.set()
+
+    def reload() -> None:
+        with folder.open() as project:
+            project.load("fast", on_event=heard)
+
+    loading = threading.Thread(target=reload)
+
+    def drop_as_the_load_waits(store: PostgresStore) -> Mapping[str, int]:
+        dropped = drop(store)
+        loading.start()
+        assert waits.wait(60)
+        return dropped
+
+    monkeypatch.setattr(PostgresStore, "drop", drop_as_the_load_waits)
+    with folder.open() as project:
+        project.drop_workspace(mine)
+        loading.join(60)
+        assert project.verify("fast", quick=True).agrees
+    assert [each.name for each in LoadedWorkspaces(folder.root).all()] == [mine]
+
+
+def test_those_who_note_and_forget_at_once_lose_nothing(tmp_path: Path):
+    record = LoadedWorkspaces(tmp_path)
+    kept, gone = ([Workspace("embedded", "", f"{kind}-{number}") for number in range(20)] for kind in ("kept", "gone"))
+    record.note(gone)
+    with ThreadPoolExecutor(4) as pool:
+        for half in (0, 1):
+            pool.submit(lambda half=half: [record.note([each]) for each in kept[half::2]])
+            pool.submit(lambda half=half: [record.forget([each]) for each in gone[half::2]])
+    assert record.all() == sorted(kept)
+
+
+def test_what_came_back_after_a_purge_is_not_certified_by_it(tmp_path: Path, postgres_url: str):
+    """The workspace was cleaned, loaded with the document again, and cannot be written any more."""
+    folder = mill(tmp_path / "mill", postgres_url)
+    mine = load(folder)
+    away = Workspace("postgres", "db.example.org:5432/kb", mine)
+    LoadedWorkspaces(folder.root).note([away])
+    assert folder.invoke("purge", "--document", "secret.txt", "--yes").exit_code == 1  # and goes on until it has been
+    folder.write("secret.txt", SECRET)
+    load(folder)
+    LoadedWorkspaces(folder.root).forget([away])
+    folder.edit_settings(owner="nightly")
+    with folder.open() as project:
+        report = project.purge("secret.txt")
+    assert holds(postgres_url, mine)
+    assert report.exit_code == 1
+    assert [mine in where for where in report.unreached] == [True]
 
 
 def test_a_damaged_record_is_told_and_never_certified(tmp_path: Path, postgres_url: str):
