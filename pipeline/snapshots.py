@@ -28,6 +28,7 @@ from pipeline.schemas import WIDE
 
 ROW_GROUP = 100_000
 BATCH_ROWS = 20_000
+READ_AT_ONCE = 2**20
 LIVE_PREFIX = "manifest-"
 NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{64}")
 Made = TypeVar("Made")
@@ -93,8 +94,8 @@ class SnapshotStore:
         return read_parquet(self._whole(snapshot), columns)
 
     def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """As ``table``, some thousands of rows at a time."""
-        with pq.ParquetFile(self._whole(snapshot), **WIDE) as file:
+        """As ``table``, some thousands of rows at a time; no more of the file is held than these are read of."""
+        with pq.ParquetFile(self._whole(snapshot), pre_buffer=False, buffer_size=READ_AT_ONCE, **WIDE) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns)
 
     def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:

@@ -3,10 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import snapshots
 from pipeline.errors import DataError
 from pipeline.schemas import TEXTS
 from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
@@ -35,6 +37,18 @@ for turn in range(12):
 
 def texts(*rows: str) -> pa.Table:
     return TEXTS.encode(TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), "texts")
+
+
+def test_batches_hold_a_part_of_the_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(snapshots, "BATCH_ROWS", 1000)
+    vectors = np.random.default_rng(1).normal(size=(20_000, 100)).astype(np.float32)
+    snapshot = store.write("vectors", pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 100)}))
+    size = (store.root / snapshot.path).stat().st_size
+    before, held, rows = pa.total_allocated_bytes(), 0, 0
+    for batch in store.batches(snapshot):
+        held, rows = max(held, pa.total_allocated_bytes() - before), rows + len(batch)
+    assert rows == len(vectors)
+    assert held < size
 
 
 @pytest.fixture
