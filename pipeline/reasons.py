@@ -9,6 +9,7 @@ REASONS: Mapping[str, str] = {
     "unsupported": "a file of a kind that is not read",
     "needs_docs": "a file of a kind that is read with the extra `docs`, which is not installed",
     "unreadable": "a file that may not be opened, or is no regular file",
+    "unmounted": "a folder that was a mount point in the last run, and is empty and none any more",
     "io_error": "a file, or a folder, whose reading broke off; it is read again by the next run",
     "in_part": "a file that was read but for some of its records, which have rejects of their own",
     "kept_unread": "a document of the last run, kept as it was: its file is there but was not read whole",

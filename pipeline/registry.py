@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, get_args, get_type_hints, runtime_checkable
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
@@ -30,6 +30,14 @@ class Params(BaseModel):
     """A step's ``args``: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def noted(self) -> Mapping[str, str]:
+        """What a source has found out of where it reads and will want to know in the next run; nothing empty."""
+        return {}
+
+    def following(self, last: Mapping[str, str]) -> Self:
+        """The params of a run after one that has noted ``last``."""
+        return self
 
 
 @runtime_checkable

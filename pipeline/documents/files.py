@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
@@ -21,6 +21,7 @@ CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
 LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
 _OUTSIDE = ("outside", "a link out of the input folder; copy what it leads to")
+_UNMOUNTED = ("unmounted", "was a mount point and is an empty folder; mount it, or remove the folder")
 _FAULTS = {
     "link out": _OUTSIDE,
     "link to a folder outside": _OUTSIDE,
@@ -44,9 +45,10 @@ class InputFile:
         return self.path.suffix.lower()
 
 
-def input_files(folder: str, pattern: str) -> list[InputFile]:
+def input_files(folder: str, pattern: str, mounts: Collection[str] = ()) -> list[InputFile]:
     """Files below ``folder`` that match the glob pattern, by name; hidden files and system junk are left out. A folder
-    that cannot be listed is among them, with its fault; the input folder itself is ".".
+    that cannot be listed is among them, with its fault; the input folder itself is ".". So is one of ``mounts``, which
+    were mount points once, that is none any more and has nothing in it.
 
     Raises SettingsError when there is no such folder.
     """
@@ -55,7 +57,34 @@ def input_files(folder: str, pattern: str) -> list[InputFile]:
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
     walk = _Walk(root, root.resolve(), PurePath(pattern).parts)
-    return sorted(walk.files(), key=lambda file: (file.name, file.path))
+    found = list(walk.files())
+    found += [InputFile(root / name, name, _UNMOUNTED) for name in mounts if _is_bare(root, name, found)]
+    return sorted(found, key=lambda file: (file.name, file.path))
+
+
+def mounts_below(folder: str, pattern: str, before: Collection[str]) -> tuple[str, ...]:
+    """Names of the folders that are mount points and have such files below them, and of those of ``before`` that are
+    mounted no more and have nothing in them. Raises SettingsError when there is no such folder."""
+    root, found = Path(folder), input_files(folder, pattern)
+    folders = {
+        PurePath(*place.parts[:depth])
+        for place in {file.path.relative_to(root).parent for file in found}
+        for depth in range(1, len(place.parts) + 1)
+    }
+    mounted = {place.as_posix() for place in folders if os.path.ismount(root / place)}
+    return tuple(sorted({*filter(_is_plain, mounted), *(name for name in before if _is_bare(root, name, found))}))
+
+
+def _is_bare(root: Path, name: str, found: Iterable[InputFile]) -> bool:
+    """Whether the folder is there, is no mount point and has no file below it that is to be read."""
+    place = root / name
+    if not os.path.isdir(place) or os.path.ismount(place):
+        return False
+    return not any(file.name == name or file.name.startswith(f"{name}/") for file in found)
+
+
+def _is_plain(name: str) -> bool:
+    return name == _one_line(name)
 
 
 def files_digest(files: list[InputFile]) -> str:

@@ -81,6 +81,7 @@ class Planner:
         if self.selection.leaves(step.id, self.workflow):
             record = self._left(step)
             return PlannedStep(step, "reuse", "", record.components, record)
+        step = _following(step, self.previous.get(step.id))
         parts = components(step, self.resources, known)
         if step.id in self.selection.force or step.id in self.again:
             return PlannedStep(step, "run", "forced" if step.id in self.selection.force else "retry", parts)
@@ -117,6 +118,7 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
     }
     if verb.stamp:
         inputs[STAMP] = verb.stamp(step.params)
+    inputs |= step.params.noted()
     return {
         "verb": verb.name,
         "code": code_fingerprint(verb.function),
@@ -128,6 +130,12 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
         "libraries": library_versions(verb.libraries),
         "inputs": inputs,
     }
+
+
+def _following(step: Step, last: StepRecord | None) -> Step:
+    """The step, knowing what its last run has noted."""
+    inputs = last.components.get("inputs", {}) if last else {}
+    return replace(step, params=step.params.following(inputs))
 
 
 def version_of(step: Step) -> str:

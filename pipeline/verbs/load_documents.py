@@ -4,10 +4,11 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
+from typing import Self
 
 import pandas as pd
 from pydantic import Field, field_validator
@@ -15,7 +16,7 @@ from pydantic import Field, field_validator
 from pipeline.documents.convert import CONVERTED, NoConverterError, convert
 from pipeline.documents.csv_records import read_csv
 from pipeline.documents.encoding import Decoded, UndecodableError, decoded
-from pipeline.documents.files import CLOSED, InputFile, files_digest, files_version, input_files
+from pipeline.documents.files import CLOSED, InputFile, files_digest, files_version, input_files, mounts_below
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.records import Fault, Record, read_json, read_jsonl
 from pipeline.registry import Params, verb
@@ -31,13 +32,14 @@ NO_INPUT = frozenset({"unsupported", "needs_docs", "empty", "outside", "lock_fil
 _HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$", re.MULTILINE)
 _LONGEST_TITLE = 120
 _SHORT_DIGEST = 12
+MOUNTS = "mounts"
 GUESSED = "encoding_guessed"
 """The reason of a row that is there all the same."""
 
 
 class LoadParams(Params):
     """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out: UTF-8, UTF-16, else the likeliest of all, of
-    equals the first of ``encodings``."""
+    equals the first of ``encodings``. ``mounts``: folders below ``path`` that were mount points when last read."""
 
     path: str = Field(default="data/input", exclude=True)  # its content is stamped: a project may move
     file_pattern: str = "**/*"
@@ -47,6 +49,15 @@ class LoadParams(Params):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: int = Field(default=1024, ge=1)
+    mounts: tuple[str, ...] = Field(default=(), exclude=True)  # noted
+
+    def noted(self) -> Mapping[str, str]:
+        return {MOUNTS: json.dumps(self.mounts)} if self.mounts else {}
+
+    def following(self, last: Mapping[str, str]) -> Self:
+        """Knowing which folders were mount points: one that is none any more, and empty, was not read."""
+        before = json.loads(last.get(MOUNTS, "[]"))
+        return self.model_copy(update={"mounts": mounts_below(self.path, self.file_pattern, before)})
 
     @field_validator("file_pattern")
     @classmethod
@@ -82,7 +93,7 @@ class _Document:
 def input_digest(params: LoadParams) -> str:
     """Changes when a matching file is added, removed, renamed or edited, or its converter is another. Empty where a
     file could not be read for a reason that may pass."""
-    files = input_files(params.path, params.file_pattern)
+    files = input_files(params.path, params.file_pattern, params.mounts)
     converter = _converter_version() if any(file.suffix in CONVERTED for file in files) else ""
     contents = files_digest(files)
     return contents and digest(contents, converter)
@@ -90,7 +101,7 @@ def input_digest(params: LoadParams) -> str:
 
 def input_version(params: LoadParams) -> str:
     """Changes when a matching file is written, also to what it was before."""
-    return files_version(input_files(params.path, params.file_pattern))
+    return files_version(input_files(params.path, params.file_pattern, params.mounts))
 
 
 def _converter_version() -> str:
@@ -115,13 +126,12 @@ def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     Ids come from the path below the folder and, for records, the id column (without one, the record's
     content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or folder that was not read, or not
     whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, needs_docs, empty, outside,
-    lock_file). Their
-    other reasons: encoding, parse, in_part, unreadable, io_error, duplicate_id, too_large, and, ``recovered``,
-    encoding_guessed. Raises SettingsError when there is no such folder.
+    lock_file). Their other reasons: encoding, parse, in_part, unreadable, unmounted, io_error, duplicate_id, too_large,
+    and, ``recovered``, encoding_guessed. Raises SettingsError when there is no such folder.
     """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
-    for file in input_files(params.path, params.file_pattern):
+    for file in input_files(params.path, params.file_pattern, params.mounts):
         lost: list[Fault] = []
         for item in _read(file, params):
             if isinstance(item, _Document) and (row := _row(item))["id"] not in documents:

@@ -213,6 +213,40 @@ def test_a_stamp_that_cannot_be_taken_is_no_ground_for_reuse(folder: ProjectFold
         assert {step.action for step in project.index().steps} == {"reused"}
 
 
+def test_a_mount_that_disappears_deletes_nothing(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+    share = folder.root / "data" / "input" / "share"
+    mounted = {str(share)}
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted)
+    night(folder)
+    with folder.open() as project:
+        assert project.index().steps[0].action == "reused"
+    far = (share / "far.txt").read_bytes()
+    (share / "far.txt").unlink()
+    mounted.clear()
+    for _ in range(2):
+        documents, rejects, _ = night(folder)
+        assert documents["share/far.txt"] == "From afar."
+        assert dict(zip(rejects["row_id"], rejects["reason"], strict=True)) == {
+            "share": "unmounted",
+            "share/far.txt": "kept_unread",
+        }
+    mounted.add(str(share))
+    (share / "far.txt").write_bytes(far)
+    documents, rejects, _ = night(folder)
+    assert (documents["share/far.txt"], len(rejects)) == ("From afar.", 0)
+    (share / "far.txt").unlink()
+    mounted.clear()
+    share.rmdir()
+    documents, rejects, _ = night(folder)
+    assert ("share/far.txt" in documents, len(rejects)) == (False, 0)
+
+
+def test_a_folder_that_was_no_mount_point_and_is_emptied_is_a_deletion(folder: ProjectFolder):
+    (folder.root / "data" / "input" / "share" / "far.txt").unlink()
+    documents, rejects, _ = night(folder)
+    assert ("share/far.txt" in documents, len(rejects)) == (False, 0)
+
+
 OWN = """
 from pathlib import Path
 
