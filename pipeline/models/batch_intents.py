@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from pipeline.files import tell
-from pipeline.models.database import BATCHES, Database
+from pipeline.models.database import BATCHES, Database, row_digest
 
 KEY = re.compile(r"[0-9a-f]{64}")
 NO_KEY = ""
@@ -46,27 +47,23 @@ class Intents:
         """Oldest first."""
         if not self.database.there:
             return []
-        columns = [BATCHES.c[name] for name in ("id", "keys", "tokens", "file_id", "batch_id")]
+        columns = [BATCHES.c[name] for name in ("id", "keys", "tokens", "file_id", "batch_id", "digest")]
         query = sa.select(*columns).where(self._own).order_by(BATCHES.c.created, BATCHES.c.id)
         with self.database.connection() as connection:
             rows = connection.execute(query).all()
-        return [Intent(row.id, _keys(row.id, row.keys), row.tokens, row.file_id, row.batch_id) for row in rows]
+        return [_read(*row) for row in rows]
 
     def begin(self, keys: Iterable[str], tokens: int) -> Intent:
         """Write down that a batch of these requests is about to be made."""
         intent = Intent(secrets.token_hex(12), tuple(keys), tokens)
-        row = {
-            "id": intent.id, "owner": self.owner, "endpoint": self.endpoint, "keys": json.dumps(intent.keys),
-            "tokens": tokens, "created": datetime.now(UTC), "file_id": None, "batch_id": None,
-        }  # fmt: skip
-        self.database.upsert(BATCHES, [row])
+        whose = {"owner": self.owner, "endpoint": self.endpoint, "created": datetime.now(UTC)}
+        self.database.upsert(BATCHES, [{"id": intent.id, **whose, **_written(intent)}])
         return intent
 
     def note(self, intent: Intent) -> Intent:
         """Keep what is known of it by now."""
-        known = {"keys": json.dumps(intent.keys), "file_id": intent.file_id, "batch_id": intent.batch_id}
         with self.database.connection(write=True) as connection:
-            connection.execute(sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**known))
+            connection.execute(sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**_written(intent)))
         return intent
 
     def end(self, intent: Intent) -> None:
@@ -78,10 +75,26 @@ class Intents:
         return (BATCHES.c.owner == self.owner) & (BATCHES.c.endpoint == self.endpoint)
 
 
-def _keys(id: str, text: str) -> tuple[str, ...]:
-    """Of a damaged row those that can be read: what the others asked is asked again."""
+def _written(intent: Intent) -> dict[str, Any]:
+    row = {
+        "keys": json.dumps(intent.keys), "tokens": intent.tokens, "file_id": intent.file_id,
+        "batch_id": intent.batch_id,
+    }  # fmt: skip
+    return {**row, "digest": _digest(intent.id, **row)}
+
+
+def _digest(id: str, keys: str, tokens: int, file_id: str | None, batch_id: str | None) -> int:
+    return row_digest(id, keys, tokens, file_id or "", batch_id or "")
+
+
+def _read(id: str, keys: str, tokens: int, file_id: str | None, batch_id: str | None, digest: int | None) -> Intent:
+    """Of a damaged row those keys that can be read: what the others asked is asked again. Its file and its batch are
+    looked for at the endpoint by the row's id, for another batch's would be as good as this one's. Rows of earlier
+    versions have no digest."""
     try:
-        return tuple(map(str, json.loads(text)))
+        if digest is None or digest == _digest(id, keys, tokens, file_id, batch_id):
+            return Intent(id, tuple(map(str, json.loads(keys))), tokens, file_id, batch_id)
     except (ValueError, TypeError):
-        tell(f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked again")
-        return tuple(KEY.findall(text)) or (NO_KEY,)
+        pass
+    tell(f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked again")
+    return Intent(id, tuple(KEY.findall(str(keys))) or (NO_KEY,))

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-import xxhash
 
 from pipeline.files import tell
 from pipeline.models.base import ChatRequest
 from pipeline.models.compaction import compact
-from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, slices
+from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
 from pipeline.models.salvage import mend
 
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
@@ -38,17 +37,9 @@ def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _digest(*content: str | int | bytes) -> int:
-    """Of what a row says, to see that it was not damaged since; as a signed number, which databases have."""
-    state = xxhash.xxh3_64()
-    for part in content:
-        state.update(part if isinstance(part, bytes) else f"{part}\0".encode(errors="surrogatepass"))
-    return state.intdigest() - 2**63
-
-
 def _is_whole(digest: int | None, *content: str | int | bytes) -> bool:
     """Rows of earlier versions have no digest."""
-    if digest is None or digest == _digest(*content):
+    if digest is None or digest == row_digest(*content):
         return True
     tell(f"cache: the row of {content[0]} is damaged; it is asked again")
     return False
@@ -100,7 +91,7 @@ class ReplyCache:
         self.database.upsert(COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()])
 
     def _row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
-        digest = _digest(key, *_content(reply))
+        digest = row_digest(key, *_content(reply))
         return {
             "key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner, "digest": digest,
             **vars(reply),
@@ -144,7 +135,8 @@ class ReplyCache:
         shared = {"model": model, "owner": self.owner}
         stored = {key: vector.astype("<f4").tobytes() for key, vector in vectors.items()}
         rows = [
-            {"key": key, **shared, "vector": vector, "digest": _digest(key, vector)} for key, vector in stored.items()
+            {"key": key, **shared, "vector": vector, "digest": row_digest(key, vector)}
+            for key, vector in stored.items()
         ]
         self.database.upsert(EMBEDDINGS, rows)
 

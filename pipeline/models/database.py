@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+import xxhash
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
@@ -19,8 +20,9 @@ from sqlalchemy.schema import CreateTable
 
 from pipeline.errors import SettingsError, StoreError
 
-SCHEMA_VERSION = 3
-"""1 had no owners, buckets, batches and no version row, 2 no digests; they are brought to 3 as they are opened."""
+SCHEMA_VERSION = 4
+"""1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches; they are brought to 4 as they
+are opened."""
 
 KEYS_PER_STATEMENT = 500
 SECONDS_TO_WAIT_FOR_A_LOCK = 60
@@ -68,6 +70,7 @@ BATCHES = sa.Table(
     sa.Column("batch_id", sa.Text),
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("created", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("digest", sa.BigInteger),
 )
 SCHEMA = sa.Table("graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True))
 ADDED = {
@@ -239,6 +242,14 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
     return engine
 
 
+def row_digest(*content: str | int | bytes) -> int:
+    """Of what a row says, to see that it was not damaged since; as a signed number, which databases have."""
+    state = xxhash.xxh3_64()
+    for part in content:
+        state.update(part if isinstance(part, bytes) else f"{part}\0".encode(errors="surrogatepass"))
+    return state.intdigest() - 2**63
+
+
 def lenient_text(content: bytes) -> str:
     """Text that something has damaged is for its row's digest to find, not an end of the whole query."""
     return content.decode(errors="replace")
@@ -276,7 +287,7 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
         )
     with engine.begin() as connection:
         connection.execute(sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version))  # SQLite's write lock
-        for table in (COMPLETIONS, EMBEDDINGS):
+        for table in (COMPLETIONS, EMBEDDINGS, BATCHES):
             columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
             for name, statements in ADDED.items():
                 if name not in columns:

@@ -203,7 +203,10 @@ def test_a_held_batch_is_waited_for_and_found_again(openai: OpenAIServer, asker:
     assert asker.nothing_left
 
 
-DAMAGED = {"keys = replace(keys, '[', '{')": 5, "keys = substr(keys, 1, 150)": 2, "keys = 'x'": 0, "created = 'x'": 5}
+DAMAGED = {
+    "keys = replace(keys, '[', '{')": 5, "keys = substr(keys, 1, 150)": 2, "keys = 'x'": 0, "created = 'x'": 5,
+    "batch_id = 'batch_x'": 5, "file_id = 'file_x'": 5, "tokens = 'x'": 5, "tokens = -1": 5,
+}  # fmt: skip
 """Change of a batch's row -> how many of its five requests it still tells."""
 
 
@@ -220,6 +223,18 @@ def test_of_a_damaged_row_what_can_be_read_is_not_asked_again(
     assert all(texts(asker.chat().complete(questions(5))))
     assert openai.count("batch") + openai.count("chat") == 5 + (5 - spared)
     assert asker.nothing_left
+
+
+def test_what_a_damaged_row_says_a_batch_takes_is_not_believed(openai: OpenAIServer, asker: Asker):
+    """A budget would take it for room."""
+    openai.batch_hold = True
+    with pytest.raises(WaitingError):
+        asker.chat(NO_WAIT).complete(questions(5))
+    with closing(sqlite3.connect(asker.folder / "cache.sqlite")) as connection, connection:
+        connection.execute("UPDATE batches SET tokens = tokens - 1000000")
+    chat = asker.chat().chat
+    [intent] = Intents(chat.cache.database, "w", chat.endpoint.digest).all()
+    assert (intent.tokens, intent.batch_id, len(intent.keys)) == (0, None, 5)
 
 
 def test_a_batch_under_way_serves_its_rows_and_others_are_a_batch_of_their_own(openai: OpenAIServer, asker: Asker):
