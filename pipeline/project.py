@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.deletions import DOCUMENTS, document_changes
+from pipeline.engine.deletions import DOCUMENTS, document_changes, documents_before
 from pipeline.engine.document_list import list_documents
 from pipeline.engine.estimate import Estimate
 from pipeline.engine.forecast import Forecast, forecast
@@ -276,7 +276,7 @@ class Project(Services):
         if present is None:
             raise UsageError(f"workflow '{steps.name}': it loads no documents; name another")
         now = present.documents
-        before = self.snapshots.manifest(steps.name).tables.get(DOCUMENTS)
+        before = documents_before(steps, self.snapshots)
         then = self.snapshots.table(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
         changes = document_changes(then, now)
         titles = dict(zip(then["source"], then["title"], strict=True)) | dict(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from pipeline.engine.workflow import Workflow
 from pipeline.errors import DeletionError
 from pipeline.snapshots import Snapshot, SnapshotStore
 
@@ -14,6 +15,21 @@ _NAMED = 3
 
 
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
+
+
+def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
+    """The documents as the workflow's last run had them; before its first one, as the newest run of another workflow
+    had them that loads them in the same way: from ``index`` to ``communities`` none of them is new."""
+    if workflow.name in snapshots.workflows():
+        return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
+    steps = [step for step in workflow.steps if step.outputs.get(DOCUMENTS) == DOCUMENTS]
+    loads = {step.id: (step.verb.name, step.params.model_dump(mode="json")) for step in steps}
+    for name in sorted(snapshots.workflows(), key=snapshots.history, reverse=True):
+        manifest = snapshots.manifest(name)
+        others = {id: record.components for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
+        if loads == {id: (parts["verb"], parts["params"]) for id, parts in others.items()}:
+            return manifest.tables.get(DOCUMENTS)
+    return None
 
 
 def refuse_deletions(

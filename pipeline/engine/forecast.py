@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.engine import estimate as bill
-from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, document_changes, identities
+from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, document_changes, documents_before, identities
 from pipeline.engine.estimate import COMMUNITIES, Asked, Estimate, Former, Likely, ToCome
 from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.plan import PlannedStep, Planner, tables_of
@@ -100,7 +100,7 @@ class Walk:
         return any(hasattr(model, "cost") for model in self.resources.models_of(step).values())
 
     def _documents(self, step: Step) -> DocumentChanges | None:
-        after, before = self._frames.get(DOCUMENTS), self.previous.tables.get(DOCUMENTS)
+        after, before = self._frames.get(DOCUMENTS), documents_before(self.workflow, self.snapshots)
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or after is None:
             return None
         there = before and self.snapshots.exists(before)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from pipeline.engine.budget import Budget
-from pipeline.engine.deletions import DOCUMENTS, document_changes, identities, refuse_deletions
+from pipeline.engine.deletions import DOCUMENTS, document_changes, documents_before, identities, refuse_deletions
 from pipeline.engine.health import health, refuse_all_empty
 from pipeline.engine.kept_rows import KeptRows, kept_rows
 from pipeline.engine.leftover_batches import settle_batches
@@ -106,8 +106,8 @@ class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
     is known even when a later step raises; ``documents`` counts those that are new, edited and gone, and all.
     ``again``: rows that are to be asked for once more, by step, though their step has nothing new.
-    ``max_delete_ratio``: share of the documents of the workflow's last manifest that may be gone beside those of the
-    source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
+    ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
+    the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
     raises ends the run."""
 
     resources: Resources
@@ -136,6 +136,7 @@ class Runner:
         self.selection.check(workflow)
         self._preflight(plan(workflow, self.resources, self.snapshots, self.selection, self.again))
         previous = self.snapshots.manifest(workflow.name)
+        before = documents_before(workflow, self.snapshots)
         planner = Planner(workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps)
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
@@ -154,11 +155,10 @@ class Runner:
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
-                before = previous.tables.get(DOCUMENTS)
                 now = tables[DOCUMENTS]
                 refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
-                self.documents = self._counted(previous.tables.get(DOCUMENTS), tables[DOCUMENTS])
+                self.documents = self._counted(before, tables[DOCUMENTS])
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         counts = health(tables, self.snapshots)
