@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,10 @@ LOG.addHandler(_OnStderr())
 
 @cache
 def tell(message: str) -> None:
-    """Say on stderr, once in this process, what was found damaged ("where: fact; what becomes of it")."""
-    LOG.warning("%s", message)
+    """Say on stderr, once in this process, what was found damaged ("where: fact; what becomes of it"). A logger that
+    is dead ends no run."""
+    with suppress(Exception):
+        LOG.warning("%s", message)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -28,7 +28,7 @@ from pipeline.cli import (
 )
 from pipeline.cli.options import Folder
 from pipeline.cli.streams import outlive_readers
-from pipeline.errors import INTERRUPTED, TERMINATED, Terminated
+from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, Terminated
 
 
 class Commands(TyperGroup):
@@ -40,6 +40,11 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             print("graphmill: interrupted, nothing is lost; run the same command again to go on", file=sys.stderr)
             raise typer.Exit(TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED) from None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """As typer does, but with all of what a command says of itself."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told.help or "") for name, told in self.commands.items()])
 
 
 app = typer.Typer(
@@ -77,8 +82,19 @@ import_app.command("graphrag")(exchange.import_graphrag)
 app.add_typer(import_app, name="import")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"graphmill {version('graphmill')}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it and exit.")]
+
+
 @app.callback()
-def options(context: typer.Context, folder: Folder = None) -> None:
+def options(context: typer.Context, folder: Folder = None, version: Version = False) -> None:
     context.obj = folder
 
 
@@ -89,9 +105,23 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, _terminate)
     try:
-        app()
+        _run_command()
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is told; the embedded server is being stopped
+
+
+def _run_command() -> None:
+    """What stdout still holds is written here, so that a full disk is told as other faults are."""
+    try:
+        app()
+    except SystemExit as end:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            print(f"graphmill: stdout: {error.strerror}; the result is cut off: print it anew", file=sys.stderr)
+            sys.stdout = None  # what it holds cannot be written at the end either
+            raise SystemExit(end.code or FAILED) from None
+        raise
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

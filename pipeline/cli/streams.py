@@ -10,21 +10,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+PATIENCE = 5.0
+"""Seconds that a run's words wait for who has stopped reading: a pipe nobody empties, a terminal held by Ctrl-S."""
 GONE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
 """Nobody reads any more. That a disk is full is another thing: a result that cannot be written is told."""
 
 
 class Lasting(io.FileIO):
     """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost. One that does not
-    block, as another process may have set it, is waited for. ``whatever``: no fault at all ends the writer's work, for
-    what it says is beside the point of it, and is lost where it would have to wait."""
+    block, as another process may have set it, is waited for. ``whatever``: no fault at all ends the writer's work, nor
+    does it wait long, for what it says is beside the point of it: where nobody has read for ``PATIENCE``, all is lost
+    until somebody does."""
 
     def __init__(self, descriptor: int, whatever: bool) -> None:
-        super().__init__(descriptor, "w", closefd=False)
-        self.whatever = whatever
+        own = _never_waiting(descriptor) if whatever else None
+        super().__init__(descriptor if own is None else own, "w", closefd=own is not None)
+        self.whatever, self.patience = whatever, PATIENCE
 
     def write(self, content: Any, /) -> int:
         try:
+            if self.whatever and not self._is_read():
+                return memoryview(content).nbytes
+            content = memoryview(content)[: select.PIPE_BUF] if self.whatever else content  # there is room for that
             while (written := super().write(content)) is None:
                 if self.whatever:
                     break
@@ -34,6 +41,22 @@ class Lasting(io.FileIO):
                 raise
             written = None
         return memoryview(content).nbytes if written is None else written
+
+    def _is_read(self) -> bool:
+        poll = select.poll()
+        poll.register(self, select.POLLOUT)
+        there = bool(poll.poll(self.patience * 1000))
+        self.patience = PATIENCE if there else 0.0
+        return there
+
+
+def _never_waiting(descriptor: int) -> int | None:
+    """The terminal once more, so that a write takes what there is room for; the descriptor's own mode is shared with
+    other processes. None for what is no terminal, or cannot be opened."""
+    try:
+        return os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
 
 
 def outlive_readers() -> None:

@@ -1,11 +1,14 @@
 """What --help and status import: nothing that takes time."""
 
+import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from pipeline.cli import COMMANDS
 from pipeline.init import init_project
 from pipeline.runs import Runs
 from tests.test_runs import report
@@ -33,6 +36,22 @@ def project(tmp_path: Path) -> Path:
     runs = Runs.of(tmp_path)
     runs.save(report(runs.new_id()))
     return tmp_path
+
+
+def test_help_says_all_that_a_command_says_of_itself():
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "--help"], capture_output=True, text=True, cwd=ROOT, check=True,
+        env={**os.environ, "COLUMNS": "40"},
+    )  # fmt: skip
+    words = " ".join(done.stdout.split())
+    assert "..." not in words.replace("[ARGS]...", "")
+    for command in COMMANDS:
+        assert " ".join((command.__doc__ or "").split()) in words
+
+
+def test_the_version():
+    done = subprocess.run([sys.executable, "-m", "pipeline", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"graphmill {version('graphmill')}\n"
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("status",), ("status", "--json")])
