@@ -22,7 +22,8 @@
 
 The command's other codes: 0, and 3 for a run with more rejects than max_reject_ratio allows.
 
-Messages read "where: fact; next action".
+Messages read "where: fact; next action"; what other libraries raise is told ``in_words``, a number of things as
+``counted``.
 """
 
 from pathlib import Path
@@ -107,3 +108,31 @@ class BudgetError(GraphmillError):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM: all that handles Ctrl-C handles it too."""
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """The number with its noun, as in "1 night", "2,000 nights"; ``plural`` where that is not the noun and an s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def in_words(error: BaseException) -> str:
+    """What an exception of another library says, on one line, without the name of its class, which says nothing to who
+    reads it; where it says nothing, or no more than a name, what kind of fault it is."""
+    said = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, KeyError):
+        return f"{said} is missing"
+    kind = next((words for known, words in _KINDS.items() if isinstance(error, known)), "an unexpected fault")
+    return said or kind
+
+
+_KINDS: dict[type[BaseException], str] = {
+    TimeoutError: "no answer in time",
+    ConnectionError: "the connection broke",
+    OSError: "the system refused it",
+    MemoryError: "not enough memory",
+    RecursionError: "nested too deeply",
+    ImportError: "a package is missing",
+    ValueError: "a value that cannot be read",
+}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, counted
 from pipeline.snapshots import NAMED_BY_CONTENT, Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, silent
 
@@ -37,6 +37,15 @@ class GcReport:
     def total(self) -> Size:
         sizes = [self.records, *self.tables.values()]
         return Size(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
+
+    @property
+    def nights(self) -> list[str]:
+        """Which nights they are, a line a workflow."""
+        lines = []
+        for workflow, runs in self.manifests.items():
+            which = runs[0] if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+            lines.append(f"{workflow}: {counted(len(runs), 'earlier night')}, {which}")
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "total": asdict(self.total)}

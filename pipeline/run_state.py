@@ -17,6 +17,7 @@ from pipeline.errors import (
     GraphmillError,
     Terminated,
     WaitingError,
+    in_words,
 )
 
 
@@ -72,7 +73,7 @@ class RunState:
             code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
             return self.report("stopped", code, "interrupted")
         code = error.exit_code if isinstance(error, GraphmillError) else FAILED
-        return self.report(_outcome(error), code, str(error) or type(error).__name__)
+        return self.report(_outcome(error), code, in_words(error))
 
     def completed(self) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):

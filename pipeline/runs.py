@@ -29,7 +29,7 @@ NOTED_EVERY = 2.0
 """Seconds between two notes of how far a step is."""
 PATIENCE = 0.5
 """Seconds in which a look at the lock, which holds it for no time, gets out of a run's way."""
-UNDER_WAY, KILLED = "under_way", "killed"
+UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Begun:
 @dataclass(frozen=True)
 class RunEntry:
     """A run as it is listed. ``began``, ``ended``: ISO 8601, "" where it is not known; ``outcome``: a report's, or
-    "under_way", or "killed" for one that was cut off; ``manifest``: under whose id the tables are kept that were the
-    newest when it ended, "" for none; ``cost`` is None where a model has no price."""
+    "under_way", "killed" for one that was cut off, or "damaged" where the report is; ``manifest``: under whose id the
+    tables are kept that were the newest when it ended, "" for none; ``cost`` is None where a model has no price."""
 
     run_id: str
     workflow: str
@@ -132,7 +132,8 @@ class Runs:
         """All runs that are known, the newest first."""
         going = self.under_way()
         entries = [_entry(begun, begun == going) for begun in self.unreported()]
-        entries += [RunEntry.of(report) for report in self.reports()]
+        reported = {report["run_id"]: RunEntry.of(report) for report in self.reports()}
+        entries += [reported.get(run_id) or RunEntry(run_id, "", DAMAGED, began(run_id)) for run_id in self.all_ids()]
         return sorted(entries, key=lambda entry: entry.run_id, reverse=True)
 
     def reports(self) -> Iterator[dict[str, Any]]:

@@ -135,7 +135,8 @@ class Services:
 
     def workspaces(self) -> dict[str, Mapping[str, Live]]:
         """Store -> workspace -> what it shows, and whose it is (``Live.owner``)."""
-        return {store.name: store.workspaces() for store in self.stores.all}
+        with self._stores_there() as stores:
+            return {store.name: store.workspaces() for store in stores}
 
     def drop_workspace(self, name: str, take_over: Collection[str] = ()) -> dict[str, Mapping[str, int]]:
         """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache stay.

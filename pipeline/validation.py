@@ -12,7 +12,8 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
-        return ": ".join(filter(None, [where, place, fault["msg"]]))
+        said = fault["msg"].removeprefix("Value error, ")
+        return ": ".join(filter(None, [where, place if place != where else "", said]))
     return f"{where}: unknown key '{place}'; {did_you_mean(str(fault['loc'][-1]), known, 'known keys')}"
 
 

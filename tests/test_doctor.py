@@ -305,9 +305,9 @@ def test_neo4j_that_is_down(project: ProjectFolder) -> None:
 
 
 def test_an_error_is_never_empty() -> None:
-    assert broken("cache", "c", ValueError()).fact == "ValueError: no message"
+    assert broken("cache", "c", ValueError()).fact == "a value that cannot be read"
     ours = broken("stores", "s", StoreError("there: it is down; start it"))
-    assert (ours.fact, ours.action) == ("StoreError: there: it is down", "start it")
+    assert (ours.fact, ours.action) == ("there: it is down", "start it")
 
 
 def test_what_was_found_before_an_error_is_kept() -> None:
@@ -316,7 +316,7 @@ def test_what_was_found_before_an_error_is_kept() -> None:
         raise OSError(5, "broken disk")
 
     assert [(f.verdict, f.fact) for f in guarded("cache", "c", look)] == [
-        ("ok", "opens"), ("failed", "OSError: [Errno 5] broken disk"),
+        ("ok", "opens"), ("failed", "broken disk"),
     ]  # fmt: skip
 
 

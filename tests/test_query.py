@@ -99,7 +99,12 @@ def test_a_wish_that_makes_no_sense_is_a_usage_error(project: Project, wish: dic
         project.query(QUESTION, **wish)
 
 
-@pytest.mark.parametrize("question", ["", "  ", "ab", "\x00", 5, None])
+@pytest.mark.parametrize("question", ["hi", "水坝", "C", "7"])
+def test_a_short_question_is_one(project: Project, question: str):
+    assert project.request(question).query == question
+
+
+@pytest.mark.parametrize("question", ["", "  ", "?!", "\x00", 5, None])
 def test_an_empty_question_is_a_usage_error(project: Project, question: Any):
     with pytest.raises(UsageError, match="query"):
         project.query(question)

@@ -26,7 +26,7 @@ from pipeline.cli.options import (
 )
 from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
-from pipeline.errors import FAILED, GraphmillError
+from pipeline.errors import FAILED, GraphmillError, counted
 from pipeline.folder import SETTINGS
 from pipeline.init import FIRST_WORKFLOW, init_project
 
@@ -66,7 +66,7 @@ def init(
     except OSError as error:
         print(f"graphmill: {error.filename}: {error.strerror}; choose a folder you may write to", file=sys.stderr)
         raise typer.Exit(FAILED) from None
-    print(f"{root}: {len(written)} files written, {len(kept)} kept")
+    print(f"{root}: {counted(len(written), 'file')} written, {len(kept):,} kept")
     if workflow and SETTINGS in kept:
         print(
             f"graphmill: {root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it",

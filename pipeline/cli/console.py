@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pipeline.engine.report import LoadCounts, StepReport
+from pipeline.errors import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 KEPT_UNREAD = "kept_unread"
 MOST_REJECTS = 5
+ORDER = (
+    "documents", "chunks", "entities", "relationships", "reports", "claims", "nodes", "edges", "communities",
+    "inserted", "updated", "deleted", "unchanged",
+)  # fmt: skip
 BILL_HEADER = (
     f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  "
     f"{'cost':<19} expected"
@@ -24,34 +29,39 @@ SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
 def describe(report: StepReport) -> str:
     """A finished step in one line."""
-    rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items())
-    calls = f"; {report.calls} calls" if report.calls else ""
-    known = f"; {report.cached_calls} known" if report.cached_calls else ""
+    rows = told(report.rows)
+    calls = f"; {counted(report.calls, 'call')}" if report.calls else ""
+    known = f"; {report.cached_calls:,} known" if report.cached_calls else ""
     kept = report.reject_reasons.get(KEPT_UNREAD, 0)
-    reasons = ", ".join(f"{count} {reason}" for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD)
-    rejects = f"; {report.rejects - kept} left out ({reasons})" if reasons else ""
-    rejects += f"; {kept} kept of the last run" if kept else ""
-    rejects += f"; not read: {_files(report.not_read)}" if report.not_read else ""
-    recovered = f"; {report.recovered} recovered" if report.recovered else ""
+    reasons = told({reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD})
+    rejects = f"; {report.rejects - kept:,} left out ({reasons})" if reasons else ""
+    rejects += f"; {kept:,} kept of the last run" if kept else ""
+    rejects += f"; not read: {told(report.not_read)}" if report.not_read else ""
+    recovered = f"; {report.recovered:,} recovered" if report.recovered else ""
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
     why = (f"{report.action} ({report.reason})" if report.reason else report.action).ljust(13)
     return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}{recovered}  {report.seconds:.1f} s{peak}"
 
 
-def _files(not_read: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in not_read.items())
+def in_order(counts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The stores' tables as they are loaded, all else by name: a run and a look at its report say the same."""
+    places = {name: place for place, name in enumerate(ORDER)}
+    return sorted(counts.items(), key=lambda count: (places.get(count[0], len(ORDER)), count[0]))
+
+
+def told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in in_order(counts))
 
 
 def describe_load(load: LoadCounts, seconds: float) -> str:
     """One line a store."""
-    lines = [f"load {store:<17} {_counts(tables)}" for store, tables in load.items()]
+    lines = [f"load {store:<17} {_counts(tables)}" for store, tables in in_order(load)]
     return "\n".join(lines) + f"  {seconds:.1f} s"
 
 
 def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
     return "; ".join(
-        f"{table} " + (", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "empty")
-        for table, counts in tables.items()
+        f"{table} {told({what: n for what, n in counts.items() if n}) or 'empty'}" for table, counts in in_order(tables)
     )
 
 
@@ -80,7 +90,7 @@ def _bill(estimate: Mapping[str, Any]) -> str:
     cost = "no price" if estimate["cost"] is None else _range(estimate["cost"], ".4f")
     expected = estimate["expected"]
     price = "" if expected["cost"] is None else f", {expected['cost']:.4f}"
-    return " ".join([*numbers, *ranges]) + f"  {cost:<19} {expected['calls']:,} calls{price}"
+    return " ".join([*numbers, *ranges]) + f"  {cost:<19} {counted(expected['calls'], 'call')}{price}"
 
 
 def _range(ends: Sequence[float], form: str) -> str:
@@ -105,20 +115,22 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
             what = "kept" if reason == KEPT_UNREAD else "left out"
             print(f"{what} by {step}: {row}: {reason}: {message}")
         if len(lost) > MOST_REJECTS:
-            print(f"... and {len(lost) - MOST_REJECTS} more: graphmill rejects")
+            print(f"... and {len(lost) - MOST_REJECTS:,} more: graphmill rejects")
     if not_read := totals.get("not_read"):
-        print(f"not read: {_files(not_read)}; see graphmill rejects")
+        print(f"not read: {told(not_read)}; see graphmill rejects")
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
-    calls = f"{totals['calls']} model calls ({totals['cached_calls']} known)"
+    calls = f"{counted(totals['calls'], 'model call')} ({totals['cached_calls']:,} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
-    recovered = f", {totals['recovered']} recovered" if totals.get("recovered") else ""
+    recovered = f", {totals['recovered']:,} recovered" if totals.get("recovered") else ""
     if counts := report.get("documents"):
         changes = ", ".join(f"{counts[change]:,} {change}" for change in ("new", "edited", "gone") if change in counts)
         print(f"documents: {counts['all']:,}; {changes or 'those of the run before are not known'}")
-    print(f"{calls}, {tokens}, {totals['rejects']} rejects{recovered}, {totals['seconds']:.1f} s")
+    print(f"{calls}, {tokens}, {counted(totals['rejects'], 'reject')}{recovered}, {totals['seconds']:.1f} s")
     print_notes(report.get("notes", ()))
     if report.get("health"):
-        print("health: " + ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in report["health"].items()))
+        print(
+            "health: " + ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in in_order(report["health"]))
+        )
     print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())
 
 
@@ -132,12 +144,15 @@ def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
     for row in rejects.itertuples(index=False):
         print(f"{row.step:<22} {row.kind:<9} {row.reason:<15} {row.row_id}  {row.message}")
     counts = rejects.groupby(["kind", "reason"]).size().reset_index(name="rows")
-    told = ", ".join(f"{row.rows} {row.kind} {row.reason}" for row in counts.itertuples()) or "no rejects"
+    told = ", ".join(f"{row.rows:,} {row.kind} {row.reason}" for row in counts.itertuples()) or "no rejects"
     print(f"{workflow}: {told}")
 
 
 def print_usage(usage: "pd.DataFrame", by: str) -> None:
     """A line for each run, step, document, model or outcome."""
+    if usage.empty:
+        print("no call of a model is known")
+        return
     print(f"{by:<44} {'calls':>8} {'ok':>8} {'tokens in':>13} {'out':>13} {'cost':>12} {'seconds':>9}")
     priced = usage["cost"].notna()
     for row, has_price in zip(usage.itertuples(index=False), priced, strict=True):
@@ -150,10 +165,14 @@ def print_usage(usage: "pd.DataFrame", by: str) -> None:
 
 def print_collected(report: "GcReport") -> None:
     """What was deleted, or would be."""
-    for workflow, runs in report.manifests.items():
-        print(f"{workflow}: {len(runs)} earlier nights, {runs[0]} to {runs[-1]}")
+    for line in report.nights:
+        print(line)
     for table, size in report.tables.items():
-        print(f"{table:<28} {size.files:>6,} files {size.bytes / 1e6:>10,.1f} MB")
+        print(f"{table:<28} {counted(size.files, 'file'):>12} {size.bytes / 1e6:>10,.1f} MB")
     total = report.total
-    did = "would go; add --delete" if report.dry_run else "are gone"
-    print(f"{total.files:,} files of {total.bytes / 1e6:,.1f} MB {did}")
+    if not total.files:
+        print("nothing to delete: no file that only older nights need")
+    elif report.dry_run:
+        print(f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB would go; add --delete")
+    else:
+        print(f"deleted: {counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB")

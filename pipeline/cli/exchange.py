@@ -9,6 +9,7 @@ from pipeline.cli.build import AllowDeletes
 from pipeline.cli.console import print_report
 from pipeline.cli.options import Folder, Json, Log, Overrides, open_project, print_json
 from pipeline.cli.progress import counting, run_progress
+from pipeline.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.export.exported import Exported
@@ -55,6 +56,6 @@ def import_graphrag(
 
 def _print_exported(exported: "Exported") -> None:
     for name, rows in exported.files.items():
-        print(f"{exported.folder / name}" + (f"  {rows:,} rows" if rows else ""))
+        print(f"{exported.folder / name}" + (f"  {counted(rows, 'row')}" if rows else ""))
     if exported.command:
         print(f"Import it (the database must not run, or not exist yet):\n{exported.command}")

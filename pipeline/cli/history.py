@@ -11,12 +11,14 @@ import typer
 from pipeline.cli.console import describe, describe_load, print_report
 from pipeline.cli.options import Folder, Json, Overrides, errors_told, open_project, print_json, root_of
 from pipeline.engine.report import StepReport
+from pipeline.errors import counted
 from pipeline.folder import settings_file
 from pipeline.runs import Begun, RunEntry, Runs, began
 
 if TYPE_CHECKING:
     import pandas as pd
 
+NO_RUN = "no run yet; graphmill run makes one"
 Part = Annotated[str | None, typer.Argument(metavar="PART", help="Only those with this in their source or title.")]
 Workflow = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="By default as for 'rejects'.")]
 
@@ -28,12 +30,15 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         settings_file(root)
         runs = Runs.of(root)
         report, going, holder = runs.last(), runs.under_way(), runs.holder()
-        newest = report["run_id"] if report else ""
-        cut_off = [begun for begun in runs.unreported() if begun != going and begun.run_id > newest]
         before = None if report is None or report["steps"] else _last_with_steps(runs)
+        done = before or report  # a run that was refused at once has not gone on with one that was killed
+        since = done["run_id"] if done and done["steps"] else ""
+        cut_off = [begun for begun in runs.unreported() if begun != going and begun.run_id > since]
+        damaged = [run_id for run_id in runs.all_ids() if run_id > (report["run_id"] if report else "")]
     if as_json:
         beside = {"under_way": _facts(going), "cut_off": _facts(cut_off[0] if cut_off else None)}
-        print_json({**(report or {"outcome": None, "message": "no run yet"}), **beside})
+        none = "no run yet" if not damaged else "no report of a run can be read"
+        print_json({**(report or {"outcome": None, "message": none}), **beside})
         return
     if going:
         print(f"{_named(going.run_id, going.workflow)}: under way for {_ago(going.run_id)}, process {going.process}")
@@ -45,10 +50,12 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
             f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began {_ago(begun.run_id)} ago"
         )
         print(f"    {_how_far(begun)}; run it again: it goes on from there")
+    for run_id in reversed(damaged):
+        print(f"{_named(run_id, '')}: began {_shown(began(run_id))}; its report is damaged: how it ended is not known")
     for shown in filter(None, (report, before)):
         _print_run(shown)
-    if report is None and not going and not cut_off:
-        print("No run yet; start one with: graphmill run")
+    if not (report or going or cut_off or damaged):
+        print(NO_RUN)
 
 
 def runs(context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -79,6 +86,10 @@ def documents(
         found = found[found["left_out"].str.len() > 0]
     if as_json:
         print_json(found.to_dict("records"))
+    elif found.empty and part is not None:
+        print(f"no document with '{part}' in its source or title{', of which something was left out' * left_out}")
+    elif found.empty and left_out:
+        print("nothing was left out of any document")
     elif changed:
         _print_changes(found)
     else:
@@ -106,6 +117,9 @@ def _print_run(report: Mapping[str, Any]) -> None:
 
 def _print_entries(entries: Sequence[RunEntry]) -> None:
     """A line a run."""
+    if not entries:
+        print(NO_RUN)
+        return
     print(
         f"{'run':<29} {'began (UTC)':<16} {'workflow':<14} {'outcome':<22} {'took':>8} {'calls':>7} {'cost':>10} "
         f"{'rejects':>7}  tables"
@@ -133,10 +147,9 @@ def _print_documents(found: "pd.DataFrame") -> None:
         for reject in row["left_out"]:
             print(f"{'':<18}{reject['step']}: {reject['reason']}: {reject['message']}")
     there = found[found["id"] != ""]
-    print(
-        f"{len(there):,} documents, {there['text_units'].sum():,} text units; something was left out of "
-        f"{(found['left_out'].str.len() > 0).sum():,}"
-    )
+    units = counted(int(there["text_units"].sum()), "text unit")
+    left_out = (found["left_out"].str.len() > 0).sum()
+    print(f"{counted(len(there), 'document')}, {units}; something was left out of {left_out:,}")
 
 
 def _print_changes(found: "pd.DataFrame") -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.console import print_collected
-from pipeline.cli.options import Folder, Json, Overrides, Yes, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, Yes, ask, open_project, print_json
 from pipeline.cli.progress import counting
+from pipeline.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.project import Project
@@ -47,7 +48,7 @@ def purge(
             _purge_history(project, yes, as_json)
             return
         if not yes:
-            _ask([*project.survey(document).lines(), f"Delete {document} and all that was made of it?"])
+            _show_and_ask([*project.survey(document).lines(), f"Delete {document} and all that was made of it?"])
         report = project.purge(document)
     if as_json:
         print_json(report.to_json())
@@ -64,8 +65,11 @@ def purge(
 
 def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:
     if not yes:
-        _ask(
-            [*project.purge_history(dry_run=True).lines(), "Delete that? Documents, tables and stores stay as they are"]
+        _show_and_ask(
+            [
+                *project.purge_history(dry_run=True).lines(),
+                "Delete that? Documents, tables and stores stay as they are.",
+            ]
         )
     report = project.purge_history(dry_run=False)
     if as_json:
@@ -76,17 +80,17 @@ def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:
     _tell_unowned(report.unowned)
 
 
-def _ask(lines: Sequence[str]) -> None:
-    """Raises typer.Abort where the answer is not yes."""
+def _show_and_ask(lines: Sequence[str]) -> None:
+    """The last line is the question."""
     *before, question = lines
     print(*before, sep="\n", file=sys.stderr)
-    typer.confirm(question, abort=True, err=True)
+    ask(question)
 
 
 def _tell_unowned(replies: int) -> None:
     if replies:
         print(
-            f"graphmill: cache: {replies} replies of an older version belong to nobody known and were left; "
+            f"graphmill: cache: {counted(replies, 'reply', 'replies')} of an older version, of nobody known, left; "
             "delete those where owner is '' once no other project needs them",
             file=sys.stderr,
         )

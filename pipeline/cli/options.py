@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.engine.report import Outcome, RunReport
-from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, GraphmillError, Terminated, UsageError
+from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, GraphmillError, Terminated, UsageError, counted
 from pipeline.runs import Runs
 
 if TYPE_CHECKING:
@@ -91,18 +91,24 @@ def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
 
 def confirm_take_over(project: "Project", owners: Sequence[str], yes: bool, workspace: str | None = None) -> None:
     """Ask before a workspace of other owners, by default that of the settings, is theirs no more. Nothing is asked
-    where none is. Raises UsageError where nobody is there to be asked, as in a crontab, and nobody has said yes."""
+    where none is. Raises UsageError as ``ask`` does."""
     if not owners or yes:
         return
     taken = {store: live for store, live in project.others(workspace).items() if live.owner in owners}
     for store, live in taken.items():
         rows = sum(state.rows for state in live.tables.values())
         what = f"{store}: workspace '{workspace or project.settings.workspace}' of owner {live.owner}"
-        print(f"{what}: workflow '{live.workflow}', {rows:,} rows, loaded from {live.place}", file=sys.stderr)
-    if taken and not sys.stdin.isatty():
-        raise UsageError("--take-over: there is no terminal to ask on; if this is meant, add --yes")
+        print(f"{what}: workflow '{live.workflow}', {counted(rows, 'row')}, loaded from {live.place}", file=sys.stderr)
     if taken:
-        typer.confirm("These rows are deleted, and their owner is refused from now on. Go on?", abort=True, err=True)
+        ask("These rows are deleted, and their owner is refused from now on. Go on?")
+
+
+def ask(question: str) -> None:
+    """Raises typer.Abort where the answer is not yes, UsageError where nobody is there to be asked, as in a crontab:
+    silence is no yes."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"there is no terminal to ask on ({question}); if this is meant, add --yes")
+    typer.confirm(question, abort=True, err=True)
 
 
 def print_json(content: Any) -> None:

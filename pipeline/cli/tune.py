@@ -8,6 +8,7 @@ import typer
 from pipeline.cli.build import MaxCost, MaxTokens
 from pipeline.cli.console import print_bill
 from pipeline.cli.options import Folder, Json, Name, Overrides, open_project, print_json
+from pipeline.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.tuning.tune import Tuning
@@ -50,5 +51,5 @@ def _print_tuning(tuning: "Tuning") -> None:
         print(f"prompts/{new}.md  (was {old})")
     cost = "" if tuning.cost is None else f", cost {tuning.cost:.4f}"
     tokens = f"{tuning.input_tokens:,} + {tuning.output_tokens:,} tokens"
-    print(f"{tuning.calls} model calls ({tuning.known} known), {tokens}{cost}")
+    print(f"{counted(tuning.calls, 'model call')} ({tuning.known:,} known), {tokens}{cost}")
     print(f"\nTo use them:\n{tuning.snippet}")

@@ -6,7 +6,7 @@ import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
 from pipeline.cli.progress import counting
-from pipeline.errors import FAILED
+from pipeline.errors import FAILED, counted
 
 if TYPE_CHECKING:
     from pipeline.load.naming import Named
@@ -38,7 +38,7 @@ def _print_verification(found: "Verification") -> None:
             _print_rows(difference.kind, difference.rows, difference.examples)
     for dangling in found.dangling:
         column = f"{dangling.where}: {dangling.table}.{dangling.column}"
-        print(f"{column}: {dangling.count:,} ids lead to none of the {dangling.target}")
+        print(f"{column}: {counted(dangling.count, 'id')} without a row of {dangling.target}")
         _print_rows("in", dangling.count, dangling.examples)
     for problem in found.problems:
         print(problem)

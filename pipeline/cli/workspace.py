@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, TakeOver, Yes, confirm_take_over, open_project, print_json
+from pipeline.cli.console import told
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Overrides,
+    TakeOver,
+    Yes,
+    ask,
+    confirm_take_over,
+    open_project,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from pipeline.stores.base import Live
@@ -36,14 +47,13 @@ def drop_workspace(
     with open_project(context, folder, overrides, as_json) as project:
         confirm_take_over(project, take_over or (), yes, name)
         if not yes:
-            typer.confirm(f"Delete workspace {name} from the databases?", abort=True, err=True)
+            ask(f"Delete workspace {name} from the databases?")
         counts = project.drop_workspace(name, take_over or ())
     if as_json:
         print_json(counts)
     else:
         for store, tables in counts.items():
-            deleted = ", ".join(f"{rows:,} {table}" for table, rows in tables.items())
-            print(f"{store}: {deleted} deleted")
+            print(f"{store}: {told(tables)} deleted")
 
 
 def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
@@ -64,11 +74,14 @@ def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
 
 def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
     """A line a workspace of a store."""
+    if not rows:
+        print("no workspace yet; graphmill run makes one")
+        return
     print(
         f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}} {'owner':<32}  rows; embedding"
     )
     for row in rows:
-        tables = ", ".join(f"{count:,} {table}" for table, count in row["rows"].items()) or "unknown"
+        tables = told(row["rows"]) or "unknown"
         shown = f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14} {row['version']:<{VERSION_SHOWN}}"
         owner = f"{row['owner'] or 'nobody'}{' (this project)' if row['own'] else ''}"
         print(f"{shown} {owner:<32}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")

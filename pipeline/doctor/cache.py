@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from pipeline.adapters import open_cache
 from pipeline.doctor.finding import Finding
+from pipeline.errors import in_words
 from pipeline.settings import Settings
 
 SQLITE = "sqlite:///"
@@ -37,7 +38,7 @@ def _sqlite(path: Path) -> Iterator[Finding]:
             [mode] = connection.execute("PRAGMA journal_mode").fetchone()
             problems = [row[0] for row in connection.execute("PRAGMA quick_check(3)") if row[0] != "ok"]
     except sqlite3.DatabaseError as error:
-        mode, problems = "", [f"{type(error).__name__}: {error}"]
+        mode, problems = "", [in_words(error)]
     fact = f"{path.name}, {path.stat().st_size / 1e6:,.1f} MB"
     if problems:
         action = "if no run is under way, move the file away: a new one is made, and what it held is asked again"

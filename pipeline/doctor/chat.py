@@ -11,6 +11,7 @@ from pipeline.doctor.needs import Needs, needs_of, workflows_with
 from pipeline.doctor.probe import Probe, spoken
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
+from pipeline.errors import counted
 from pipeline.models.base import ChatReply
 from pipeline.models.cache import NO_CACHE
 from pipeline.models.parse import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
@@ -130,7 +131,8 @@ class Checkup:
             "extra_body: {chat_template_kwargs: {enable_thinking: false}}"
         )  # fmt: skip
         if self.probe.thinking:
-            fact = f"{self.probe.thinking} of {calls} replies carry <think> tags, which are paid for and dropped"
+            some = f"{self.probe.thinking} of {counted(calls, 'reply', 'replies')}"
+            fact = f"{some} with <think> tags, which are paid for and dropped"
             yield self._finding("thinking", "warning", fact, action)
         elif self.probe.hidden_share > MUCH_HIDDEN:
             fact = f"{self.probe.hidden_share:.0%} of the output tokens are not in the replies: the model thinks"
@@ -154,7 +156,7 @@ class Checkup:
     def bill(self) -> Iterator[Finding]:
         replies = [call.reply for call in self.probe.calls]
         tokens = f"{sum(r.input_tokens for r in replies):,} + {sum(r.output_tokens for r in replies):,} tokens"
-        yield self._ok("bill", f"this examination made {len(replies)} calls, {tokens}")
+        yield self._ok("bill", f"this examination made {counted(len(replies), 'call')}, {tokens}")
 
     def _ok(self, what: str, fact: str) -> Finding:
         return self._finding(what, "ok", fact, "")

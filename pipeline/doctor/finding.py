@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.errors import GraphmillError
+from pipeline.errors import GraphmillError, in_words
 
 Verdict = Literal["ok", "warning", "failed"]
 
@@ -32,10 +32,9 @@ def guarded(area: str, what: str, look: Callable[[], Iterable[Finding]]) -> list
 
 
 def broken(area: str, what: str, error: Exception) -> Finding:
-    """The error's class and text; its action where it is one of ours, which read "where: fact; next action"."""
-    text = " ".join(str(error).split()) or "no message"
+    """What the error says; its action where it is one of ours, which read "where: fact; next action"."""
+    text = in_words(error)
     fact, separator, action = text.rpartition("; ")
-    kind = type(error).__name__
     if isinstance(error, GraphmillError) and separator:
-        return Finding(area, what, "failed", f"{kind}: {fact}", action)
-    return Finding(area, what, "failed", f"{kind}: {text}", "mend what the message names, then look again")
+        return Finding(area, what, "failed", fact, action)
+    return Finding(area, what, "failed", text, "mend what the message names, then look again")

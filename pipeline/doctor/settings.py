@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipeline.doctor.finding import Finding
 from pipeline.documents.files import input_files
 from pipeline.engine.workflow import Step, Workflow
-from pipeline.errors import SettingsError
+from pipeline.errors import SettingsError, counted
 from pipeline.models.base import ChatModel
 from pipeline.settings import ModelsSettings, Settings
 from pipeline.verbs.load_documents import NO_INPUT
@@ -48,7 +48,7 @@ def examine_input(root: Path, settings: Settings) -> Iterator[Finding]:
     files = input_files(str(root / settings.input.path), pattern)
     readable = [file for file in files if not file.fault]
     faulty = [file for file in files if file.fault and file.fault[0] not in NO_INPUT]
-    fact = f"{len(readable):,} files match {pattern} below {settings.input.path}"
+    fact = f"{counted(len(readable), 'file')} for {pattern} below {settings.input.path}"
     if faulty:
         shown = f"{faulty[0].name}: {faulty[0].fault[1] if faulty[0].fault else ''}"
         yield Finding("settings", "input", "warning", f"{fact}, {len(faulty):,} cannot be read ({shown})", "mend them")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.doctor.finding import Finding
+from pipeline.errors import in_words
 from pipeline.settings import Settings
 
 LEAST_FREE = 10**9
@@ -20,7 +21,7 @@ def examine_space(root: Path, settings: Settings) -> Iterator[Finding]:
             with tempfile.TemporaryFile(dir=place):
                 pass
         except OSError as error:
-            fact = f"{place} cannot be written ({type(error).__name__}: {error.strerror or error})"
+            fact = f"{place} cannot be written ({in_words(error)})"
             yield Finding("space", folder.name, "failed", fact, "give the user who runs graphmill the right to write")
             return
     free = shutil.disk_usage(_nearest(snapshots)).free

@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 import pandas as pd
 
+from pipeline.errors import counted
 from pipeline.evaluation.charts import COLOURS, bar_chart, line_chart
 from pipeline.evaluation.evaluation import Evaluation, rank_of
 from pipeline.evaluation.markup import element, html_text
@@ -51,16 +52,16 @@ def _about(evaluation: Evaluation) -> str:
     budget = f"; budget: the first {setup.budget:,} tokens of retrieved text" if setup.budget else ""
     keywords = "keywords by the chat model" if setup.keywords else "no chat model was asked"
     return (
-        f"{len(evaluation.questions):,} questions; embedding {stores.get('embedding', {}).get('model')}; {keywords}; "
-        f"up to {evaluation.chunk_top_k} passages a query{budget}. recall: share of the gold that was found; all_gold: "
-        "share of the questions of which all was found; cut: passages no token budget had room for; latency is without "
-        "the time of models."
+        f"{counted(len(evaluation.questions), 'question')}; embedding {stores.get('embedding', {}).get('model')}; "
+        f"{keywords}; up to {evaluation.chunk_top_k} passages a query{budget}. recall: share of the gold "
+        "that was found; all_gold: share of the questions of which all was found; cut: passages no token budget had "
+        "room for; latency is without the time of models."
     )
 
 
 def _left_out(evaluation: Evaluation) -> Iterable[Element]:
     if evaluation.left_out:
-        yield element("h2", f"Unknown gold: {len(evaluation.left_out):,} questions are in no figure")
+        yield element("h2", f"Unknown gold: {counted(len(evaluation.left_out), 'question')} in no figure")
         rows = [
             [f"line {left.question.line}", f"{gold.kind}: {gold.name}", reason]
             for left in evaluation.left_out

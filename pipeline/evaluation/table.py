@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from pipeline.errors import counted
 from pipeline.evaluation.compare import Comparison
 from pipeline.evaluation.evaluation import TOKEN_COLUMNS, Evaluation
 
@@ -13,10 +14,10 @@ def evaluation_table(evaluation: Evaluation) -> str:
     """A line a mode: recall and all-gold at each k, tokens of the prompt, latency; then the same for each type."""
     summary = evaluation.summary()
     questions = len(evaluation.questions)
-    lines = [f"{questions:,} questions, {_built(evaluation)}", "", *_lines(summary, evaluation)]
+    lines = [f"{counted(questions, 'question')}, {_built(evaluation)}", "", *_lines(summary, evaluation)]
     types = evaluation.by_type()
     for type, means in list(types.items())[:MOST_TYPES]:
-        title = f"{evaluation.setup.by}: {type or 'none'}, {int(means['questions'].iloc[0]):,} questions"
+        title = f"{evaluation.setup.by}: {type or 'none'}, {counted(int(means['questions'].iloc[0]), 'question')}"
         lines += ["", title, *_lines(means, evaluation)]
     if len(types) > MOST_TYPES:
         lines += ["", f"... and {len(types) - MOST_TYPES} more values of '{evaluation.setup.by}': --json has them"]
@@ -29,7 +30,7 @@ def left_out_lines(evaluation: Evaluation) -> list[str]:
     if not left_out:
         return []
     total = len(left_out) + len(evaluation.questions)
-    lines = [f"unknown gold: {len(left_out):,} of {total:,} questions are in no figure"]
+    lines = [f"unknown gold: {len(left_out):,} of {counted(total, 'question')} in no figure"]
     for left in left_out[:MOST_LEFT_OUT]:
         gold, reason = next(iter(left.unknown.items()))
         lines.append(f"  line {left.question.line}, {left.question.id}: {gold.kind} '{_clipped(gold.name)}': {reason}")
@@ -55,7 +56,7 @@ def comparison_table(comparison: Comparison) -> str:
         name = f"{row['mode']:<{modes}}  {row['metric']:<{metrics}}"
         lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star}")
     alone = f"; only in a: {comparison.only_a:,}, only in b: {comparison.only_b:,}"
-    both = f"{int(rows['questions'].max()):,} questions in both"
+    both = f"{counted(int(rows['questions'].max()), 'question')} in both"
     lines.append(f"{both}{alone if comparison.only_a or comparison.only_b else ''}; *: the interval leaves 0 out")
     return "\n".join(lines)
 

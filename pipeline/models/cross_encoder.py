@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ModelError, SettingsError
+from pipeline.errors import ModelError, SettingsError, in_words
 from pipeline.models.local import folder_digest, loading_offline
 
 _WORKING = threading.Lock()
@@ -71,5 +71,5 @@ class CrossEncoderReranker:
             try:
                 return import_module("sentence_transformers").CrossEncoder(str(self._folder), local_files_only=True)
             except (OSError, ValueError, KeyError) as error:
-                fact = f"'{self.model}' cannot be loaded ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+                fact = f"'{self.model}' cannot be loaded ({in_words(error)[:200]})"
         raise SettingsError(f"{self.where}: {fact}; give the folder of a cross-encoder")

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
+from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError, in_words
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
@@ -191,7 +191,7 @@ class Endpoint:
             raise error
         if _nobody_listens(error):
             cause = error.__cause__ or error
-            message = f"{self.address} does not answer ({type(cause).__name__}: {self._safe(str(cause))})"
+            message = f"{self.address} does not answer ({self._safe(in_words(cause))})"
             return Failure("server_error", message, answered=False, listens=False)
         if isinstance(error, (APITimeoutError, OverdueError)) or type(error).__name__ == "ReadTimeout":
             return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
@@ -200,7 +200,7 @@ class Endpoint:
             broken = isinstance(error, APIConnectionError) or not isinstance(error, ValueError)
             kind = "the connection broke" if broken else "the answer cannot be read"
             cause = error.__cause__ or error
-            detail = f"{type(cause).__name__}: {self._safe(str(cause))}"
+            detail = self._safe(in_words(cause))
             tokens = error.tokens if isinstance(error, UselessAnswerError) else NO_TOKENS
             return Failure("server_error", f"{kind} ({detail})", answered=not broken, tokens=tokens)
         refusal = self.refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())

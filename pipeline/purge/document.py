@@ -17,7 +17,7 @@ from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Silent
 from pipeline.engine.unread import name_of, told_name
 from pipeline.engine.usage import Journal
-from pipeline.errors import DataError, UsageError
+from pipeline.errors import DataError, UsageError, counted
 from pipeline.export.emit import withdraw
 from pipeline.load.remembered import Remembered
 from pipeline.purge import workspaces
@@ -76,9 +76,9 @@ class PurgeReport:
         total = [
             "its file" if self.file else "no file",
             f"{total_of(self.rows)} of tables",
-            f"{deleted:,} rows of {len(self.workspaces):,} workspaces",
-            f"{self.forgotten:,} cached replies",
-            f"{self.files:,} snapshot files",
+            f"{counted(deleted, 'row')} of {counted(len(self.workspaces), 'workspace')}",
+            counted(self.forgotten, "cached reply", "cached replies"),
+            counted(self.files, "snapshot file"),
         ]
         return [*tables, *stores, *made_anew, f"{self.document}: deleted: {', '.join(total)}"]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.engine.replay import needed_keys
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, counted
 from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.remembered import Remembered
 from pipeline.purge.intention import Intentions
@@ -25,16 +25,15 @@ class HistoryReport:
     unowned: int
 
     def lines(self) -> list[str]:
-        nights = [
-            f"{workflow}: {len(runs):,} earlier nights, {runs[0]} to {runs[-1]}, cannot be loaded any more"
-            for workflow, runs in self.snapshots.manifests.items()
-        ]
+        nights = [f"{night}, cannot be loaded any more" for night in self.snapshots.nights]
         total = self.snapshots.total
-        which = f"those of {self.replies:,}" if self.dry_run else f"{self.replies:,}"
+        files = counted(total.files, "file of snapshots and records", "files of snapshots and records")
+        replies = counted(self.replies, "cached reply or vector", "cached replies and vectors")
+        which = f"of {replies} those" if self.dry_run else replies
         return [
             *nights,
-            f"{total.files:,} snapshot files and records ({total.bytes / 1e6:,.1f} MB), {self.reports:,} run reports, "
-            f"{which} cached replies and vectors that the present tables do not need",
+            f"{files} ({total.bytes / 1e6:,.1f} MB), {counted(self.reports, 'run report')}, {which} that the present "
+            "tables do not need",
         ]
 
     def to_json(self) -> dict[str, Any]:

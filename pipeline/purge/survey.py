@@ -11,7 +11,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from pipeline.engine.deletions import DOCUMENTS
-from pipeline.errors import DataError
+from pipeline.errors import DataError, counted
 from pipeline.purge.target import Target, all_manifests
 from pipeline.purge.workspaces import Found
 from pipeline.services import Services
@@ -45,13 +45,14 @@ class Survey:
     going_on: bool = False
 
     def lines(self) -> list[str]:
-        size = "no file (any more)" if self.size is None else f"its file, {self.size:,} bytes"
+        size = "no file (any more)" if self.size is None else f"its file, {counted(self.size, 'byte')}"
         tables = [f"{workflow}: {told(rows)}" for workflow, rows in self.rows.items()]
         return [
             f"{self.document}: {size}",
             *(tables or ["no rows in the tables of any run that is kept"]),
-            f"with it go the {self.nights} kept nights of all workflows, their reports, and those of "
-            f"{self.replies:,} cached replies and vectors that nothing else needs",
+            f"with it go {counted(self.nights, 'kept night')} of all workflows, their reports, and of "
+            f"{counted(self.replies, 'cached reply or vector', 'cached replies and vectors')} those that nothing else "
+            "needs",
             *(f"{workspace}: loaded again without it" for workspace in self.workspaces),
             *(f"{workspace}: cannot be reached ({why})" for workspace, why in self.unreached.items()),
         ]

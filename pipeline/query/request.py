@@ -22,6 +22,14 @@ def _as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
     return {field: operators(field, wanted) for field, wanted in where.items()}
 
 
+def as_question(query: str) -> str:
+    """The question, which may be short: two characters are one in Chinese. Raises ValueError for one without a letter
+    or a digit."""
+    if not any(map(str.isalnum, query)):
+        raise ValueError("a question has a letter or a digit; ask in words, as in 'Who built the lighthouse?'")
+    return query
+
+
 class QueryRequest(QueryOptions):
     """A question and how to answer it.
 
@@ -31,7 +39,7 @@ class QueryRequest(QueryOptions):
     which any will do, or a mapping of operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
     """
 
-    query: str = Field(min_length=3)
+    query: Annotated[str, AfterValidator(as_question)]
     hl_keywords: tuple[str, ...] = ()
     ll_keywords: tuple[str, ...] = ()
     conversation_history: tuple[Turn, ...] = ()

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 from fasteners import InterProcessLock
 
-from pipeline.errors import StoreError
+from pipeline.errors import StoreError, in_words
 from pipeline.text import digest
 
 with warnings.catch_warnings():
@@ -101,4 +101,4 @@ def _forget_stopped(folder: Path) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         return f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
-    return f"{type(error).__name__}: {error}"
+    return in_words(error)

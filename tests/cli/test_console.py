@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -83,6 +84,18 @@ def test_each_part_of_a_load_has_a_bar_of_its_own():
         assert (task.finished, task.completed, task.total) == (False, 0, 1)
 
 
+def test_a_run_and_its_report_have_one_order():
+    """A report is kept with its keys sorted."""
+    load = {"postgres": {table: {"updated": 1, "inserted": 1} for table in ("documents", "chunks", "claims")}}
+    ran = replace(RAN, rows={"b": 1, "a": 2}, reject_reasons={"timeout": 1, "parse": 1}, not_read={"zip": 1, "png": 2})
+    report = RunReport("r", "index", "completed", 0, (ran,), load)
+    kept = json.loads(json.dumps(report.to_json(), sort_keys=True))
+    assert describe(StepReport(**kept["steps"][0])) == describe(ran)
+    assert "2 a, 1 b; 3 calls; 2 known; 1 left out (1 parse, 1 timeout); not read: 2 png, 1 zip" in describe(ran)
+    assert describe_load(kept["load"], 1.0) == describe_load(load, 1.0)
+    assert " documents 1 inserted, 1 updated; chunks " in describe_load(load, 1.0)
+
+
 def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]):
     counts = {"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 0}
     load = {"postgres": {"chunks": counts, "entities": dict.fromkeys(counts, 0)}}
@@ -90,6 +103,6 @@ def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]):
     assert describe_load(load, 1.0) == "load postgres          chunks 2 inserted, 1 deleted; entities empty  1.0 s"
     print_report(report.to_json())
     assert capsys.readouterr().out.splitlines() == [
-        "3 model calls (2 known), 0 + 0 tokens, cost 0.0000, 1 rejects, 2.0 s",
+        "3 model calls (2 known), 0 + 0 tokens, cost 0.0000, 1 reject, 2.0 s",
         "index: completed with rejects",
     ]

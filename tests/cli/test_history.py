@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from pipeline.runs import Begun, Runs
+from tests.projects import DOCUMENTS, Invoked, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.test_batch_run import NO_STORE
 
@@ -20,7 +22,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 
 
 def test_status_begins_with_which_run_it_was_and_when(folder: ProjectFolder):
-    assert "No run yet" in folder.invoke("status").stdout
+    assert "no run yet; graphmill run makes one" in folder.invoke("status").stdout
     report = folder.invoke("index", "--json").json
     first, *rest = folder.invoke("status").stdout.splitlines()
     began = f"{report['run_id'][:4]}-{report['run_id'][4:6]}-{report['run_id'][6:8]} "
@@ -67,6 +69,75 @@ def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIS
     (entry,) = folder.invoke("runs", "--json").json
     assert (entry["outcome"], entry["calls"]) == ("killed", openai.count("chat"))
     assert " killed " in folder.invoke("runs").stdout
+
+
+def test_before_the_first_run_each_says_what_makes_one(tmp_path: Path):
+    folder = new_project(tmp_path / "p", "embedded")
+    for command in ("status", "runs"):
+        assert folder.invoke(command) == Invoked(0, "no run yet; graphmill run makes one\n", "")
+    assert folder.invoke("workspace", "list") == Invoked(0, "no workspace yet; graphmill run makes one\n", "")
+    assert folder.invoke("usage") == Invoked(0, "no call of a model is known\n", "")
+    assert [folder.invoke(*command, "--json").json for command in (("runs",), ("workspace", "list"), ("usage",))] == [
+        [], [], [],
+    ]  # fmt: skip
+    assert [path.name for path in (folder.root / "data").iterdir()] == ["input"]  # to look makes no server, no owner
+
+
+def test_a_damaged_report_is_of_a_run_all_the_same(folder: ProjectFolder):
+    run_id = folder.invoke("index", "--json").json["run_id"]
+    (folder.root / f"data/runs/{run_id}.json").write_text('{"half"')
+    shown = folder.invoke("status").stdout
+    assert shown.startswith(f"run {run_id}, workflow unknown: began 2")
+    assert shown.endswith("; its report is damaged: how it ended is not known\n")
+    assert folder.invoke("status", "--json").json["message"] == "no report of a run can be read"
+    assert [(entry["run_id"], entry["outcome"]) for entry in folder.invoke("runs", "--json").json] == [
+        (run_id, "damaged")
+    ]
+    folder.invoke("index")
+    assert "damaged" not in folder.invoke("status").stdout
+    assert [line.split()[4] for line in folder.invoke("runs").stdout.splitlines()[1:]] == ["completed", "damaged"]
+
+
+def test_a_refused_run_does_not_hide_one_that_was_killed(folder: ProjectFolder):
+    done = folder.invoke("index", "--json").json["run_id"]
+    runs = Runs.of(folder.root)
+    killed = runs.new_id()
+    runs.note(Begun(killed, "fast", "1 on nowhere", "merge_graphs", 4, 10))
+    folder.edit_settings(workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}})
+    assert folder.invoke("index").exit_code == 2
+    assert folder.invoke("status", "--json").json["cut_off"]["run_id"] == killed
+    shown = [line for line in folder.invoke("status").stdout.splitlines() if line.startswith("run ")]
+    assert f"run {killed}, workflow fast: killed" in shown[0]
+    assert done in shown[-1]
+
+
+def test_documents_that_the_workspace_shows_are_not_new(folder: ProjectFolder):
+    """They are compared with those of the workflow before, when it loads them in the same way."""
+    folder.invoke("index", "fast")
+    folder.edit_settings(max_delete_ratio=0.3)
+    folder.write("institute.txt", DOCUMENTS["institute.txt"] + "Mira Vale studied there.")
+    counts = {"new": 0, "edited": 1, "gone": 0}
+    path = folder.root / "workflows/fast.yaml"
+    (path.parent / "other.yaml").write_text(path.read_text().replace("name: fast", "name: other"))
+    changed = folder.invoke("documents", "--workflow", "other", "--changed").stdout.splitlines()
+    assert changed[-1] == "0 new, 1 edited, 0 gone"
+    assert folder.invoke("plan", "other", "--json").json["documents"] == counts
+    folder.delete("harbour.txt")
+    assert "1 of 3 documents are gone (harbour.txt)" in folder.invoke("index", "other").stderr
+    folder.write("harbour.txt", DOCUMENTS["harbour.txt"])
+    assert folder.invoke("index", "other", "--json").json["documents"] == {**counts, "all": 3}
+    other = yaml.safe_load(path.read_text())
+    other["steps"][0]["args"] = {"file_pattern": "harbour.txt"}
+    (path.parent / "less.yaml").write_text(yaml.safe_dump({**other, "name": "less"}))
+    less = folder.invoke("index", "less", "--json")
+    assert less.json["documents"] == {"new": 1, "edited": 0, "gone": 0, "all": 1}, less.stderr
+
+
+def test_no_document_is_found(folder: ProjectFolder):
+    folder.invoke("index")
+    assert folder.invoke("documents", "moon").stdout == "no document with 'moon' in its source or title\n"
+    assert folder.invoke("documents", "--left-out").stdout == "nothing was left out of any document\n"
+    assert folder.invoke("documents", "harbour").stdout.splitlines()[-1].startswith("1 document, 1 text unit; ")
 
 
 def test_a_note_that_cannot_be_read_is_a_run_of_which_nothing_is_known(folder: ProjectFolder):

@@ -81,7 +81,12 @@ def test_workspaces(folder: ProjectFolder):
 def test_a_drop_asks(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
     with folder.open() as project:
         own = project.settings.workspace
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    silent = io.StringIO("y\n")
+    monkeypatch.setattr("sys.stdin", silent)
+    assert "there is no terminal to ask on (Delete" in folder.invoke_refused("workspace", "drop", own)
+    terminal = io.StringIO("n\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
     with pytest.raises(typer.Abort):
         folder.invoke("workspace", "drop", own)
     assert folder.invoke("verify", "--quick").exit_code == 0

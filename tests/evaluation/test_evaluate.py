@@ -81,7 +81,7 @@ def test_slices_by_type(evaluation: Evaluation):
     assert set(by_type) == {"", "one", "two", HOSTILE}
     assert by_type["two"]["naive"]["questions"] == 1
     table = evaluation_table(evaluation)
-    assert "type: two, 1 questions" in table
+    assert "type: two, 1 question" in table
     assert "type: none, 1 questions" in table
 
 
@@ -108,7 +108,7 @@ def test_unknown_gold_is_told_and_is_no_miss(project: ProjectFolder):
         "no chunk with this id",
     ]
     lines = left_out_lines(found)
-    assert lines[0] == "unknown gold: 4 of 5 questions are in no figure"
+    assert lines[0] == "unknown gold: 4 of 5 questions in no figure"
     assert "line 2, 2: document 'gone.txt'" in lines[1]
     assert "Unknown gold: 4 questions" in page(found)
 

@@ -18,7 +18,7 @@ def test_what_only_earlier_nights_hold_goes(tmp_path: Path, postgres_url: str, o
         assert found_in(folder.root, CANARY) != []
         said = project.purge_history()
         assert (said.dry_run, said.reports) == (True, 1)
-        assert "1 earlier nights" in said.lines()[0]
+        assert "1 earlier night, " in said.lines()[0]
         assert found_in(folder.root, CANARY) != []
         report = project.purge_history(dry_run=False)
         assert (len(report.snapshots.manifests["index"]), report.reports) == (1, 1)

@@ -125,7 +125,7 @@ def test_said_on_the_terminal_and_counted_at_the_end(tmp_path: Path, postgres_ur
     assert done.exit_code == 0
     last = done.stdout.splitlines()[-1]
     assert last.startswith("harrow-mill.txt: deleted: its file, ")
-    assert " rows of 1 workspaces, " in last
+    assert " rows of 1 workspace, " in last
     again = folder.invoke("purge", "--document", "harrow-mill.txt", "--yes")
     assert (again.exit_code, "no file, no document" in again.stderr) == (2, True)
 
