@@ -59,15 +59,15 @@ class Survey:
 
 
 def told(rows: Mapping[str, int | None]) -> str:
-    counted = ", ".join(f"{count:,} {table}" for table, count in rows.items() if count)
+    known = ", ".join(f"{count:,} {table}" for table, count in rows.items() if count)
     unknown = ", ".join(table for table, count in rows.items() if count is None)
-    return "; ".join(filter(None, [counted, unknown and f"not known, for a file is damaged: {unknown}"])) or "no rows"
+    return "; ".join(filter(None, [known, unknown and f"not known, for a file is damaged: {unknown}"])) or "no rows"
 
 
 def total_of(rows: Rows) -> str:
     counts = [count for tables in rows.values() for count in tables.values()]
     least = "at least " if None in counts else ""
-    return f"{least}{sum(filter(None, counts)):,} rows"
+    return f"{least}{counted(sum(filter(None, counts)), 'row')}"
 
 
 def survey(project: Services, target: Target, found: Found, going_on: bool) -> Survey:

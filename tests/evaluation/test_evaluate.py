@@ -82,7 +82,7 @@ def test_slices_by_type(evaluation: Evaluation):
     assert by_type["two"]["naive"]["questions"] == 1
     table = evaluation_table(evaluation)
     assert "type: two, 1 question" in table
-    assert "type: none, 1 questions" in table
+    assert "type: none, 1 question" in table
 
 
 def test_unknown_gold_is_told_and_is_no_miss(project: ProjectFolder):
