@@ -29,18 +29,20 @@ SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
 def describe(report: StepReport) -> str:
     """A finished step in one line."""
-    rows = told(report.rows)
-    calls = f"; {counted(report.calls, 'call')}" if report.calls else ""
-    known = f"; {report.cached_calls:,} known" if report.cached_calls else ""
     kept = report.reject_reasons.get(KEPT_UNREAD, 0)
     reasons = told({reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD})
-    rejects = f"; {report.rejects - kept:,} left out ({reasons})" if reasons else ""
-    rejects += f"; {kept:,} kept of the last run" if kept else ""
-    rejects += f"; not read: {told(report.not_read)}" if report.not_read else ""
-    recovered = f"; {report.recovered:,} recovered" if report.recovered else ""
+    did = [
+        told(report.rows),
+        counted(report.calls, "call") if report.calls else "",
+        f"{report.cached_calls:,} known" if report.cached_calls else "",
+        f"{report.rejects - kept:,} left out ({reasons})" if reasons else "",
+        f"{kept:,} kept of the last run" if kept else "",
+        f"not read: {told(report.not_read)}" if report.not_read else "",
+        f"{report.recovered:,} recovered" if report.recovered else "",
+    ]
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
     why = (f"{report.action} ({report.reason})" if report.reason else report.action).ljust(13)
-    return f"{report.step:<22} {why} {rows}{calls}{known}{rejects}{recovered}  {report.seconds:.1f} s{peak}"
+    return f"{report.step:<22} {why} {'; '.join(filter(None, did))}  {report.seconds:.1f} s{peak}"
 
 
 def in_order(counts: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pipeline.engine.runner import Progress
     from pipeline.stores.base import Advanced
 
+WIDE_ENOUGH = 80
+
 
 @contextmanager
 def run_progress(log: str) -> Iterator["Progress"]:
@@ -67,15 +69,13 @@ def counting(command: str) -> Iterator["Advanced"]:
 
 
 def _bars(console: "Console") -> "RichProgress":
+    """In a narrow terminal without the bar, and with long names on two lines: the counts are what is looked for."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    bar = [BarColumn(bar_width=24)] if console.width >= WIDE_ENOUGH else []
+    name = TextColumn("{task.description}", table_column=Column())
+    columns = (SpinnerColumn(), name, *bar, MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True)
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pipeline.cli.console import describe, describe_load, print_report
-from pipeline.cli.progress import Bars, Lines, print_event, run_progress
+from pipeline.cli.progress import Bars, Lines, _bars, print_event, run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Progress as RunProgress
 from pipeline.events import Events
@@ -31,6 +31,7 @@ def test_a_step_in_one_line():
     assert "ran (input)" in describe(RAN)
     assert "1,200 vectors; 3 calls; 2 known; 1 left out (1 timeout)" in describe(RAN)
     assert "calls" not in describe(REUSED)
+    assert "stopped (new) 1 call  " in describe(replace(REUSED, action="stopped", reason="new", rows={}, calls=1))
     assert describe(REUSED).index("25 documents") == describe(RAN).index("1,200 vectors")
 
 
@@ -70,6 +71,20 @@ def test_bars_take_more_work_than_was_expected():
         bars.step_advanced("[odd] name", 5, 0)
         bars.step_finished(REUSED)
     assert "1,200 vectors" in screen.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_counts_and_clock_stand_in_a_narrow_terminal(width: int):
+    screen = io.StringIO()
+    with _bars(Console(file=screen, force_terminal=True, color_system=None, width=width)) as progress:
+        bars = Bars(progress)
+        bars.step_started("embed_relationships", 10, 10)
+        bars.step_advanced("embed_relationships", 1234, 5678)
+        progress.refresh()
+    shown = screen.getvalue()
+    assert "1234/5678" in shown
+    assert "0:00:00" in shown
+    assert ("━" in shown) == (width == 100)
 
 
 def test_each_part_of_a_load_has_a_bar_of_its_own():
