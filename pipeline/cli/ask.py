@@ -31,7 +31,7 @@ Model = Annotated[str | None, typer.Option(help="Which of models.chat answers.")
 
 def query(
     invocation: typer.Context,
-    question: Annotated[str, typer.Argument()],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="In words, in any language.")],
     mode: Mode = None,
     only_need_context: Annotated[
         bool | None, typer.Option("--only-need-context/--no-context-only", "--context-only", help="No answer.")
@@ -148,7 +148,7 @@ def query(
 
 def questions(
     invocation: typer.Context,
-    question: Annotated[str, typer.Argument(help="What was asked last.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What was asked last.")],
     number: Annotated[int, typer.Option(help="How many.")] = 5,
     mode: Mode = None,
     where: Where = None,

@@ -7,7 +7,7 @@ import typer
 
 from pipeline.cli.build import AllowDeletes
 from pipeline.cli.console import print_report
-from pipeline.cli.options import Folder, Json, Log, Overrides, open_project, print_json
+from pipeline.cli.options import Folder, Json, Log, Overrides, ShownToo, open_project, print_json
 from pipeline.cli.progress import counting, run_progress
 from pipeline.errors import counted
 
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="graphml, csv, neo4j-admin or parquet.")]
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")]
 Theirs = Annotated[Path, typer.Argument(metavar="DIR", help="The folder GraphRAG wrote its tables to.")]
-Workflow = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="workflows/<name>.yaml")]
 Importing = Annotated[str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over an earlier export's files.")]
 
 
 def export(
-    context: typer.Context, kind: Kind, target: Target, name: Workflow = None, folder: Folder = None,
+    context: typer.Context, kind: Kind, target: Target, name: ShownToo = None, folder: Folder = None,
     overrides: Overrides = None, as_json: Json = False, force: Force = False,
 ) -> None:  # fmt: skip
     """Write the newest tables as files: GraphML, CSV, CSV for neo4j-admin, Parquet as GraphRAG has it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.console import describe, describe_load, print_report
-from pipeline.cli.options import Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.cli.options import Folder, Json, Overrides, ShownToo, errors_told, open_project, print_json, root_of
 from pipeline.engine.report import StepReport
 from pipeline.errors import counted
 from pipeline.folder import settings_file
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 NO_RUN = "no run yet; graphmill run makes one"
 Part = Annotated[str | None, typer.Argument(metavar="PART", help="Only those with this in their source or title.")]
-Workflow = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="By default as for 'rejects'.")]
 
 
 def status(context: typer.Context, folder: Folder = None, as_json: Json = False) -> None:
@@ -69,7 +68,7 @@ def runs(context: typer.Context, folder: Folder = None, overrides: Overrides = N
 
 
 def documents(
-    context: typer.Context, part: Part = None, name: Workflow = None, folder: Folder = None,
+    context: typer.Context, part: Part = None, name: ShownToo = None, folder: Folder = None,
     overrides: Overrides = None, as_json: Json = False,
     changed: Annotated[bool, typer.Option("--changed", help="What the next run would find new, edited, gone.")] = False,
     left_out: Annotated[bool, typer.Option("--left-out", help="Only those of which something was left out.")] = False,

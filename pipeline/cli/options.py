@@ -22,7 +22,7 @@ Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="The proj
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object, or list, on stdout.")]
 
 
 def _known_log(log: str) -> str:
@@ -33,11 +33,10 @@ def _known_log(log: str) -> str:
 
 Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.", callback=_known_log)]
 Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="By default the one that settings.yaml names.")]
-Shown = Annotated[
-    str | None,
-    typer.Argument(metavar="WORKFLOW", help="By default the one that the workspace shows, else that of settings.yaml."),
-]
-
+SHOWN = "By default the one that the workspace shows, else that of settings.yaml."
+Shown = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help=SHOWN)]
+ShownToo = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help=SHOWN)]
+"""Of a command whose arguments are others."""
 
 TakeOver = Annotated[
     list[str] | None,

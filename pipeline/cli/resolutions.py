@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, Shown, ShownToo, open_project, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 A = Annotated[str, typer.Argument(metavar="A", help="A name, as 'resolutions list' shows it.")]
 B = Annotated[str, typer.Argument(metavar="B")]
-Workflow = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="workflows/<name>.yaml")]
 
 
 class Word(StrEnum):
@@ -45,7 +44,7 @@ def list_resolutions(
 
 def pin(
     context: typer.Context, decision: Annotated[Word, typer.Argument(metavar="same|different")], a: A, b: B,
-    folder: Folder = None, overrides: Overrides = None, as_json: Json = False, workflow: Workflow = None,
+    folder: Folder = None, overrides: Overrides = None, as_json: Json = False, workflow: ShownToo = None,
 ) -> None:  # fmt: skip
     """Take two names for one, or for two, from the next run on."""
     with open_project(context, folder, overrides, as_json) as project:
@@ -55,7 +54,7 @@ def pin(
 
 def undo(
     context: typer.Context, a: A, b: B, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    workflow: Workflow = None,
+    workflow: ShownToo = None,
 ) -> None:  # fmt: skip
     """Take back a pin; where there is none, part what was merged."""
     with open_project(context, folder, overrides, as_json) as project:

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from pipeline.cli import COMMANDS
+from pipeline.cli import COMMANDS, app
 from pipeline.init import init_project
 from pipeline.runs import Runs
 from tests.test_runs import report
@@ -47,6 +50,33 @@ def test_help_says_all_that_a_command_says_of_itself():
     assert "..." not in words.replace("[ARGS]...", "")
     for command in COMMANDS:
         assert " ".join((command.__doc__ or "").split()) in words
+
+
+def test_one_option_has_one_meaning():
+    """By whatever command it is taken."""
+    said: dict[str, set[tuple[str | None, str | None]]] = {}
+    commands = list(_commands(typer.main.get_command(app)))
+    for command in commands:
+        for parameter in command.params:
+            for name in parameter.opts:
+                if name in ("-C", "--set", "--json", "--yes", "--log", "--take-over", "--max-cost", "--allow-deletes"):
+                    said.setdefault(name, set()).add((parameter.help, parameter.metavar))
+        asks = {name for parameter in command.params for name in parameter.opts} & {"--take-over", "--yes"}
+        assert asks in (set(), {"--yes"}, {"--take-over", "--yes"})
+    assert {name: len(helps) for name, helps in said.items()} == dict.fromkeys(said, 1)
+    assert len(said) == 8
+    workflows = {
+        parameter.help
+        for command in commands
+        for parameter in command.params
+        if parameter.metavar == "WORKFLOW" or "--workflow" in parameter.opts
+    }
+    assert len(workflows) == 4  # what makes takes that of settings, what looks that of the workspace; init and import
+
+
+def _commands(group: Any) -> Iterator[Any]:
+    for command in group.commands.values():
+        yield from _commands(command) if hasattr(command, "commands") else [command]
 
 
 def test_the_version():
