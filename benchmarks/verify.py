@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +21,42 @@ from harness import ROOT, new_project, print_table
 WORKFLOW = "fast"
 COMMANDS = {"verify": ["verify"], "verify --quick": ["verify", "--quick"], "load --full": ["load", "--full"]}
 TIMES = 4
+WITHOUT_INDEX = ["--set", "stores.postgres.exact_below=1000000000"]
 
 
 def command(root: Path, *arguments: str) -> tuple[float, float]:
     """CPU seconds and the peak in MB."""
     line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(line)}: ended with {os.waitstatus_to_exitcode(status)}")
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def measure(units: int, tries: int) -> dict[str, tuple[float, float]]:
-    """Command -> CPU seconds and the peak in MB."""
-    without_index = ["--set", "stores.postgres.exact_below=1000000000"]
-    with new_project(units) as root:
-        command(root, "run", WORKFLOW, *without_index)
-        return {
-            name: min(command(root, verb, WORKFLOW, *options, *without_index) for _ in range(tries))
-            for name, (verb, *options) in COMMANDS.items()
-        }
+def measure(roots: Sequence[Path], tries: int) -> dict[str, list[tuple[float, float]]]:
+    """Command -> CPU seconds and the peak in MB over each of the projects, in turn, the least of some tries."""
+    found = {
+        name: [[command(root, *line, WORKFLOW, *WITHOUT_INDEX) for root in roots] for _ in range(tries)]
+        for name, line in COMMANDS.items()
+    }
+    return {name: [min(each) for each in zip(*rounds, strict=True)] for name, rounds in found.items()}
 
 
 def compare(units: int, tries: int) -> list[dict[str, Any]]:
-    least, few, many = (measure(size, tries) for size in (1, units, TIMES * units))
+    sizes = (1, units, TIMES * units)
+    with ExitStack() as projects:
+        roots = [projects.enter_context(new_project(size)) for size in sizes]
+        for root in roots:
+            command(root, "run", WORKFLOW, *WITHOUT_INDEX)
+        measured = measure(roots, tries)
     return [
         {
-            "command": name, "start-up": least[name][0], f"CPU s at {units:,}": few[name][0],
-            f"at {TIMES * units:,}": many[name][0],
-            "ratio": (many[name][0] - least[name][0]) / (few[name][0] - least[name][0]),
-            "MB": few[name][1], f"MB at {TIMES * units:,}": many[name][1],
+            "command": name, "start-up": least, f"CPU s at {units:,}": few, f"at {TIMES * units:,}": many,
+            "ratio": (many - least) / (few - least), "MB": few_mb, f"MB at {TIMES * units:,}": many_mb,
         }
-        for name in COMMANDS
+        for name, ((least, _), (few, few_mb), (many, many_mb)) in measured.items()
     ]  # fmt: skip
 
 
