@@ -19,6 +19,7 @@ from typing import Any
 
 from pipeline.errors import DamagedError, DiskFullError
 
+_DIGITS = 16
 PARTIAL = ".partial"
 CHECK = "sha256"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -79,6 +80,17 @@ def sha256_of(path: Path) -> str:
     """Over the bytes of the file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_named(name: str, temporary: Path) -> str:
+    """The name of a file of these bytes that is to be known again, without a suffix."""
+    return f"{name}.{sha256_of(temporary)[:_DIGITS]}"
+
+
+def is_as_named(path: Path) -> bool:
+    """Whether the file's bytes are those that it was named by; one of an earlier version is named by nothing."""
+    digest = path.suffixes[-2:-1]
+    return not digest or sha256_of(path)[:_DIGITS] == digest[0][1:]
 
 
 def sweep_partials(folder: Path) -> None:

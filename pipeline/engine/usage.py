@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import DiskFullError, UsageError
-from pipeline.files import full_disk_named, publish_file, tell, temporary_file
+from pipeline.files import digest_named, full_disk_named, is_as_named, publish_file, tell, temporary_file
 from pipeline.models.base import Usage
 from pipeline.schemas import FLOAT, INT, STRING, table
 
@@ -114,14 +114,14 @@ def _append(file: BinaryIO, line: bytes) -> None:
 def settle(folder: Path) -> None:
     """Make tables of the journals that ended runs, or killed ones, have left. Only for a caller who is alone here."""
     for journal in sorted(folder.glob("*.jsonl")):
-        if _table_of(journal).exists():  # a kill came between the two
+        if _tables_of(journal):  # a kill came between the two
             journal.unlink()
             continue
         frame = USAGE.frame(list(_rows(journal)))
         with temporary_file(folder) as temporary:
             table = USAGE.encode(frame, journal.name)
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-            publish_file(temporary, _table_of(journal))
+            publish_file(temporary, folder / f"{digest_named(journal.stem, temporary)}.parquet")
         journal.unlink()
 
 
@@ -133,13 +133,15 @@ def read_usage(folder: Path) -> pd.DataFrame:
             journals[journal] = USAGE.frame(list(_rows(journal)))
     tables = sorted(folder.glob("*.parquet"))
     frames = [frame for frame in map(_read_table, tables) if frame is not None]
-    frames += [frame for journal, frame in journals.items() if _table_of(journal) not in tables]
+    frames += [frame for journal, frame in journals.items() if not set(_tables_of(journal)) & set(tables)]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
 def _read_table(path: Path) -> pd.DataFrame | None:
     """None for one that is damaged, which is told."""
     try:
+        if not is_as_named(path):
+            raise ValueError("not what was written")
         table = pq.read_table(path, page_checksum_verification=True)
         return table.cast(USAGE.arrow).to_pandas()
     except FileNotFoundError:
@@ -149,8 +151,9 @@ def _read_table(path: Path) -> pd.DataFrame | None:
         return None
 
 
-def _table_of(journal: Path) -> Path:
-    return journal.with_suffix(".parquet")
+def _tables_of(journal: Path) -> list[Path]:
+    """One, or none yet."""
+    return list(journal.parent.glob(f"{journal.stem}.*parquet"))
 
 
 COLUMNS = {"run": "run_id", "step": "step", "document": "document_id", "model": "model", "outcome": "outcome"}

@@ -2,7 +2,7 @@
 its rows are not those that the last load left.
 
     <root>/loaded/<version>.json              the version of each table
-    <root>/loaded/<table>-<version>.parquet   id and row_hash of its rows
+    <root>/loaded/<table>-<version>.<digest>.parquet   id and row_hash of its rows
 
 All of it may be deleted at any time.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import DamagedError, DiskFullError
-from pipeline.files import publish_file, read_json, temporary_file, write_json
+from pipeline.files import digest_named, is_as_named, publish_file, read_json, temporary_file, write_json
 from pipeline.schemas import WIDE
 
 FOLDER = "loaded"
@@ -42,7 +42,8 @@ class Remembered:
     def hashes(self, table: str, version: str) -> pa.Table | None:
         """id, row_hash; None where they are not known."""
         with suppress(OSError, pa.ArrowException):
-            return pq.read_table(self._rows(table, version), page_checksum_verification=True, **WIDE)
+            whole = next(filter(is_as_named, self._rows(table, version)), None)
+            return pq.read_table(whole, page_checksum_verification=True, **WIDE) if whole else None
         return None
 
     def keep(self, table: str, version: str, rows: pd.DataFrame) -> None:
@@ -50,7 +51,8 @@ class Remembered:
         with suppress(DiskFullError), temporary_file(self._folder) as temporary:
             content = pa.Table.from_pandas(rows[["id", "row_hash"]], preserve_index=False)
             pq.write_table(content, temporary, compression="zstd", use_dictionary=False, write_page_checksum=True)
-            publish_file(temporary, self._rows(table, version))
+            name = digest_named(f"{table}-{version}", temporary)
+            publish_file(temporary, self._folder / f"{name}.parquet")
 
     def publish(self, version: str, versions: Mapping[str, str]) -> None:
         """Keep the versions of the tables, and forget what is old."""
@@ -67,7 +69,10 @@ class Remembered:
         for old in names[KEPT:]:
             old.unlink()
         kept = {
-            self._rows(table, version) for path in names[:KEPT] for table, version in self.versions(path.stem).items()
+            rows
+            for path in names[:KEPT]
+            for table, version in self.versions(path.stem).items()
+            for rows in self._rows(table, version)
         }
         for rows in self._folder.glob("*.parquet"):
             if rows not in kept:
@@ -76,8 +81,8 @@ class Remembered:
     def _names(self, version: str) -> Path:
         return self._folder / f"{version}.json"
 
-    def _rows(self, table: str, version: str) -> Path:
-        return self._folder / f"{table}-{version}.parquet"
+    def _rows(self, table: str, version: str) -> list[Path]:
+        return list(self._folder.glob(f"{table}-{version}.*parquet"))
 
     @property
     def _folder(self) -> Path:

@@ -33,7 +33,7 @@ def test_a_journal_becomes_a_table(tmp_path: Path):
     during = read_usage(tmp_path)
     journal.close()
     frame = read_usage(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+    assert [path.match("run-1.*.parquet") for path in tmp_path.iterdir()] == [True]
     assert frame.equals(during)
     assert list(frame.columns) == USAGE.columns
     shown = ["run_id", "workflow", "step", "row_id", "document_id", "kind", "outcome", "attempt", "texts"]
@@ -77,7 +77,7 @@ def test_calls_that_a_kill_cut_off_are_unknown_with_an_estimate(tmp_path: Path):
         assert frame["input_tokens"].tolist() == [900] * 3 + [1000] * 2
         assert frame["cost"].isna().tolist() == [True] * 3 + [False] * 2
         settle(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+    assert [path.match("run-1.*.parquet") for path in tmp_path.iterdir()] == [True]
 
 
 def filled(folder: Path, run: str = "run-1", calls: int = 3) -> Journal:
@@ -94,7 +94,7 @@ def test_a_kill_between_the_table_and_the_journal_s_end_counts_nothing_twice(tmp
     (tmp_path / "run-1.jsonl").write_bytes(left)
     assert len(read_usage(tmp_path)) == 3
     settle(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["run-1.parquet"]
+    assert [path.match("run-1.*.parquet") for path in tmp_path.iterdir()] == [True]
     assert len(read_usage(tmp_path)) == 3
 
 
@@ -209,3 +209,18 @@ def test_threads_share_a_journal_and_runs_a_folder(tmp_path: Path):
     frame = read_usage(tmp_path)
     assert frame["run_id"].value_counts().to_dict() == {"run-1": 400, "run-2": 400}
     assert set(frame["outcome"]) == {"ok"}
+
+
+def test_of_a_table_in_which_one_bit_is_another_nothing_is_billed(tmp_path: Path):
+    """Also in its footer, where it may have fewer rows then."""
+    journal = Journal(tmp_path, "20260101T000000-a", "index")
+    call = Usage("u", "m", 10, 2, cached=False, seconds=0.1)
+    for _ in range(40):
+        journal.ended("extract", "d", call, journal.begun("extract", "d", call))
+    journal.close()
+    [path] = tmp_path.glob("*.parquet")
+    whole = path.read_bytes()
+    assert len(read_usage(tmp_path)) == 40
+    for place in range(len(whole) - 2000, len(whole), 37):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert read_usage(tmp_path).empty
