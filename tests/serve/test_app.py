@@ -7,7 +7,16 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from pipeline.errors import AuthError, DataError, ModelError, NothingLoadedError, SettingsError, StoreError, UsageError
+from pipeline.errors import (
+    AuthError,
+    DataError,
+    ModelError,
+    NothingLoadedError,
+    OtherOwnerError,
+    SettingsError,
+    StoreError,
+    UsageError,
+)
 from pipeline.project import Project
 from pipeline.query.request import QueryRequest
 from pipeline.serve.failures import failure_of
@@ -140,6 +149,7 @@ def test_other_paths_and_methods_fail_in_the_same_form(served: Serving):
     [
         (UsageError("query: fact; action"), 422, "invalid_request", True),
         (NothingLoadedError("nothing"), 503, "nothing_loaded", True),
+        (OtherOwnerError("theirs"), 503, "other_owner", True),
         (SettingsError("settings"), 500, "settings", True),
         (StoreError("gone"), 503, "store_unavailable", True),
         (ModelError("silent"), 502, "model_failed", True),
