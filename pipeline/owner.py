@@ -23,6 +23,12 @@ def has_owner(root: Path) -> bool:
     return (root / OWNER_FILE).exists() or (root / PLACE_FILE).exists()
 
 
+def known_owner(root: Path, named: str) -> str:
+    """Whose the project in this folder is, for those who only look: nothing is made, and one that has never run is
+    nobody's (""). ``named``: the owner that its settings name, if any."""
+    return named or (owner_of(root) if has_owner(root) else "")
+
+
 def owner_of(root: Path) -> str:
     """The project's id, kept in a file of its own: it stays when the folder is moved or the workspace renamed. Made by
     whoever comes first, once; healed where the second copy says what it was. Raises DataError where nobody can say."""

@@ -40,7 +40,7 @@ from pipeline.models.cache import ReplyCache
 from pipeline.models.openai import OpenAIChat
 from pipeline.once import made_once, made_once_each
 from pipeline.own_verbs import read_verbs
-from pipeline.owner import claim_snapshots, has_owner, owner_of, place_of, settle
+from pipeline.owner import claim_snapshots, known_owner, owner_of, place_of, settle
 from pipeline.prompts import Prompt, read_prompt
 from pipeline.runs import Runs
 from pipeline.settings import Settings
@@ -208,7 +208,7 @@ class Services:
     @property
     def known_owner(self) -> str:
         """As ``owner``, for those who only look: nothing is made, and a project that has never run is nobody's."""
-        return self.settings.owner or (owner_of(self.root) if has_owner(self.root) else "")
+        return known_owner(self.root, self.settings.owner)
 
     @property
     def place(self) -> str:

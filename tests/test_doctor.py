@@ -227,6 +227,34 @@ def test_the_loaded_vectors(project: ProjectFolder, change: str, verdict: str) -
     assert ("--re-embed" in finding.action) == (verdict != "ok")
 
 
+def test_anothers_vectors_are_not_to_be_made_anew(project: ProjectFolder, tmp_path: Path, postgres_url: str) -> None:
+    """By who would delete the other's rows with them."""
+    with project.open() as opened:
+        opened.run("fast")
+        with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
+            change_live = text("UPDATE graphmill_live SET embedding = :embedding WHERE workspace = :workspace")
+            made_by = {"embedding": '{"model": "m"}', "workspace": opened.settings.workspace}
+            connection.execute(change_live, made_by)
+        other = new_project(tmp_path / "other", postgres_url, {})
+        other.edit_settings(workspace=opened.settings.workspace)
+    found = examined(other)
+    assert "stores vectors" not in found
+    assert found["stores postgres owner"].verdict == "failed"
+    assert "re-embed" not in str(found)
+
+
+def test_what_nobody_owns_is_not_said_to_be_this_project_s(project: ProjectFolder, tmp_path: Path, postgres_url: str):
+    """An earlier version has loaded it, and who looks has never run."""
+    with project.open() as opened:
+        opened.run("fast")
+        with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
+            change_live = text("UPDATE graphmill_live SET owner = '' WHERE workspace = :workspace")
+            connection.execute(change_live, {"workspace": opened.settings.workspace})
+        other = new_project(tmp_path / "other", postgres_url, {})
+        other.edit_settings(workspace=opened.settings.workspace)
+    assert examined(other)["stores postgres owner"].verdict == "warning"
+
+
 def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer) -> None:
     openai.reply = lambda messages, body: Reply(f"Is {KEY} yours?")
     assert KEY not in str(examined(project))

@@ -9,18 +9,20 @@ import numpy as np
 from pipeline.adapters import embedding_model, postgres_store
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError
-from pipeline.load.identity import SAME_MODEL, similarity
+from pipeline.load.identity import SAME_MODEL, is_of_another, similarity
 from pipeline.models.cache import NO_CACHE
+from pipeline.owner import known_owner
 from pipeline.settings import Settings
 from pipeline.stores.base import Probe
 
 
 def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Embeds one loaded chunk anew. Nothing where the database does not answer: that is a finding of its own."""
+    """Embeds one loaded chunk anew. Nothing where the database does not answer, or the workspace is another owner's,
+    whose vectors are not to be mended from here: those are findings of their own."""
     store = postgres_store(settings, root)
     with suppress(StoreError), closing(store):
         live = store.live()
-        if live is None or live.probe is None:
+        if live is None or live.probe is None or is_of_another(live, known_owner(root, settings.owner)):
             return
         models = [embedding_model(settings, name, NO_CACHE) for name in settings.models.embedding]
         model = next((model for model in models if dict(model.identity) == dict(live.embedding)), None)
