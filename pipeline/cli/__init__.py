@@ -27,7 +27,7 @@ from pipeline.cli import (
     workspace,
 )
 from pipeline.cli.options import Folder
-from pipeline.cli.streams import outlive_readers
+from pipeline.cli.streams import CutOffError, outlive_readers
 from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, Terminated
 
 
@@ -112,16 +112,18 @@ def main() -> None:
 
 def _run_command() -> None:
     """What stdout still holds is written here, so that a full disk is told as other faults are."""
+    code: str | int | None = FAILED
     try:
-        app()
-    except SystemExit as end:
         try:
+            app()
+        except SystemExit as end:
+            code = end.code
             sys.stdout.flush()
-        except OSError as error:
-            print(f"graphmill: stdout: {error.strerror}; the result is cut off: print it anew", file=sys.stderr)
-            sys.stdout = None  # what it holds cannot be written at the end either
-            raise SystemExit(end.code or FAILED) from None
-        raise
+            raise
+    except CutOffError as error:
+        print(f"graphmill: stdout: {error.strerror}; the result is cut off: print it anew", file=sys.stderr)
+        sys.stdout = None  # what it holds cannot be written at the end either
+        raise SystemExit(code or FAILED) from None
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -16,6 +16,10 @@ GONE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNR
 """Nobody reads any more. That a disk is full is another thing: a result that cannot be written is told."""
 
 
+class CutOffError(OSError):
+    """What is said on stdout can be written no further, as on a full disk."""
+
+
 class Lasting(io.FileIO):
     """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost. One that does not
     block, as another process may have set it, is waited for. ``whatever``: no fault at all ends the writer's work, nor
@@ -38,7 +42,7 @@ class Lasting(io.FileIO):
                 select.select([], [self], [])
         except OSError as error:
             if not self.whatever and error.errno not in GONE:
-                raise
+                raise CutOffError(error.errno, error.strerror) from error
             written = None
         return memoryview(content).nbytes if written is None else written
 

@@ -123,11 +123,12 @@ def test_a_dead_logger_hears_no_more_and_the_run_goes_on():
     assert len(told) == 1
 
 
-def test_what_could_not_be_written_is_told(folder: ProjectFolder):
+@pytest.mark.parametrize("asked", ["status", "--help"], ids=["held to the end", "written in between"])
+def test_what_could_not_be_written_is_told(folder: ProjectFolder, asked: str):
     """A result is no progress: where the disk is full, who asked for it learns so."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            folder.command_line("status"), env=folder.environment, stdout=full, timeout=WAIT, check=False,
+            folder.command_line(asked), env=folder.environment, stdout=full, timeout=WAIT, check=False,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (
