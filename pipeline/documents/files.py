@@ -66,12 +66,13 @@ def mounts_below(folder: str, pattern: str, before: Collection[str]) -> tuple[st
     """Names of the folders that are mount points and have such files below them, and of those of ``before`` that are
     mounted no more and have nothing in them. Raises SettingsError when there is no such folder."""
     root, found = Path(folder), input_files(folder, pattern)
-    folders = {
-        PurePath(*place.parts[:depth])
-        for place in {file.path.relative_to(root).parent for file in found}
-        for depth in range(1, len(place.parts) + 1)
-    }
-    mounted = {place.as_posix() for place in folders if os.path.ismount(root / place)}
+    folders: set[Path] = set()
+    for file in found:
+        place = file.path.parent
+        while place != root and place not in folders:
+            folders.add(place)
+            place = place.parent
+    mounted = {place.relative_to(root).as_posix() for place in folders if os.path.ismount(place)}
     return tuple(sorted({*filter(_is_plain, mounted), *(name for name in before if _is_bare(root, name, found))}))
 
 
