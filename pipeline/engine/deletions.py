@@ -22,9 +22,9 @@ def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot |
     had them that loads them in the same way: from ``index`` to ``communities`` none of them is new."""
     if workflow.name in snapshots.workflows():
         return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
-    steps = [step for step in workflow.steps if step.outputs.get(DOCUMENTS) == DOCUMENTS]
+    steps = [step for step in workflow.steps if DOCUMENTS in step.outputs]
     loads = {step.id: (step.verb.name, step.params.model_dump(mode="json")) for step in steps}
-    for name in sorted(snapshots.workflows(), key=snapshots.history, reverse=True):
+    for name in sorted(snapshots.workflows(), key=lambda name: snapshots.history(name)[-1:], reverse=True):
         manifest = snapshots.manifest(name)
         others = {id: record.components for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
         if loads == {id: (parts["verb"], parts["params"]) for id, parts in others.items()}:

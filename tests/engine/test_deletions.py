@@ -115,6 +115,19 @@ def test_an_empty_folder_is_refused_whatever_is_allowed(folder: ProjectFolder):
         project.index(options=RunOptions(allow_deletes=True))
 
 
+@pytest.mark.parametrize("steps", [[], [{"verb": "select_documents", "args": {"metadata": []}}]], ids=["", "steps"])
+def test_a_first_run_is_compared_with_the_newest_run_of_another_workflow(folder: ProjectFolder, steps: list[object]):
+    folder.edit_settings(input={"steps": steps})
+    for name in ("second", "third"):
+        (folder.root / "workflows" / f"{name}.yaml").write_text(LOAD_ONLY.replace("name: load", f"name: {name}"))
+    with folder.open() as project:
+        project.index("load")
+        project.index("second")
+        folder.write("e.txt", "The mill of e.")
+        project.index("load")
+        assert project.index("third").documents == {"new": 0, "edited": 0, "gone": 0, "all": 5}
+
+
 def documents_of(folder: ProjectFolder) -> list[Path]:
     return list((folder.root / "data" / "snapshots" / "documents").glob("*.parquet"))
 
