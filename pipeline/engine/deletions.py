@@ -7,7 +7,7 @@ import pandas as pd
 
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import DeletionError
-from pipeline.snapshots import Snapshot, SnapshotStore
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
 
 DOCUMENTS = "documents"
 COLUMNS = ["id", "source", "content_hash"]
@@ -24,12 +24,17 @@ def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot |
         return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
     steps = [step for step in workflow.steps if DOCUMENTS in step.outputs]
     loads = {step.id: (step.verb.name, step.params.model_dump(mode="json")) for step in steps}
-    for name in sorted(snapshots.workflows(), key=lambda name: snapshots.history(name)[-1:], reverse=True):
-        manifest = snapshots.manifest(name)
+    for manifest in newest_first(snapshots):
         others = {id: record.components for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
         if loads == {id: (parts["verb"], parts["params"]) for id, parts in others.items()}:
             return manifest.tables.get(DOCUMENTS)
     return None
+
+
+def newest_first(snapshots: SnapshotStore) -> Iterator[Manifest]:
+    """Of each workflow the last run's; that of the workflow which has run last comes first."""
+    last = {name: snapshots.history(name)[-1:] for name in snapshots.workflows()}
+    return map(snapshots.manifest, sorted(last, key=last.__getitem__, reverse=True))
 
 
 def refuse_deletions(

@@ -7,6 +7,7 @@ import pandas as pd
 
 from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.local import LocalEngine
+from pipeline.engine.plan import following
 from pipeline.engine.unread import named_sources, with_kept
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.snapshots import SnapshotStore
@@ -26,7 +27,8 @@ def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | 
     previous = snapshots.manifest(workflow.name)
     tables: dict[str, pd.DataFrame] = {}
     unread: set[str] = set()
-    for step in takewhile(_loads, workflow.steps):
+    for loads in takewhile(_loads, workflow.steps):
+        step = following(loads, previous.steps, snapshots)
         given = {name: tables[table][step.reads[name].columns] for name, table in step.inputs.items()}
         frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
         frames = with_kept(step, frames, previous, snapshots, gone)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pipeline.engine.resources import Resources
 from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.unread import keeps_nothing, last_documents
+from pipeline.engine.unread import keeps_nothing, last_documents, record_before
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
 from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
@@ -81,7 +81,7 @@ class Planner:
         if self.selection.leaves(step.id, self.workflow):
             record = self._left(step)
             return PlannedStep(step, "reuse", "", record.components, record)
-        step = _following(step, self.previous.get(step.id))
+        step = following(step, self.previous, self.snapshots)
         parts = components(step, self.resources, known)
         if step.id in self.selection.force or step.id in self.again:
             return PlannedStep(step, "run", "forced" if step.id in self.selection.force else "retry", parts)
@@ -132,8 +132,9 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
     }
 
 
-def _following(step: Step, last: StepRecord | None) -> Step:
+def following(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Step:
     """The step, knowing what its last run has noted."""
+    last = record_before(step, previous, snapshots)
     inputs = last.components.get("inputs", {}) if last else {}
     return replace(step, params=step.params.following(inputs))
 

@@ -7,10 +7,11 @@ last documents, and to keep once more changes nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
-from pipeline.engine.deletions import DOCUMENTS, identities, is_of
+from pipeline.engine.deletions import DOCUMENTS, identities, is_of, newest_first
 from pipeline.engine.step import REJECTS, Step
 from pipeline.errors import DataError
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
@@ -35,8 +36,9 @@ def with_kept(
     gone: str | None = None,
 ) -> dict[str, pd.DataFrame]:
     """What a source verb returned, with the documents it could not read again and a reject for each of them.
-    ``previous``: the manifest of the last run; where its documents are damaged, those of the newest night that has
-    them whole are taken. ``gone``: a source that is deleted for good, of which nothing is kept.
+    ``previous``: the manifest of the last run (before the first one see ``record_before``); where its documents are
+    damaged, those of the newest night that has them whole are taken. ``gone``: a source that is deleted for good, of
+    which nothing is kept.
 
     Raises DataError where a source that writes more than documents was not read whole.
     """
@@ -66,7 +68,7 @@ def with_kept(
 
 def _documents_before(step: Step, previous: Manifest, snapshots: SnapshotStore) -> Iterator[Snapshot]:
     """Those that can be read, the newest first."""
-    if step.id not in previous.steps:
+    if previous.steps and step.id not in previous.steps:
         return
     if found := last_documents(step, previous.steps, snapshots):
         yield found
@@ -75,12 +77,26 @@ def _documents_before(step: Step, previous: Manifest, snapshots: SnapshotStore) 
             yield found
 
 
+def record_before(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> StepRecord | None:
+    """Of the workflow's last run; of a source before the first one, of the newest run of another workflow that has the
+    same step: the stores may show its documents, and what cannot be read is as little gone from them."""
+    if previous or step.verb.inputs:
+        return previous.get(step.id)
+    same = (step.verb.name, step.params.model_dump(mode="json"))
+    others = filter(None, (manifest.steps.get(step.id) for manifest in newest_first(snapshots)))
+    return next((record for record in others if _made_by(record) == same), None)
+
+
+def _made_by(record: StepRecord) -> tuple[Any, Any]:
+    return record.components.get("verb"), record.components.get("params")
+
+
 def last_documents(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Snapshot | None:
     """The documents that the last run had of this source; None for a step that is no source of documents, or new."""
-    record = previous.get(step.id)
-    if step.verb.inputs or DOCUMENTS not in step.verb.outputs or record is None:
+    if step.verb.inputs or DOCUMENTS not in step.verb.outputs:
         return None
-    before = record.outputs.get(DOCUMENTS)
+    record = record_before(step, previous, snapshots)
+    before = record.outputs.get(DOCUMENTS) if record else None
     return before if before is not None and snapshots.exists(before) else None
 
 

@@ -40,7 +40,7 @@ def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotS
         else:
             inputs = {name: table(of)[step.verb.inputs[name].columns] for name, of in step.inputs.items()}
             roles: Mapping[str, Any] = {**resources.prompts_of(step), **resources.tokenizers_of(step)}
-            params = {"params": step.params} if step.verb.takes_params else {}
+            params = {"params": planned.step.params} if step.verb.takes_params else {}
             made = LocalEngine().run(step.verb, inputs, {**roles, **params})
             made = with_kept(step, made, previous, snapshots)
             frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}

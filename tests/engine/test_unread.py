@@ -64,6 +64,23 @@ def test_a_badly_quoted_cell_loses_its_row_only_and_that_is_kept(folder: Project
     assert (len(documents), len(rejects)) == (44, 0)
 
 
+def test_what_cannot_be_read_is_kept_from_one_workflow_to_the_next(folder: ProjectFolder):
+    """Its first run is compared with the newest of the others', whose documents the stores may show."""
+    for name in ("other", "third"):
+        (folder.root / "workflows" / f"{name}.yaml").write_text(WORKFLOW.replace("short", name))
+    with folder.open() as project:
+        project.index("other")
+    folder.write("new.txt", "A new letter.")
+    documents = night(folder)[0]
+    folder.write("cases.csv", CSV.replace(ROWS[29], '30,Case 30,"The judge said "no" to it"'))
+    folder.write("new.txt", "")
+    with folder.open() as project:
+        assert project.changed_documents("third").empty
+        report = project.index("third")
+        assert report.documents == {"new": 0, "edited": 0, "gone": 0, "all": len(documents)}
+        assert kept(project.table("rejects", "third")) == ["cases.csv#30", "new.txt"]
+
+
 def test_a_truncated_array_gives_what_stands_before_the_break(folder: ProjectFolder):
     folder.write("list.json", JSON.replace("One.", "Uno.")[: JSON.index('"c"')])
     documents, rejects, _ = night(folder)
@@ -148,11 +165,14 @@ def test_a_plan_of_an_empty_input_says_so(tmp_path: Path):
 
 def test_another_workflows_record_is_not_reused_where_it_lacks_what_would_be_kept(folder: ProjectFolder):
     (folder.root / "workflows" / "other.yaml").write_text(WORKFLOW.replace("short", "other"))
-    folder.write("letter.txt", "")
+    folder.write("late.txt", "")
     with folder.open() as project:
         project.index("other")
-        assert "letter.txt" not in project.table("documents", "other")["source"].tolist()
-    assert night(folder)[0]["letter.txt"] == "A letter."
+        assert "late.txt" not in project.table("documents", "other")["source"].tolist()
+    folder.write("late.txt", "A late letter.")
+    night(folder)
+    folder.write("late.txt", "")
+    assert night(folder)[0]["late.txt"] == "A late letter."
 
 
 def test_a_kept_document_that_is_purged_does_not_come_back(folder: ProjectFolder):
@@ -230,6 +250,13 @@ def test_a_mount_that_disappears_deletes_nothing(folder: ProjectFolder, monkeypa
             "share": "unmounted",
             "share/far.txt": "kept_unread",
         }
+    with folder.open() as project:
+        assert project.changed_documents().empty
+        with pytest.raises(UsageError, match="share was not read whole, and may have it still"):
+            project.purge("share/far.txt")
+    (folder.root / "workflows" / "other.yaml").write_text(WORKFLOW.replace("short", "other"))
+    with folder.open() as project:
+        assert project.index("other").documents == {"new": 0, "edited": 0, "gone": 0, "all": 45}
     mounted.add(str(share))
     (share / "far.txt").write_bytes(far)
     documents, rejects, _ = night(folder)
