@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import SettingsError
+from pipeline.errors import SettingsError, UsageError
 from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project
 
@@ -104,6 +104,26 @@ def test_only_a_source_must_have_rows(folder: ProjectFolder, steps: str):
     with folder.open(f"input.steps={steps}") as project:
         assert project.index().exit_code == 0
         assert project.table("documents").empty
+
+
+def test_what_has_changed_is_told(folder: ProjectFolder):
+    with folder.open() as project:
+        project.index()
+        folder.write("all.jsonl", RECORDS.replace("two text", "another text"))
+        assert project.changed_documents().to_dict("records") == [
+            {"change": "edited", "source": "all.jsonl#two", "title": "two"}
+        ]
+
+
+@pytest.mark.parametrize("record", ["one", "two"], ids=["filtered out", "in"])
+def test_a_record_that_is_in_its_file_is_not_purged(folder: ProjectFolder, record: str):
+    with folder.open() as project:
+        project.index()
+        with pytest.raises(UsageError, match=rf"still in all\.jsonl; take record {record} out of the file"):
+            project.purge(f"all.jsonl#{record}")
+        folder.write("all.jsonl", "".join(RECORDS.splitlines(keepends=True)[1:]) + '{"id": "three')
+        with pytest.raises(UsageError, match=r"all\.jsonl was not read whole, and may have it still"):
+            project.purge("all.jsonl#one")
 
 
 def test_every_loader_is_followed(folder: ProjectFolder):

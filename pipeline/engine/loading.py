@@ -15,9 +15,11 @@ from pipeline.snapshots import SnapshotStore
 
 @dataclass(frozen=True)
 class Present:
-    """``unread``: names of the sources that were not read, or not whole (engine/unread.py)."""
+    """``sources``: of all documents that are loaded, also where a filter leaves them out; ``unread``: names of the
+    sources that were not read, or not whole (engine/unread.py)."""
 
     documents: pd.DataFrame
+    sources: frozenset[str]
     unread: frozenset[str]
 
 
@@ -26,6 +28,7 @@ def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | 
     source ``gone``; None for a workflow without such steps. Raises what these raise."""
     previous = snapshots.manifest(workflow.name)
     tables: dict[str, pd.DataFrame] = {}
+    sources: set[str] = set()
     unread: set[str] = set()
     for loads in takewhile(_loads, workflow.steps):
         step = following(loads, previous.steps, snapshots)
@@ -33,9 +36,10 @@ def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | 
         frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
         frames = with_kept(step, frames, previous, snapshots, gone)
         unread |= named_sources(frames[REJECTS]) if REJECTS in frames and not step.inputs else set()
+        sources |= set(frames[DOCUMENTS]["source"])
         tables |= {table: frames[name] for name, table in step.outputs.items()}
-    return Present(tables[DOCUMENTS], frozenset(unread)) if DOCUMENTS in tables else None
+    return Present(tables[DOCUMENTS], frozenset(sources), frozenset(unread)) if DOCUMENTS in tables else None
 
 
 def _loads(step: Step) -> bool:
-    return step.outputs.get(DOCUMENTS) == DOCUMENTS and not step.models and not step.prompts
+    return DOCUMENTS in step.outputs and not step.models and not step.prompts

@@ -240,7 +240,7 @@ def _refuse_present(project: Services, target: Target, workflows: Sequence[str])
         present = present_documents(project.workflow(name), project.snapshots, target.source)
         if present is None:
             continue
-        if target.path is None and any(map(target.names, present.documents["source"])):
+        if target.path is None and any(map(target.names, present.sources)):
             raise UsageError(f"purge: {target.source}: {_where(target, name)}, then purge again")
         if target.path is None and (unread := name_of(target.source, present.unread)):
             raise UsageError(
