@@ -8,16 +8,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pydantic import ValidationError
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.deletions import DOCUMENTS, document_changes, documents_before
+from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.document_list import list_documents
 from pipeline.engine.estimate import Estimate
 from pipeline.engine.forecast import Forecast, forecast
-from pipeline.engine.loading import present_documents
+from pipeline.engine.loading import changed_documents
 from pipeline.engine.options import DEFAULTS, RunOptions
 from pipeline.engine.plan import PlannedStep, plan
 from pipeline.engine.report import RunReport
@@ -43,7 +42,7 @@ from pipeline.purge.intention import Intentions
 from pipeline.purge.survey import Survey
 from pipeline.query.answer import Answer, answer
 from pipeline.query.next_questions import NextQuestions, next_questions
-from pipeline.query.request import QueryRequest
+from pipeline.query.request import QueryRequest, request_of
 from pipeline.query.stage import QueryStage, noting
 from pipeline.query.stream import Event, stream_answer
 from pipeline.resolution.pins import Decision
@@ -54,16 +53,13 @@ from pipeline.settings_file import read_settings
 from pipeline.snapshots import Manifest
 from pipeline.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
 from pipeline.stores.base import Advanced, silent
-from pipeline.text import clean
 from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
-from pipeline.validation import explain
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
 MOST_QUESTIONS = 50
-LISTED = ["id", "source", "title", "content_hash"]
 
 
 class Project(Services):
@@ -268,24 +264,8 @@ class Project(Services):
         return list_documents(manifest, self.snapshots)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
-        """What the next run would find ``new``, ``edited`` and ``gone`` (column ``change``), with ``source`` and
-        ``title``: the input is read as the run would read it. Raises what reading it raises, UsageError for a workflow
-        that loads no documents."""
-        steps = self.workflow(workflow or self.shown_workflow())
-        present = present_documents(steps, self.snapshots)
-        if present is None:
-            raise UsageError(f"workflow '{steps.name}': it loads no documents; name another")
-        now = present.documents
-        before = documents_before(steps, self.snapshots)
-        then = self.snapshots.table(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
-        changes = document_changes(then, now)
-        titles = dict(zip(then["source"], then["title"], strict=True)) | dict(
-            zip(now["source"], now["title"], strict=True)
-        )
-        told = [(change, source) for change in changes.counts for source in getattr(changes, change)]
-        return pd.DataFrame(
-            [(change, source, titles[source]) for change, source in told], columns=["change", "source", "title"]
-        )
+        """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in engine/loading.py."""
+        return changed_documents(self.workflow(workflow or self.shown_workflow()), self.snapshots)
 
     def doctor(self, long: bool = False) -> list[Finding]:
         """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""
@@ -371,17 +351,7 @@ class Project(Services):
 
         Raises UsageError for options that make no sense.
         """
-        given = {name: value for name, value in options.items() if value is not None}
-        try:
-            return QueryRequest(
-                **{
-                    **self.settings.query.model_dump(),
-                    "query": clean(question).strip() if isinstance(question, str) else question,
-                    **given,
-                }
-            )
-        except ValidationError as error:
-            raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
+        return request_of(question, self.settings.query, options)
 
     @property
     def query_stage(self) -> QueryStage:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.documents.conditions import operators
+from pipeline.errors import UsageError
 from pipeline.query_options import QueryOptions
+from pipeline.text import clean
+from pipeline.validation import explain
 
 
 class Turn(BaseModel):
@@ -44,3 +47,16 @@ class QueryRequest(QueryOptions):
     ll_keywords: tuple[str, ...] = ()
     conversation_history: tuple[Turn, ...] = ()
     where: Annotated[dict[str, Any], AfterValidator(_as_operators)] = Field(default={})
+
+
+def request_of(question: Any, defaults: QueryOptions, options: Mapping[str, Any]) -> QueryRequest:
+    """The request, with ``defaults`` for what ``options`` do not give; None counts as not given.
+
+    Raises UsageError for options that make no sense.
+    """
+    asked = {"query": clean(question).strip() if isinstance(question, str) else question}
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return QueryRequest(**{**defaults.model_dump(), **asked, **given})
+    except ValidationError as error:
+        raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
