@@ -68,10 +68,8 @@ class CopiedRows:
 def copied(pieces: Iterable[Any], fields: int) -> Iterator[CopiedRows]:
     """What COPY ... TO STDOUT (FORMAT BINARY) gives, some thousands of rows at a time. A piece is a row, as
     PostgreSQL's protocol has it; the header comes with the first or by itself, the trailer last."""
-    content, sizes = (
-        bytearray(),
-        [],
-    )  # no list of pieces, which the collector of garbage would go through time and again
+    content = bytearray()  # no list of pieces, which the collector of garbage would go through time and again
+    sizes: list[int] = []
     for place, piece in enumerate(pieces):
         row = piece[len(HEADER) :] if place == 0 else piece
         if len(row) <= len(TRAILER):
