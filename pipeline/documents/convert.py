@@ -4,7 +4,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import in_words
+
 CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
+MOST_SAID = 200
 NEEDS_EXTRA = "needs the extra 'docs': pip install 'graphmill[docs]'"
 
 
@@ -21,8 +24,7 @@ def convert(path: Path) -> str:
     except Exception as error:
         if isinstance(error, OSError) and error.errno:  # of the file system, not of a library
             raise
-        cause = " ".join(str(error).split())[:200]
-        raise ValueError(f"{type(error).__name__}: {cause}; mend it or remove it") from error
+        raise ValueError(f"{in_words(error)[:MOST_SAID]}; mend it or remove it") from error
 
 
 @cache

@@ -195,6 +195,16 @@ def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str, mo
     assert no_input(rejects) == {f"{suffix[1:]} (pip install 'graphmill[docs]')": 1}
 
 
+def test_what_a_converter_stumbles_over_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stumbling:
+        def convert_local(self, path: str) -> object:
+            raise KeyError("Root")
+
+    monkeypatch.setattr("pipeline.documents.convert._converter", Stumbling)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    assert load(tmp_path)[1]["message"].tolist() == ["a.pdf: 'Root' is missing; mend it or remove it"]
+
+
 @pytest.mark.skipif(find_spec("markitdown") is None, reason="the extra 'docs' is not installed")
 def test_the_extra_reads_more_and_damaged_files_are_rejects(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<html><body><h1>The mill</h1><p>It stands.</p></body></html>")
