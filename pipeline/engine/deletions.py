@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
+from pipeline.engine.step import PLACE, Step
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import DeletionError
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
 
 DOCUMENTS = "documents"
 COLUMNS = ["id", "source", "content_hash"]
@@ -23,12 +25,23 @@ def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot |
     if workflow.name in snapshots.workflows():
         return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
     steps = [step for step in workflow.steps if DOCUMENTS in step.outputs]
-    loads = {step.id: (step.verb.name, step.params.model_dump(mode="json")) for step in steps}
+    loads = {step.id: source_of(step) for step in steps}
     for manifest in newest_first(snapshots):
-        others = {id: record.components for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
-        if loads == {id: (parts["verb"], parts["params"]) for id, parts in others.items()}:
+        others = {id: read_by(record) for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
+        if loads == others:
             return manifest.tables.get(DOCUMENTS)
     return None
+
+
+def source_of(step: Step) -> tuple[Any, ...]:
+    """How, and where from, a step loads documents; as ``read_by``."""
+    return step.verb.name, step.params.model_dump(mode="json"), dict(step.place)
+
+
+def read_by(record: StepRecord) -> tuple[Any, ...]:
+    inputs = record.components.get("inputs", {})
+    place = {name: value for name, value in inputs.items() if name.startswith(PLACE)}
+    return record.components.get("verb"), record.components.get("params"), place
 
 
 def newest_first(snapshots: SnapshotStore) -> Iterator[Manifest]:

@@ -118,7 +118,7 @@ def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) 
     }
     if verb.stamp:
         inputs[STAMP] = verb.stamp(step.params)
-    inputs |= step.params.noted()
+    inputs |= {**step.place, **step.params.noted()}
     return {
         "verb": verb.name,
         "code": code_fingerprint(verb.function),

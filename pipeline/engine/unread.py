@@ -7,11 +7,10 @@ last documents, and to keep once more changes nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import pandas as pd
 
-from pipeline.engine.deletions import DOCUMENTS, identities, is_of, newest_first
+from pipeline.engine.deletions import DOCUMENTS, identities, is_of, newest_first, read_by, source_of
 from pipeline.engine.step import REJECTS, Step
 from pipeline.errors import DataError
 from pipeline.schemas import REJECTS as REJECTS_SCHEMA
@@ -82,13 +81,8 @@ def record_before(step: Step, previous: Mapping[str, StepRecord], snapshots: Sna
     same step: the stores may show its documents, and what cannot be read is as little gone from them."""
     if previous or step.verb.inputs:
         return previous.get(step.id)
-    same = (step.verb.name, step.params.model_dump(mode="json"))
     others = filter(None, (manifest.steps.get(step.id) for manifest in newest_first(snapshots)))
-    return next((record for record in others if _made_by(record) == same), None)
-
-
-def _made_by(record: StepRecord) -> tuple[Any, Any]:
-    return record.components.get("verb"), record.components.get("params")
+    return next((record for record in others if read_by(record) == source_of(step)), None)
 
 
 def last_documents(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Snapshot | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.engine.step import REJECTS, Execution, Step
+from pipeline.engine.step import PLACE, REJECTS, Execution, Step
 from pipeline.engine.wiring import wired
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -141,6 +141,7 @@ class _Reader:
             prompts=_bound(f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None, verb.optional),
             models=_bound(f"{where}: models", embedded_or_asked, entry.models, "default", verb.optional),
             execution=entry.execution,
+            place=_place(verb, entry.args),
         )
 
 
@@ -179,6 +180,12 @@ def _check_turns_documents_into_documents(entry: InputStep, verbs: Registry) -> 
 
 def _turns_documents_into_documents(verb: Verb) -> bool:
     return set(verb.inputs) == {DOCUMENTS} == set(verb.outputs) - {REJECTS}
+
+
+def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
+    """Args that are no part of what is made, as a project may move, tell two sources apart all the same."""
+    places = [name for name, found in verb.params.model_fields.items() if found.exclude and not verb.inputs]
+    return {f"{PLACE}{name}": str(args[name]) for name in places if args.get(name)}
 
 
 def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:

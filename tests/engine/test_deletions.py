@@ -128,6 +128,22 @@ def test_a_first_run_is_compared_with_the_newest_run_of_another_workflow(folder:
         assert project.index("third").documents == {"new": 0, "edited": 0, "gone": 0, "all": 5}
 
 
+def test_another_folder_has_nothing_to_do_with_the_workflow_before(folder: ProjectFolder):
+    """Neither are the documents of the one gone from the other, nor are they kept where a file is not read whole."""
+    folder.write("t.jsonl", '{"id": "1", "text": "One."}\n{"id": "2", "text": "Two."}\n')
+    elsewhere = folder.root / "data" / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "t.jsonl").write_text('{"id": "3", "text": "Three."}\n{"id": "4", "te')
+    step = f"  - verb: load_documents\n    args: {{path: '{elsewhere}'}}\n"
+    (folder.root / "workflows" / "other.yaml").write_text(f"name: other\nsteps:\n{step}")
+    (folder.root / "workflows" / "third.yaml").write_text(LOAD_ONLY.replace("name: load", "name: third"))
+    with folder.open() as project:
+        project.index("load")
+        assert project.index("other").documents == {"new": 1, "edited": 0, "gone": 0, "all": 1}
+        assert project.index("third").documents == {"new": 0, "edited": 0, "gone": 0, "all": 6}
+        assert {step.action for step in project.index("load").steps} == {"reused"}
+
+
 def documents_of(folder: ProjectFolder) -> list[Path]:
     return list((folder.root / "data" / "snapshots" / "documents").glob("*.parquet"))
 
