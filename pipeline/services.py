@@ -144,9 +144,7 @@ class Services:
         Raises UsageError when no store has it, OtherOwnerError when it belongs to another owner, and to none of
         ``take_over``. Waits for a load that is under way.
         """
-        known = sorted({workspace for workspaces in self.workspaces().values() for workspace in workspaces})
-        if name not in known:
-            raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
+        self.reach_workspace(name, take_over)
         stores = open_stores(self.settings.model_copy(update={"workspace": name}), self.root)
         try:
             with alone(stores.all):
@@ -157,6 +155,13 @@ class Services:
             return dropped
         finally:
             stores.close()
+
+    def reach_workspace(self, name: str, take_over: Collection[str] = ()) -> None:
+        """Raises what ``drop_workspace`` does, before anybody is asked whether to drop it."""
+        known = sorted({workspace for workspaces in self.workspaces().values() for workspace in workspaces})
+        if name not in known:
+            raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
+        refuse_other_owner(name, self.others(name).values(), take_over, DROP)
 
     def reach_stores(self, workflow: Workflow, options: RunOptions) -> None:
         """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded: the

@@ -45,6 +45,7 @@ def drop_workspace(
 ) -> None:  # fmt: skip
     """Delete a workspace from the databases; snapshots and cached replies stay."""
     with open_project(context, folder, overrides, as_json) as project:
+        project.reach_workspace(name, take_over or ())
         confirm_take_over(project, take_over or (), yes, name)
         if not yes:
             ask(f"Delete workspace {name} from the databases?")
