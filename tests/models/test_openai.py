@@ -257,7 +257,7 @@ def test_nobody_listens(chat: OpenAIChat):
         lambda: list(lonely.stream(ask("a")[0])),
     ):
         with pytest.raises(
-            ModelError, match=r"models\.chat\.default: http://127\.0\.0\.1:1/v1 does not answer \(Co"
+            ModelError, match=r"models\.chat\.default: http://127\.0\.0\.1:1/v1 does not answer \(\[Errno"
         ) as e:
             attempt()
         assert "hush" not in str(e.value)

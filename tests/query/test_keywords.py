@@ -62,7 +62,7 @@ def test_empty_lists_make_a_short_question_its_own_keyword():
     "request_",
     [
         {"query": ""},
-        {"query": "qq"},
+        {"query": "?!"},
         {"query": "qqq", "mode": "best"},
         {"query": "qqq", "top_k": 0},
         {"query": "qqq", "topk": 1},
