@@ -85,7 +85,7 @@ def _is_bare(root: Path, name: str, found: Iterable[InputFile]) -> bool:
 
 
 def _is_plain(name: str) -> bool:
-    return name == _one_line(name)
+    return name == one_line(name)
 
 
 def files_digest(files: list[InputFile]) -> str:
@@ -162,7 +162,7 @@ class _Place:
 
     @property
     def name(self) -> str:
-        return _one_line("/".join(self.below))
+        return one_line("/".join(self.below))
 
 
 def _kind(entry: os.DirEntry[str], real_root: Path) -> str:
@@ -187,7 +187,7 @@ def _is_lock(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _LOCKS)
 
 
-def _one_line(name: str) -> str:
+def one_line(name: str) -> str:
     """What a file system takes and neither a table nor a terminal should be given, as an escape."""
     encoded = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)

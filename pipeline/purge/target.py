@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rapidfuzz import process
 
-from pipeline.documents.files import input_files
+from pipeline.documents.files import input_files, one_line
 from pipeline.engine.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError
 from pipeline.services import Services
@@ -44,9 +44,12 @@ def read_target(
     also one whose file is gone. ``under_way``: those whose purge goes on; ``elsewhere``: asked last, whether the
     stores know of a name.
 
+    The tables have escapes where a file system has control characters, or what is no text.
+
     Raises UsageError for what is outside, a folder, or nowhere, with the names that come nearest.
     """
-    names = list(dict.fromkeys(_names(project, document)))
+    names = list(dict.fromkeys(map(one_line, _names(project, document))))
+    document = one_line(document)
     if not names:
         raise UsageError(f"purge: {document} is not below {project.input_folder}; name a file there")
     known = Known(project)

@@ -96,6 +96,16 @@ def test_a_name_with_signs_of_patterns_and_records_is_a_name(folder: ProjectFold
         assert project.survey("#5 [draft].txt").rows["fast"]["documents"] == 1
 
 
+@pytest.mark.parametrize("name", ["two\nlines.txt", "red\x1b[31m.txt", "no text \udcff.txt"])
+def test_a_file_is_named_as_it_is_on_disk(tmp_path: Path, postgres_url: str, name: str):
+    folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": "A\n\nA.", name: "Mill\n\nMira Vale is there."})
+    with folder.open() as project:
+        project.index("fast")
+        report = project.purge(name)
+        assert (report.file, report.rows["fast"]["documents"], report.document.isprintable()) == (True, 1, True)
+        assert list(project.table("documents", "fast")["source"]) == ["a.txt"]
+
+
 def test_a_link_is_meant_itself(tmp_path: Path, postgres_url: str):
     folder = new_project(
         tmp_path / "mill", postgres_url, {"real.txt": "Real\n\nMira Vale is real.", "b.txt": "B\n\nB."}
