@@ -13,7 +13,7 @@ LOOKED_AHEAD = 10
 """Rows after a bad one that tell whether a line begins a row, or stands inside of a field of several lines."""
 MOST_LINES = 500
 """Lines in which those rows are sought."""
-PATIENCE, MORE_A_LINE, FEW_LINES = 100_000, 10, 20
+LOOKS, MORE_A_LINE, FEW_LINES = 100_000, 10, 20
 """Lines that may be looked at so in a whole table: at first, and for each of its lines. Where they are used up it is no
 csv but something that looks like one, and the rows are sought in a few lines: no text takes longer than its length."""
 MOSTLY = 0.8
@@ -126,7 +126,7 @@ class _Table:
         """Whether what is read from here on looks like rows: lines inside of a quoted field mostly have another number
         of cells, and the last of them a quote where none was opened."""
         seen = whole = 0
-        most = MOST_LINES if self.looked_at < PATIENCE + MORE_A_LINE * place else FEW_LINES
+        most = MOST_LINES if self.looked_at < LOOKS + MORE_A_LINE * place else FEW_LINES
         end = place
         for row in self.rows(place, most):
             self.looked_at, end = self.looked_at + row.end - end, row.end

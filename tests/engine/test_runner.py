@@ -10,7 +10,6 @@ from pipeline.registry import verb
 from pipeline.schemas import REJECTS, STRING
 from pipeline.schemas import table as schema
 from pipeline.snapshots import SnapshotStore
-from tests.engine import small_verbs
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import CALLS, NUMBERS
 
@@ -122,17 +121,16 @@ def test_what_was_done_before_a_failure_is_kept(project: SmallProject, monkeypat
     def fail(*_: object) -> None:
         raise RuntimeError("lost")
 
-    monkeypatch.setattr(project.chat, "converse", fail)
     failing = runner(project)
-    with pytest.raises(RuntimeError):
-        failing.run(project.workflow, "run-1")
+    with monkeypatch.context() as patch:
+        patch.setattr(project.chat, "converse", fail)
+        with pytest.raises(RuntimeError):
+            failing.run(project.workflow, "run-1")
     assert [(report.step, report.action) for report in failing.reports] == [
         ("read_numbers", "ran"),
         ("keep_even", "ran"),
         ("describe_numbers", "failed"),
     ]
-    monkeypatch.undo()
-    small_verbs.register_small_verbs()
     assert actions(run(project))[:2] == ["reused", "reused"]
 
 
