@@ -1,5 +1,6 @@
 """Projects that share databases: whose a workspace is, who may take it over, and what nobody may."""
 
+import io
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import typer
 from neo4j import GraphDatabase
 
 from pipeline.engine.options import RunOptions
@@ -116,6 +118,17 @@ def test_taken_over_by_the_owners_name_alone(mine: ProjectFolder, theirs: Projec
         assert opened.verify("fast").agrees
     with mine.open() as opened, pytest.raises(UsageError, match=f"belongs to owner {owner_of(theirs.root)}"):
         opened.load("fast")
+
+
+def test_a_take_over_asks_and_no_is_no(mine: ProjectFolder, theirs: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+    terminal, owner = io.StringIO("n\n"), owner_of(mine.root)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    with pytest.raises(typer.Abort):
+        theirs.invoke("run", "fast", "--take-over", owner)
+    with mine.open() as opened:
+        assert opened.stores.vectors.documents()["source"].tolist() == ["one.txt"]
+        assert opened.verify("fast", quick=True).agrees
 
 
 def test_a_workspace_of_another_owner_is_not_dropped(mine: ProjectFolder, theirs: ProjectFolder, postgres_url: str):
