@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import typer
 from neo4j import GraphDatabase
+from psycopg import sql
 
 from pipeline.engine.options import RunOptions
 from pipeline.errors import UsageError
@@ -55,10 +56,9 @@ def rows_in(url: str, workspace: str) -> dict[str, list[tuple]]:
             "WHERE attname = 'workspace' AND relkind IN ('r', 'p') AND NOT relispartition "
             "AND relnamespace = 'public'::regnamespace ORDER BY 1"
         ).fetchall()
-        query = psycopg.sql.SQL("SELECT row::text FROM {} AS row WHERE workspace = %s ORDER BY 1")
+        query = sql.SQL("SELECT row::text FROM {} AS row WHERE workspace = %s ORDER BY 1")
         return {
-            name: connection.execute(query.format(psycopg.sql.Identifier(name)), [workspace]).fetchall()
-            for (name,) in found
+            name: connection.execute(query.format(sql.Identifier(name)), [workspace]).fetchall() for (name,) in found
         }
 
 
