@@ -10,6 +10,7 @@ from pipeline.gc import GcReport, collect_garbage
 from pipeline.load.remembered import Remembered
 from pipeline.purge.intention import Intentions
 from pipeline.services import Services
+from pipeline.snapshots import SnapshotStore
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,22 @@ def forget_history(project: Services, workflows: Sequence[str], since: str) -> H
     """Also the reports of all runs before ``since``. Only for a caller who holds the project."""
     Remembered(project.snapshots.root).forget()
     project.snapshots.sweep()
+    _forget_later(project.snapshots)
     collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
     reports = project.runs.forget_before(since)
     keys = [needed_keys(project.workflow(name), project.resources, project.snapshots) for name in workflows]
     replies = project.cache.forget_all_but(set().union(*keys))
     return HistoryReport(False, collected, reports, replies, project.cache.unowned())
+
+
+def _forget_later(snapshots: SnapshotStore) -> None:
+    """Manifests of earlier nights whose ids sort after the last run's, as where a clock was set back since."""
+    for workflow in snapshots.workflows():
+        live = snapshots.certain(workflow)
+        for run_id in reversed(snapshots.history(workflow)):
+            if snapshots.kept(workflow, [run_id]) == [live]:
+                break
+            snapshots.forget(workflow, run_id)
 
 
 def workflows_with_tables(project: Services) -> list[str]:

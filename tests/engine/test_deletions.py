@@ -144,6 +144,19 @@ def test_another_folder_has_nothing_to_do_with_the_workflow_before(folder: Proje
         assert {step.action for step in project.index("load").steps} == {"reused"}
 
 
+def test_a_night_before_a_clock_was_set_back_is_purged_too(folder: ProjectFolder):
+    manifests = folder.root / "data" / "snapshots" / "manifests" / "load"
+    [first] = manifests.glob("*.json")
+    first.rename(manifests / "20990101T000000.000000-abcdef.json")
+    folder.write("e.txt", "The mill of e.")
+    with folder.open() as project:
+        project.index()
+        project.purge("a.txt")
+        tables = (folder.root / "data" / "snapshots" / "documents").glob("*.parquet")
+        assert all("a.txt" not in set(pd.read_parquet(path)["source"]) for path in tables)
+        assert len(project.snapshots.history("load")) == 1
+
+
 def documents_of(folder: ProjectFolder) -> list[Path]:
     return list((folder.root / "data" / "snapshots" / "documents").glob("*.parquet"))
 
