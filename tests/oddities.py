@@ -47,7 +47,7 @@ class Oddity:
 
 
 def oddities(seed: int) -> list[Oddity]:
-    """About 300, each under a name of its own."""
+    """300 or so, each under a name of its own."""
     draw = random.Random(seed)
     return [
         *_plain(draw), *_encoded(draw), *_tables(draw), *_objects(draw), *_strangers(draw), *_converted(draw),
@@ -85,7 +85,7 @@ def _text(name: str, text: str, data: bytes | None = None, mended: str | None = 
 
 
 def _plain(draw: random.Random) -> Iterator[Oddity]:
-    for number in range(48):
+    for number in range(56):
         suffix = ("txt", "md", "markdown", "log")[number % 4]
         text = f"# Letter {number}\n\n{story(draw)}" if suffix.startswith("m") else f"Letter {number}\n\n{story(draw)}"
         edited = f"{text} {story(draw, 1)}" if number % 3 == 0 else None
