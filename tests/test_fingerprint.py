@@ -8,8 +8,12 @@ from types import ModuleType
 
 import pytest
 
+from pipeline import definitions
 from pipeline import fingerprint as fingerprints
+from pipeline.code_aliases import KNOWN_AS
 from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
+from pipeline.load.wanted import project_table, with_hashes
+from pipeline.registry import REGISTRY
 
 MODULES = {
     "__init__": "",
@@ -48,6 +52,9 @@ class Package:
     def fingerprints(self) -> dict[str, str]:
         return {name: code_fingerprint(self._function(name)) for name in ("shout", "count")}
 
+    def write(self, module: str, source: str) -> None:
+        (self.root / "mill" / f"{module}.py").write_text(source)
+
     def _function(self, name: str) -> Callable[..., object]:
         module: ModuleType = importlib.import_module(f"mill.{name}")
         return getattr(module, name)
@@ -55,13 +62,13 @@ class Package:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
-    monkeypatch.setattr(fingerprints, "PACKAGE", "mill")
+    monkeypatch.setattr(definitions, "PACKAGE", "mill")
     monkeypatch.syspath_prepend(tmp_path)
-    fingerprints._is_module.cache_clear()
+    definitions._is_module.cache_clear()
     yield Package(tmp_path)
     for name in [name for name in sys.modules if name.split(".")[0] == "mill"]:
         del sys.modules[name]
-    fingerprints._is_module.cache_clear()
+    definitions._is_module.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -104,9 +111,62 @@ def test_an_edit_changes_the_verbs_that_import_it_and_no_others(
 
 def test_a_package_is_followed_through_the_names_it_hands_on(package: Package):
     package.edit("count", "from mill.sounds import vowels", "from mill.sounds import VOWELS")
+    package.edit("count", "vowels.VOWELS", "VOWELS")
     before = package.fingerprints()
     package.edit("sounds/vowels", "aeiou", "aeiouy")
     assert package.fingerprints()["count"] != before["count"]
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        [
+            ("shout", "import mill.letters", "from mill import letters as mill_letters"),
+            ("shout", "mill.letters.u", "mill_letters.u"),
+        ],
+        [
+            ("shout", "import mill.letters", "from mill.letters import upper as raised"),
+            ("shout", "mill.letters.upper", "raised"),
+        ],
+        [
+            ("shout", "import mill.letters\n", ""),
+            ("shout", "    return mill", "    import mill.letters\n    return mill"),
+        ],
+        [("text", "def trim", "def strip"), ("letters", "trim", "strip"), ("count", "text.trim", "text.strip")],
+        [("text", "def trim", "LIMIT = 3\n\ndef cut(text):\n    return text[:LIMIT]\n\ndef trim")],
+        [("letters", "from mill.text import trim", "def trim(text):\n    return text.strip()\n")],
+        [("count", "from mill.sounds import vowels", "VOWELS = 'aeiou'"), ("count", "vowels.VOWELS", "VOWELS")],
+    ],
+    ids=[
+        "imported otherwise",
+        "under another name",
+        "where it is used",
+        "renamed",
+        "a neighbour",
+        "merged",
+        "a constant",
+    ],
+)
+def test_a_definition_may_move_and_change_its_name(package: Package, moves: list[tuple[str, str, str]]):
+    before = package.fingerprints()
+    for module, old, new in moves:
+        package.edit(module, old, new)
+    assert package.fingerprints() == before
+
+
+def test_what_is_known_under_an_earlier_fingerprint_keeps_it(package: Package, monkeypatch: pytest.MonkeyPatch):
+    before = package.fingerprints()
+    monkeypatch.setitem(fingerprints.KNOWN_AS, before["shout"], "as it was")
+    assert package.fingerprints() == before | {"shout": "as it was"}
+    package.edit("letters", "upper()", "lower()")
+    assert package.fingerprints()["shout"] not in {"as it was", before["shout"]}
+
+
+def test_every_earlier_fingerprint_is_of_code_that_is_there(monkeypatch: pytest.MonkeyPatch):
+    """A line for code that has changed since says nothing: delete it."""
+    monkeypatch.setattr(fingerprints, "KNOWN_AS", {})
+    functions = [verb.function for verb in REGISTRY.verbs.values()] + [project_table, with_hashes]
+    assert set(KNOWN_AS) <= set(map(code_fingerprint, functions))
 
 
 def test_two_functions_of_one_module_differ():

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import pipeline.fingerprint
+import pipeline.definitions
 from pipeline.engine.estimate import ENOUGH, Amount, Estimate
 from pipeline.engine.forecast import totals
 from pipeline.engine.report import StepReport
-from pipeline.fingerprint import _source
+from pipeline.definitions import _source
 from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.tokens import tokenizer
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
@@ -271,7 +271,7 @@ def test_an_upgrade_is_announced_with_its_calls(
     def upgraded(name: str) -> str:
         return f"{_source(name)}\nUPGRADED = True\n" if name == "pipeline.verbs.extract_graph" else _source(name)
 
-    monkeypatch.setattr(pipeline.fingerprint, "_source", upgraded)
+    monkeypatch.setattr(pipeline.definitions, "_source", upgraded)
     assert planned(folder) == ("run", "code", (0, 0))
     assert index(folder)["extract_graph"].calls == 0
     prompt = folder.root / "prompts" / "extract_graph.md"

@@ -1,0 +1,3 @@
+"""Code."""
+
+KNOWN_AS: dict[str, str] = {}

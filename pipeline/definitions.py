@@ -1,0 +1,388 @@
+"""The definitions that a function's result depends on, whatever the modules, files and names they are in.
+
+A definition is a statement at the top of a module that binds names. From a function on, each name that a definition
+loads is followed to the definition it stands for, through imports. In a definition's form the number of that
+definition, in the order of discovery, stands in place of the name: what moves to another module, is renamed or is
+imported in another way keeps its form. Names within a definition, and attributes, count as they are.
+"""
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+PACKAGE = "pipeline"
+MACHINERY = frozenset({"errors", "registry", "schemas", "models.base"})
+"""Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
+fingerprinted as such."""
+
+Form = list[str]
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def forms(module: str, name: str) -> list[Form]:
+    """The form of the definition of ``name`` in ``module`` and of all that it depends on, itself first."""
+    closure = _Closure()
+    closure.number(module, name)
+    closure.follow()
+    return closure.forms
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What an import binds a name to: a module, or a name in it."""
+
+    module: str
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """A name that no function around it binds, or that an import in one does, and the attributes taken of it."""
+
+    start: str | _Origin
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Module:
+    """``definitions``: the places in ``statements`` that bind a name. ``stars``: modules of which all is imported."""
+
+    statements: tuple[ast.stmt, ...]
+    definitions: dict[str, list[int]]
+    imports: dict[str, _Origin]
+    stars: tuple[str, ...]
+    loose: tuple[int, ...]
+    """The places of the statements that bind nothing."""
+    tokens: dict[int, tuple[str | _Reference, ...]] = field(default_factory=dict)
+
+    def form(self, place: int) -> tuple[str | _Reference, ...]:
+        if place not in self.tokens:
+            self.tokens[place] = tuple(_joined(_Forms(at_the_top=True).of(self.statements[place])))
+        return self.tokens[place]
+
+
+class _Closure:
+    """Numbers definitions as they are met, and makes their forms."""
+
+    def __init__(self) -> None:
+        self.forms: list[Form] = []
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._waiting: list[tuple[str, int]] = []
+        self._modules: dict[str, _Module] = {}
+
+    def follow(self) -> None:
+        while True:
+            while self._waiting:
+                module, place = self._waiting.pop(0)
+                self.forms.append([self._token(module, token) for token in self._read(module).form(place)])
+            if not self._meets_loose():
+                return
+
+    def number(self, module: str, name: str) -> str:
+        """What stands for a name that the module defines."""
+        numbers = []
+        for place in self._read(module).definitions[name]:
+            if (module, place) not in self._numbers:
+                self._numbers[module, place] = len(self._numbers)
+                self._waiting.append((module, place))
+            bound = list(dict.fromkeys(_bound_at_the_top(self._read(module).statements[place])))
+            numbers.append(f"#{self._numbers[module, place]}.{bound.index(name)}")
+        return " ".join(numbers)
+
+    def _meets_loose(self) -> bool:
+        """Take a statement that binds nothing and concerns a definition that was met in its module."""
+        for module in dict.fromkeys(module for module, _ in self._numbers):
+            for place in self._read(module).loose:
+                if (module, place) not in self._numbers and self._concerns(module, place):
+                    self._numbers[module, place] = len(self._numbers)
+                    self._waiting.append((module, place))
+                    return True
+        return False
+
+    def _concerns(self, module: str, place: int) -> bool:
+        read = self._read(module)
+        names = {token.start for token in read.form(place) if isinstance(token, _Reference)}
+        return any((module, at) in self._numbers for name in names for at in read.definitions.get(str(name), ()))
+
+    def _token(self, module: str, token: str | _Reference) -> str:
+        if isinstance(token, str):
+            return token
+        if isinstance(token.start, _Origin):
+            return self._imported(token.start, token.attributes)
+        return self._named(module, token.start, token.attributes)
+
+    def _named(self, module: str, name: str, attributes: Sequence[str]) -> str:
+        """What a name stands for in a module: a definition, an import, or nothing there is: a builtin, then."""
+        read = self._read(module)
+        found = [_dotted(self.number(module, name), attributes)] if name in read.definitions else []
+        if name in read.imports:
+            found.append(self._imported(read.imports[name], attributes))
+        if not found:
+            found += [self._of(star, (name, *attributes)) for star in read.stars if _is_followed(star)]
+        return " ".join(found) or _dotted(name, attributes)
+
+    def _imported(self, origin: _Origin, attributes: Sequence[str]) -> str:
+        names = (origin.name, *attributes) if origin.name else tuple(attributes)
+        return self._of(origin.module, names)
+
+    def _of(self, module: str, names: Sequence[str]) -> str:
+        """What a dotted name stands for that starts at a module; the module itself is all that it defines."""
+        if not _is_ours(module):
+            return _dotted(module, names)
+        if names and _is_module(f"{module}.{names[0]}"):
+            return self._of(f"{module}.{names[0]}", names[1:])
+        if not _is_followed(module):
+            return _dotted("machinery", names)
+        if names:
+            return self._named(module, names[0], names[1:])
+        return " ".join(self.number(module, name) for name in self._read(module).definitions)
+
+    def _read(self, module: str) -> _Module:
+        if module not in self._modules:
+            self._modules[module] = _read(_source(module))
+        return self._modules[module]
+
+
+def _dotted(start: str, attributes: Sequence[str]) -> str:
+    return ".".join((start, *attributes))
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE
+
+
+def _is_followed(module: str) -> bool:
+    return _is_ours(module) and module.removeprefix(f"{PACKAGE}.") not in MACHINERY
+
+
+@cache
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _source(module: str) -> str:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"{module}: no source to fingerprint")
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
+@cache
+def _read(source: str) -> _Module:
+    """By the source itself, which may change while the process goes on."""
+    statements = tuple(ast.parse(source).body)
+    definitions: dict[str, list[int]] = {}
+    imports: dict[str, _Origin] = {}
+    stars: list[str] = []
+    loose: list[int] = []
+    for place, statement in enumerate(statements):
+        bound = dict.fromkeys(_bound_at_the_top(statement))
+        for name in bound:
+            definitions.setdefault(name, []).append(place)
+        found = [node for node in _of_this_scope([statement]) if isinstance(node, ast.Import | ast.ImportFrom)]
+        for node in found:
+            imports |= _origins(node)
+            stars += _starred(node)
+        if not bound and not found and not _is_docstring(statement):
+            loose.append(place)
+    return _Module(statements, definitions, imports, tuple(stars), tuple(loose))
+
+
+def _origins(node: ast.Import | ast.ImportFrom) -> dict[str, _Origin]:
+    """The names that an import binds; a relative one is not followed."""
+    if isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        return {alias.asname or alias.name: _Origin(module, alias.name) for alias in node.names if alias.name != "*"}
+    named = {alias.asname: _Origin(alias.name) for alias in node.names if alias.asname}
+    roots = [alias.name.partition(".")[0] for alias in node.names if not alias.asname]
+    return named | {root: _Origin(root) for root in roots}
+
+
+def _starred(node: ast.Import | ast.ImportFrom) -> list[str]:
+    starred = isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+    return [node.module or ""] if starred and isinstance(node, ast.ImportFrom) else []
+
+
+def _is_docstring(statement: ast.AST) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _bound_at_the_top(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement at the top of a module binds, imports apart."""
+    for node in _of_this_scope([statement]):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _bound_by(node)
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.Import() | ast.ImportFrom():
+            yield from _origins(node)
+        case _:
+            return
+
+
+def _of_this_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes and what is below them, in their order, but not what is in the scope of a definition among them. Of a
+    comprehension only what a walrus binds is of the scope around it."""
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, COMPREHENSIONS):
+            waiting += [below.target for below in ast.walk(node) if isinstance(below, ast.NamedExpr)]
+        elif not isinstance(node, FUNCTIONS | ast.ClassDef | ast.Name | ast.Constant):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The names that a function or comprehension binds; those of a class are seen by nothing below it."""
+
+    bound: frozenset[str]
+    imports: dict[str, _Origin]
+
+
+def _joined(tokens: Iterator[str | _Reference]) -> Iterator[str | _Reference]:
+    """The text between two references as one."""
+    for kind, run in groupby(tokens, type):
+        if kind is str:
+            yield " ".join(map(str, run))
+        else:
+            yield from run
+
+
+@dataclass(frozen=True)
+class _Forms:
+    """Makes forms within some scopes, the innermost last. Names that a statement binds at the top of a module do not
+    count."""
+
+    scopes: tuple[_Scope, ...] = ()
+    at_the_top: bool = False
+
+    def of(self, node: ast.AST) -> Iterator[str | _Reference]:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                return
+            case ast.Name(id=name, ctx=ast.Load()):
+                yield self._loaded(name, ())
+            case ast.Name(id=name):
+                yield "=" if self.at_the_top else f"={name}"
+            case ast.Attribute(attr=name):
+                yield from self._attribute(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                yield from self._function(node)
+            case ast.ClassDef():
+                yield from self._class(node)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                yield from self._comprehension(node)
+            case ast.Constant(value=value):
+                yield f"{type(value).__name__} {value!r}"
+            case _:
+                yield from self._fields(node, ast.iter_fields(node))
+
+    def _fields(self, node: ast.AST, fields: Iterator[tuple[str, object]]) -> Iterator[str | _Reference]:
+        """What is empty does not count: versions of Python differ in what they leave so."""
+        yield type(node).__name__
+        for name, value in fields:
+            if isinstance(value, ast.AST):
+                yield from (f".{name}", *self.of(value))
+            elif isinstance(value, list) and value:
+                yield f".{name}["
+                for element in value:
+                    yield from self.of(element) if isinstance(element, ast.AST) else (repr(element),)
+                yield "]"
+            elif value not in (None, []):
+                yield f".{name} {value!r}"
+
+    def _loaded(self, name: str, attributes: tuple[str, ...]) -> str | _Reference:
+        for scope in reversed(self.scopes):
+            if name in scope.imports:
+                return _Reference(scope.imports[name], attributes)
+            if name in scope.bound:
+                return _dotted(f"local {name}", attributes)
+        return _Reference(name, attributes)
+
+    def _attribute(self, node: ast.Attribute) -> Iterator[str | _Reference]:
+        """A dotted name is one name."""
+        attributes, base = [node.attr], node.value
+        while isinstance(base, ast.Attribute):
+            attributes.append(base.attr)
+            base = base.value
+        if isinstance(base, ast.Name):
+            yield self._loaded(base.id, tuple(reversed(attributes)))
+        else:
+            yield from self._fields(node, ast.iter_fields(node))
+
+    def _function(self, node: FUNCTIONS) -> Iterator[str | _Reference]:
+        """Decorators, defaults and annotations are of the scope around it."""
+        yield type(node).__name__
+        around = _Forms(self.scopes)
+        if not isinstance(node, ast.Lambda):
+            yield "" if self.at_the_top else node.name
+            yield from self._parts(around, [*node.decorator_list, *([node.returns] if node.returns else [])])
+        yield from around.of(node.args)
+        body = [node.body] if isinstance(node, ast.Lambda) else _without_docstring(node.body)
+        yield from self._parts(self._within(node.args, body), body)
+
+    def _class(self, node: ast.ClassDef) -> Iterator[str | _Reference]:
+        """What a class binds is looked up as if it were not bound: it is seen in its own body alone, and there a name
+        may be another's until it is bound."""
+        yield f"class {'' if self.at_the_top else node.name}"
+        around = _Forms(self.scopes)
+        yield from self._parts(around, [*node.decorator_list, *node.bases, *node.keywords])
+        yield from self._parts(around, _without_docstring(node.body))
+
+    def _comprehension(self, node: COMPREHENSIONS) -> Iterator[str | _Reference]:
+        """The first iterable is of the scope around it."""
+        yield type(node).__name__
+        yield from _Forms(self.scopes).of(node.generators[0].iter)
+        bound = frozenset(
+            name for part in node.generators for below in ast.walk(part.target) for name in _bound_by(below)
+        )
+        within = _Forms((*self.scopes, _Scope(bound, {})))
+        yield from self._parts(within, [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
+        for place, part in enumerate(node.generators):
+            yield from self._parts(within, [part.target, *([part.iter] if place else []), *part.ifs])
+
+    def _within(self, arguments: ast.arguments, body: Sequence[ast.AST]) -> "_Forms":
+        nodes = list(_of_this_scope(body))
+        elsewhere = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+        imports: dict[str, _Origin] = {}
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imports |= _origins(node)
+        bound = {argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)}
+        bound |= {name for node in nodes for name in _bound_by(node)}
+        return _Forms((*self.scopes, _Scope(frozenset(bound - elsewhere - set(imports)), imports)))
+
+    @staticmethod
+    def _parts(forms: "_Forms", nodes: Sequence[ast.AST]) -> Iterator[str | _Reference]:
+        yield "("
+        for node in nodes:
+            yield from forms.of(node)
+        yield ")"
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    return [statement for statement in body if not _is_docstring(statement)]
