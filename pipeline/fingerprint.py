@@ -18,7 +18,7 @@ def fingerprint(value: Any) -> str:
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:
-    """Over the definition of the function and all those of this package that it depends on (``pipeline.definitions``).
+    """Over the definition of the function and all those of this package that it depends on (``definitions``).
 
     Comments, docstrings and layout do not count, nor the names, files and modules of definitions.
     """

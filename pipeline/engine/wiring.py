@@ -66,16 +66,16 @@ def _read(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:
     """What the verb will see of the table: the columns it declares, or all where it takes any."""
     declared = step.verb.inputs[name]
     table = step.inputs[name]
-    for field in declared.arrow:
-        if field.name not in given.columns:
-            hint = did_you_mean(field.name, given.columns)
+    for column in declared.arrow:
+        if column.name not in given.columns:
+            hint = did_you_mean(column.name, given.columns)
             raise SettingsError(
-                f"{where}: table '{table}' has no column '{field.name}', which '{name}' needs ({hint}); "
+                f"{where}: table '{table}' has no column '{column.name}', which '{name}' needs ({hint}); "
                 f"connect '{name}' to another table, or make the column first"
             )
-        if given.arrow.field(field.name).type != field.type:
+        if given.arrow.field(column.name).type != column.type:
             raise SettingsError(
-                f"{where}: table '{table}' has column '{field.name}' as {given.arrow.field(field.name).type}, and "
-                f"'{name}' needs {field.type}; convert it first"
+                f"{where}: table '{table}' has column '{column.name}' as {given.arrow.field(column.name).type}, and "
+                f"'{name}' needs {column.type}; convert it first"
             )
     return given if declared.more else declared

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
 
-Pair = tuple[int, int]
+from pipeline.resolution.candidates import Pair
+
 Test = Callable[[int, int], bool]
 
 
