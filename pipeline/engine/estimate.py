@@ -12,8 +12,7 @@ import pandas as pd
 from pipeline.engine.rehearsal import Tally
 from pipeline.engine.resources import Model
 from pipeline.engine.workflow import Step
-from pipeline.models.base import ChatModel
-from pipeline.models.endpoint import Tokens
+from pipeline.models.base import ChatModel, Tokens
 
 Range = tuple[int, int]
 ENOUGH = 5

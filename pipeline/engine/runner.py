@@ -28,8 +28,7 @@ from pipeline.engine.usage import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError
 from pipeline.fingerprint import fingerprint
-from pipeline.models.base import ChatModel
-from pipeline.models.endpoint import Tokens
+from pipeline.models.base import ChatModel, Tokens
 from pipeline.reasons import refuse_unknown_reasons
 from pipeline.registry import Tracker
 from pipeline.schemas import DOCUMENTS as DOCUMENTS_SCHEMA

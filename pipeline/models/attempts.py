@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from pipeline.models.base import Listener, Usage
-from pipeline.models.endpoint import Endpoint, Failure, Tokens
+from pipeline.models.base import Listener, Tokens, Usage
+from pipeline.models.endpoint import Endpoint, Failure
 from pipeline.models.limits import Limiter, backoff, sleep
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -54,6 +54,17 @@ are all good, or mended themselves."""
 
 Anew = Callable[[str], bool]
 """Whether the bad replies of a row are to be asked for again, mended though they are."""
+
+
+class Tokens(NamedTuple):
+    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache."""
+
+    input: int
+    output: int
+    cached: int = 0
+
+
+NO_TOKENS = Tokens(0, 0)
 
 
 @dataclass(frozen=True)

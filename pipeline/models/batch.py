@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
 from pipeline.models.batch_api import COMPLETIONS, BatchApi, RefusedError
 from pipeline.models.batch_intents import Intent, Intents
 from pipeline.models.cache import Completion
-from pipeline.models.endpoint import Failure, Tokens
+from pipeline.models.endpoint import Failure
 from pipeline.models.exchange import Exchange, in_rounds, one_question
 from pipeline.models.openai import OpenAIChat, completion_of
 from pipeline.models.remembered import RememberedReplies

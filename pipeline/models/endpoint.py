@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError, in_words
+from pipeline.models.base import NO_TOKENS, Tokens
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
@@ -37,17 +38,6 @@ TOO_LONG = re.compile(
 TOO_LARGE = re.compile(r"^(rate_limit_exceeded )?request too large")
 """More tokens in one call than the endpoint lets through in a minute."""
 NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
-
-
-class Tokens(NamedTuple):
-    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache."""
-
-    input: int
-    output: int
-    cached: int = 0
-
-
-NO_TOKENS = Tokens(0, 0)
 
 
 class OverdueError(ValueError):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.attempts import Attempts, Call, Patience
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
 from pipeline.models.buckets import Bucket, Rate
 from pipeline.models.cache import NO_CACHE, Completion, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, Tokens, UselessAnswerError, sendable, token_counts
+from pipeline.models.endpoint import Endpoint, Failure, UselessAnswerError, sendable, token_counts
 from pipeline.models.exchange import Exchange, Heard, one_question
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Answered, Asked, Workers, converse, in_parallel

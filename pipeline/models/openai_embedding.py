@@ -10,10 +10,10 @@ import numpy as np
 
 from pipeline.errors import ModelError
 from pipeline.models.attempts import Attempts, Call, Patience
-from pipeline.models.base import Listener, Usage
+from pipeline.models.base import Listener, Tokens, Usage
 from pipeline.models.buckets import Bucket, Rate
 from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, Tokens, sendable, token_counts
+from pipeline.models.endpoint import Endpoint, Failure, sendable, token_counts
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Workers, in_parallel
 from pipeline.models.remembered import embedding_keys, recall_vectors, unit, unknown_texts

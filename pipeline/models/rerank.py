@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.attempts import Attempts, Call, Patience
+from pipeline.models.base import NO_TOKENS, Tokens
 from pipeline.models.buckets import Bucket, Rate
 from pipeline.models.database import Database
-from pipeline.models.endpoint import NO_TOKENS, Endpoint, Failure, Tokens, sendable
+from pipeline.models.endpoint import Endpoint, Failure, sendable
 from pipeline.models.limits import Limiter
 from pipeline.models.parallel import Workers, in_parallel
 from pipeline.once import made_once

@@ -12,8 +12,7 @@ from pipeline.engine.rehearsal import RehearsedChat, Tally
 from pipeline.engine.usage import Journal, settle
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import ModelError, UsageError
-from pipeline.models.base import Tokenizer
-from pipeline.models.endpoint import Tokens
+from pipeline.models.base import Tokenizer, Tokens
 from pipeline.prompts import Placeholders, Prompt
 from pipeline.services import DEFAULT, Services
 from pipeline.tuning.ask import Findings, Passages, TunePrompts, Wanted, questions

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import pipeline.definitions
+from pipeline.definitions import _source
 from pipeline.engine.estimate import ENOUGH, Amount, Estimate
 from pipeline.engine.forecast import totals
 from pipeline.engine.report import StepReport
-from pipeline.definitions import _source
 from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.tokens import tokenizer
 from tests.projects import DOCUMENTS, ProjectFolder, new_project

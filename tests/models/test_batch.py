@@ -13,11 +13,10 @@ import pytest
 from pipeline.engine.budget import Budget
 from pipeline.engine.metering import Meter
 from pipeline.errors import AuthError, BudgetError, ModelError, SettingsError, WaitingError
-from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.base import ChatReply, ChatRequest, Talk, Tokens
 from pipeline.models.batch import BatchChat, BatchOptions
 from pipeline.models.batch_intents import Intents
 from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.endpoint import Tokens
 from pipeline.models.openai import OpenAIChat
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
