@@ -1,13 +1,15 @@
 """graphmill init: a project of one's own."""
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 from pipeline.errors import UsageError
 from pipeline.folder import SETTINGS
 
-PACKAGED = Path(__file__).parent / "templates"
-CLONE = Path(__file__).parent.parent
+PACKAGE = Path(str(files("pipeline")))
+PACKAGED = PACKAGE / "templates"
+CLONE = PACKAGE.parent
 FIRST_WORKFLOW = "fast"
 """It needs no key."""
 NAMES_WORKFLOW = re.compile(r"^workflow: \S+ *", re.MULTILINE)
@@ -29,15 +31,15 @@ def init_project(folder: Path, workflow: str = FIRST_WORKFLOW) -> tuple[list[str
     Returns the names written and those that were there and are kept as they are. Raises UsageError for a workflow that
     does not come with the package.
     """
-    files = {name: source.read_text(encoding="utf-8") for name, source in _templates().items()}
-    if f"workflows/{workflow}.yaml" not in files:
-        have = ", ".join(sorted(Path(name).stem for name in files if name.startswith("workflows/")))
+    sources = {name: source.read_text(encoding="utf-8") for name, source in _templates().items()}
+    if f"workflows/{workflow}.yaml" not in sources:
+        have = ", ".join(sorted(Path(name).stem for name in sources if name.startswith("workflows/")))
         raise UsageError(f"init: no workflow '{workflow}' comes with graphmill; have: {have}")
-    files[SETTINGS] = NAMES_WORKFLOW.sub(lambda line: f"workflow: {workflow:<20}", files[SETTINGS])
-    files |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
+    sources[SETTINGS] = NAMES_WORKFLOW.sub(lambda line: f"workflow: {workflow:<20}", sources[SETTINGS])
+    sources |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
     (folder / "data" / "input").mkdir(parents=True, exist_ok=True)
     written, kept = [], []
-    for name, content in sorted(files.items()):
+    for name, content in sorted(sources.items()):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
