@@ -269,7 +269,9 @@ def test_an_upgrade_is_announced_with_its_calls(
     units = index(folder)["extract_graph"].calls
 
     def upgraded(name: str) -> str:
-        return f"{_source(name)}\nUPGRADED = True\n" if name == "pipeline.verbs.extract_graph" else _source(name)
+        source = _source(name)
+        is_it = name == "pipeline.verbs.extract_graph"
+        return source.replace("\n    return ", "\n    upgraded = True\n    return ") if is_it else source
 
     monkeypatch.setattr(pipeline.definitions, "_source", upgraded)
     assert planned(folder) == ("run", "code", (0, 0))
