@@ -28,6 +28,7 @@ from pipeline.definitions import forms
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(definitions, "PACKAGE", "mill")
+    monkeypatch.setattr(definitions, "MACHINERY", frozenset({"registry"}))
     monkeypatch.syspath_prepend(tmp_path)
     definitions._is_module.cache_clear()
     (tmp_path / "mill").mkdir()

@@ -63,6 +63,7 @@ class Package:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
     monkeypatch.setattr(definitions, "PACKAGE", "mill")
+    monkeypatch.setattr(definitions, "MACHINERY", frozenset({"registry"}))
     monkeypatch.syspath_prepend(tmp_path)
     definitions._is_module.cache_clear()
     yield Package(tmp_path)
