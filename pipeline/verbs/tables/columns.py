@@ -1,62 +1,87 @@
-"""Columns of a derived table: whether they are there, of which type, and in which order its rows are kept.
+"""convert: columns in another type."""
 
-A derived table keeps the key of the table it comes from. Where a column of the key is gone, or one row may have become
-several, all other columns follow in the key, so that the order of the rows is a matter of their content alone.
-"""
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated
-
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.schemas import STRING, TableSchema, type_name
-from pipeline.validation import did_you_mean
+from pipeline.documents.metadata import as_text
+from pipeline.registry import Params, verb
+from pipeline.schemas import ANY, BOOL, FLOAT, INT, REJECTS, STRING, TableSchema
+from pipeline.text import digest
+from pipeline.verbs.tables.cells import distinct_cells, plain_cells
+from pipeline.verbs.tables.columns import derived, plain_column, types_of
 
-ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Of a column that a verb makes."""
-
-
-def field_of(schema: TableSchema, name: str) -> pa.Field:
-    """Raises ValueError for a column that the table has not."""
-    if name not in schema.columns:
-        raise ValueError(f"no column '{name}'; {did_you_mean(name, schema.columns)}")
-    return schema.arrow.field(name)
-
-
-def type_of(schema: TableSchema, name: str) -> pa.DataType:
-    return field_of(schema, name).type
+Type = Literal["text", "integer", "number", "boolean"]
+TYPES: Mapping[Type, pa.DataType] = {"text": STRING, "integer": INT, "number": FLOAT, "boolean": BOOL}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_LARGEST = 2**53
+"""Beyond it a float, which pandas may hold an integer in, skips integers."""
 
 
-def text_column(schema: TableSchema, name: str) -> None:
-    """Raises ValueError unless the column holds texts."""
-    if type_of(schema, name) != STRING:
-        raise ValueError(f"column '{name}' holds {type_name(type_of(schema, name))}, no text; convert it first")
+class ConvertParams(Params):
+    """``columns``: name -> text, integer, number or boolean. ``invalid``: whether a row with a cell that is none is a
+    reject, or has nothing in that cell."""
+
+    columns: dict[str, Type] = Field(min_length=1)
+    invalid: Literal["reject", "null"] = "reject"
 
 
-def plain_column(schema: TableSchema, name: str) -> None:
-    """Raises ValueError for a column of lists or records."""
-    if pa.types.is_nested(type_of(schema, name)):
-        raise ValueError(f"column '{name}' holds {type_name(type_of(schema, name))}; unroll or join its items first")
+def _result(read: Mapping[str, TableSchema], params: ConvertParams) -> TableSchema:
+    for name in params.columns:
+        plain_column(read["table"], name)
+    return derived(read["table"], types_of(read["table"]) | {name: TYPES[to] for name, to in params.columns.items()})
 
 
-def number_column(schema: TableSchema, name: str) -> None:
-    """Raises ValueError unless the column holds numbers."""
-    kind = type_of(schema, name)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ValueError(f"column '{name}' holds {type_name(kind)}, no number; convert it first")
+@verb(inputs={"table": ANY}, outputs={"result": _result, "rejects": REJECTS}, rowwise="table")
+def convert(table: pd.DataFrame, params: ConvertParams) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The table with these types; nothing stays nothing. A text is an integer or a number as JSON writes it, a truth
+    value as true/false, yes/no or 1/0. A reject is named by its column ``id``, or by a digest of the row."""
+    converted = {name: _converted(table[name], _TO[to]) for name, to in params.columns.items()}
+    result = table.assign(**{name: pd.Series(cells, index=table.index) for name, (cells, _) in converted.items()})
+    if params.invalid == "null":
+        return result, REJECTS.frame()
+    lost = np.any([wrong for _, wrong in converted.values()], axis=0)
+    first = [next(name for name, (_, wrong) in converted.items() if wrong[row]) for row in np.flatnonzero(lost)]
+    messages = [f"column '{name}': no {params.columns[name]}; correct it, or set invalid: null" for name in first]
+    rows = zip(_row_ids(table[lost]), messages, strict=True)
+    return result[~lost], REJECTS.frame([("", id, "row", "parse", message) for id, message in rows])
 
 
-def derived(schema: TableSchema, columns: Mapping[str, pa.DataType], *, one_to_one: bool = True) -> TableSchema:
-    """The schema of what comes of the table: these columns, the key kept as far as it can be. ``one_to_one``: no row
-    becomes two."""
-    key = [name for name in schema.key if name in columns]
-    whole = one_to_one and len(key) == len(schema.key)
-    rest = [] if whole else [name for name in columns if name not in key]
-    descending = tuple(name for name in schema.descending if name in key)
-    return TableSchema(pa.schema(list(columns.items())), (*key, *rest), descending)
+def _converted(cells: pd.Series, to: Callable[[Any], Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The cells, None for what is none, and where that is so though something was there."""
+    places, values = distinct_cells(cells)
+    new = np.empty(len(values), dtype=object)
+    new[:] = [None if value is None else to(value) for value in values]
+    wrong = np.array([value is not None and cell is None for value, cell in zip(values, new, strict=True)], dtype=bool)
+    return new[places], wrong[places]
 
 
-def types_of(schema: TableSchema, names: Iterable[str] | None = None) -> dict[str, pa.DataType]:
-    """Column -> type, of all columns or of some."""
-    return {name: type_of(schema, name) for name in (schema.columns if names is None else names)}
+def _integer(value: Any) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and number.is_integer() and abs(number) <= _LARGEST else None
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value.strip() if isinstance(value, str) and "_" not in value else value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _boolean(value: Any) -> bool | None:
+    return _TRUTH.get(as_text(value).lower())
+
+
+_TO: Mapping[str, Callable[[Any], Any]] = {"text": as_text, "integer": _integer, "number": _number, "boolean": _boolean}
+
+
+def _row_ids(table: pd.DataFrame) -> list[str]:
+    if "id" in table.columns:
+        return [as_text(cell) for cell in plain_cells(table["id"])]
+    return [f"row-{digest(*map(repr, row))}" for row in zip(*(plain_cells(table[name]) for name in table), strict=True)]
