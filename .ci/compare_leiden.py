@@ -5,7 +5,7 @@ import warnings
 
 import pandas as pd
 
-from pipeline.schemas import ENTITIES, RELATIONSHIPS
+from pipeline.contract.schemas import ENTITIES, RELATIONSHIPS
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
 
 GROUPS, SIZE = 6, 30

@@ -20,7 +20,7 @@ from pgvector.psycopg import register_vector
 from psycopg import Connection, sql
 from psycopg.types.json import Jsonb
 
-from pipeline.stores.tables import TABLES
+from pipeline.stores.postgres.schema import TABLES
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ import numpy as np
 from harness import print_table
 
 from benchmarks.questions import PASSAGES
-from pipeline.evaluation.metrics import Passage, metrics, places
-from pipeline.stores.bm25 import bm25_scores, word_weight
-from pipeline.words import words
+from pipeline.evaluation.questions import Passage, metrics, places
+from pipeline.stores.postgres.lexical import bm25_scores, word_weight
+from pipeline.text.ids import words
 
 KS = (2, 5, 8, 10, 20)
 

@@ -18,11 +18,11 @@ import psutil
 from harness import print_table
 from sqlalchemy import Connection
 
-from pipeline.load.diff import diff, with_hashes
-from pipeline.stores import postgres
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.embedded import start_embedded, stop_embedded
-from pipeline.stores.hnsw import Hnsw
+from pipeline.stores.postgres import store as postgres
+from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres.hnsw import Hnsw
 
 TABLE = "entities"
 NIGHTS = {"first, index built": slice(0, 0), "1 % changed": slice(0, None, 100), "a third changed": slice(1, None, 3)}

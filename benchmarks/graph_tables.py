@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.schemas import (
+from pipeline.contract.schemas import (
     DOCUMENTS,
     EMBEDDINGS,
     ENTITIES,
@@ -24,8 +24,8 @@ from pipeline.schemas import (
     VECTOR,
     TableSchema,
 )
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
-from pipeline.text import document_id, entity_id, relationship_id, text_unit_id
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+from pipeline.text.ids import document_id, entity_id, relationship_id, text_unit_id
 
 WORKFLOW = "index"
 FIRST, CHANGED = "first", "changed"

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.corpus import write_corpus  # noqa: E402
-from pipeline.init import init_project  # noqa: E402
-from pipeline.stores.embedded import stop_embedded  # noqa: E402
+from pipeline.settings.init import init_project  # noqa: E402
+from pipeline.stores.postgres.embedded import stop_embedded  # noqa: E402
 
 UNIT_TOKENS = 150
 """Size of a text unit where a document has several passages: each becomes a unit of its own."""

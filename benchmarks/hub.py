@@ -20,13 +20,13 @@ import pandas as pd
 from harness import print_table
 
 from benchmarks.query import open_stores
-from pipeline.adapters import Stores
-from pipeline.load.diff import diff, with_hashes
-from pipeline.query.evidence import Evidence
+from pipeline.load.desired import diff, with_hashes
 from pipeline.query.request import QueryRequest
-from pipeline.query.retrieve import QuestionVectors, retrieve
+from pipeline.query.search.evidence import Evidence
+from pipeline.query.search.modes import QuestionVectors, retrieve
+from pipeline.runs.adapters import Stores
 from pipeline.stores.base import GraphStore, Live, VectorStore
-from pipeline.text import entity_id, relationship_id
+from pipeline.text.ids import entity_id, relationship_id
 
 MODES = ("local", "global", "mix", "graph")
 HUB, NODE = "Marrow Hub", "Quill Node"

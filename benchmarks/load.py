@@ -19,8 +19,8 @@ from harness import measure_load, print_table
 from benchmarks import beside_lightrag
 from benchmarks.graph_tables import CHANGED, FIRST, Sizes, write_tables
 from benchmarks.progress import Progress, tenths
-from pipeline.snapshots import SnapshotStore
-from pipeline.stores.embedded import start_embedded
+from pipeline.snapshots.store import SnapshotStore
+from pipeline.stores.postgres.embedded import start_embedded
 from tests.servers.neo4j_server import Neo4jUnavailable, neo4j_server
 from tests.servers.postgres_server import server_folder
 

@@ -18,11 +18,11 @@ from benchmarks.graph_tables import FIRST, WORKFLOW
 from benchmarks.measure import peak
 from benchmarks.server_time import server_cpu
 from pipeline.load.loader import load
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import Store
-from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.store import PostgresStore
 
 MAX_TYPES = 1_000
 

@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import psutil
 
 from benchmarks.corpus import write_corpus
-from pipeline.engine.forecast import totals
+from pipeline.engine.bill.forecast import totals
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Silent
-from pipeline.init import init_project
 from pipeline.project import Project
+from pipeline.settings.init import init_project
 
 PLAN, LOAD = "plan", "load"
 

@@ -15,7 +15,7 @@ from neo4j import Driver, GraphDatabase
 from benchmarks.graph_tables import FIRST, WORKFLOW
 from benchmarks.server_time import server_cpu
 from pipeline.load.projection import RELATED, type_name
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 
 BATCH_ROWS = 5_000
 Rows = list[dict[str, Any]]

@@ -24,18 +24,18 @@ from harness import print_table
 
 from benchmarks.graph_tables import FIRST, WORKFLOW, Sizes, write_tables
 from benchmarks.load_once import MAX_TYPES
-from pipeline.adapters import Stores
+from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.load.loader import load
-from pipeline.prompts import Prompt, read_prompt
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
-from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.embedded import start_embedded, stop_embedded
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.tokens import tokenizer
+from pipeline.runs.adapters import Stores
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.tokens import tokenizer
 from tests.servers.neo4j_server import neo4j_server
 from tests.servers.postgres_server import server_folder
 

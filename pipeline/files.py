@@ -1,4 +1,4 @@
-"""Files that a project keeps: written whole or not at all, and known again when something else has written to them.
+"""Files that a project keeps: written whole or not at all, known again when changed; and what makes a folder one.
 
 A JSON file carries the hash of its content (key ``sha256``), so that a flipped bit is seen; one of an earlier version
 has none, and is read as far as it has the right shape. What is damaged is told once, and the caller goes on without it.
@@ -17,7 +17,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import DamagedError, DiskFullError
+from pipeline.errors import DamagedError, DiskFullError, SettingsError
+
+SETTINGS = "settings.yaml"
+
+
+def settings_file(root: Path) -> Path:
+    """Raises SettingsError when there is none."""
+    path = root / SETTINGS
+    if not path.is_file():
+        raise SettingsError(f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR")
+    return path
+
 
 _DIGITS = 16
 PARTIAL = ".partial"

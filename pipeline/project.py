@@ -12,48 +12,42 @@ import pandas as pd
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.doctor.examine import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.deletions import DOCUMENTS
-from pipeline.engine.document_list import list_documents
-from pipeline.engine.estimate import Estimate
-from pipeline.engine.forecast import Forecast, forecast
-from pipeline.engine.loading import changed_documents
-from pipeline.engine.options import DEFAULTS, RunOptions
-from pipeline.engine.plan import PlannedStep, plan
+from pipeline.engine.bill.estimate import Estimate
+from pipeline.engine.bill.forecast import Forecast, forecast
+from pipeline.engine.document_list import changed_documents, list_documents
+from pipeline.engine.losses import DOCUMENTS
+from pipeline.engine.plan import ALL, DEFAULTS, PlannedStep, RunOptions, Selection, plan
 from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Progress, Silent
-from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.usage import read_usage, sums
+from pipeline.engine.usage.journal import read_usage, sums
 from pipeline.errors import NothingLoadedError, UsageError
 from pipeline.evaluation.evaluate import Searched, evaluate
-from pipeline.evaluation.evaluation import Evaluation
+from pipeline.evaluation.evaluation import KS, MODES, Evaluation, Setup
 from pipeline.evaluation.questions import Questions, read_questions
-from pipeline.evaluation.setup import KS, MODES, Setup
-from pipeline.events import Events, OnEvent
-from pipeline.export.exported import Exported
 from pipeline.export.kinds import export
-from pipeline.export.source import Source
-from pipeline.gc import GcReport, collect_garbage
-from pipeline.load.verify import Verification, verify
+from pipeline.export.source import Exported, Source
 from pipeline.models.base import ChatModel
-from pipeline.pinning import Pinned, pin, resolutions, undo
 from pipeline.purge.document import PurgeReport, purge, survey_document
 from pipeline.purge.history import HistoryReport, purge_history
 from pipeline.purge.intention import Intentions
-from pipeline.purge.survey import Survey
+from pipeline.purge.target import Survey
 from pipeline.query.answer import Answer, answer
-from pipeline.query.next_questions import NextQuestions, next_questions
 from pipeline.query.request import QueryRequest, request_of
 from pipeline.query.stage import QueryStage, noting
-from pipeline.query.stream import Event, stream_answer
+from pipeline.query.stream import Event, NextQuestions, next_questions, stream_answer
 from pipeline.resolution.pins import Decision
-from pipeline.runs import KILLED, UNDER_WAY, RunEntry, with_manifest, with_usage
-from pipeline.services import DEFAULT, Services
-from pipeline.settings import GraphragSettings
-from pipeline.settings_file import read_settings
-from pipeline.snapshots import Manifest
-from pipeline.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
+from pipeline.runs.events import Events, OnEvent
+from pipeline.runs.gc import GcReport, collect_garbage
+from pipeline.runs.pins import Pinned, pin, resolutions, undo
+from pipeline.runs.reports import KILLED, UNDER_WAY, RunEntry, with_manifest, with_usage
+from pipeline.runs.services import DEFAULT, Services
+from pipeline.runs.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
+from pipeline.settings.file import read_settings
+from pipeline.settings.schema import GraphragSettings
+from pipeline.snapshots.store import Manifest
 from pipeline.stores.base import Advanced, silent
 from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
+from pipeline.verify.verify import Verification, verify
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -127,7 +121,7 @@ class Project(Services):
         then stay as they were, and the exit code is 3. Stores must answer before anything is asked of an endpoint.
         Raises UsageError, before any work, for a workflow whose tables cannot be loaded.
 
-        ``on_event`` hears every event but heartbeats as a dict (see pipeline/events.py), one at a time, at times
+        ``on_event`` hears every event but heartbeats as a dict (see pipeline/runs/events.py), one at a time, at times
         from another thread; what it raises ends the run, but for an OSError, after which it hears no more.
         ``progress``, where given, hears of it all instead.
 

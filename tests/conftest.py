@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from pipeline.stores.embedded import start_embedded
+from pipeline.stores.postgres.embedded import start_embedded
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder

@@ -17,9 +17,9 @@ from unittest.mock import patch
 import yaml
 
 from pipeline.cli import app
-from pipeline.init import init_project
-from pipeline.owner import PLACE_FILE
 from pipeline.project import Project
+from pipeline.runs.owner import PLACE_FILE
+from pipeline.settings.init import init_project
 from tests.servers.openai_server import OpenAIServer
 
 DOCUMENTS = {

@@ -9,7 +9,7 @@ import yaml
 from neo4j import GraphDatabase
 
 from pipeline.project import Project
-from pipeline.stores.tables import LIVE, TABLES
+from pipeline.stores.postgres.schema import LIVE, TABLES
 from tests.projects import ProjectFolder
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, Request

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.addresses import fault_of_neo4j, fault_of_postgres, shown_neo4j
+from pipeline.settings.addresses import fault_of_neo4j, fault_of_postgres, shown_neo4j
 
 SECRET = "S3c"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.engine.options import RunOptions
+from pipeline.engine.plan import RunOptions
 from pipeline.engine.report import RunReport
 from pipeline.errors import AuthError, BudgetError, ModelError, WaitingError
 from tests.projects import ProjectFolder, new_project

@@ -22,7 +22,7 @@ import pytest
 
 from pipeline.errors import StoreError
 from pipeline.load import loader
-from pipeline.stores.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
 from tests.corpora import UNITS_OF_A_DOCUMENT, cut_by_paragraphs, voyage, voyages
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_faults import canonical

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.engine.usage import Journal
+from pipeline.engine.usage.journal import Journal
 from pipeline.files import tell
 from pipeline.models.base import Usage
-from pipeline.owner import OWNER_FILE, PLACE_FILE, SNAPSHOTS_FILE
 from pipeline.purge.intention import Intention, Intentions
-from pipeline.runs import Begun
+from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, SNAPSHOTS_FILE
+from pipeline.runs.reports import Begun
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import full

@@ -21,8 +21,8 @@ from types import CodeType, ModuleType
 
 import pytest
 
-from pipeline import definitions
-from pipeline.definitions import forms
+from pipeline.contract import definitions
+from pipeline.contract.definitions import forms
 
 
 @pytest.fixture

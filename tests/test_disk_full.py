@@ -4,17 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.gc import collect_garbage
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.contract.schemas import TEXTS
+from pipeline.runs.gc import collect_garbage
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.projects import ProjectFolder, new_project
 
 LIMITED_STORE = """
 import random, resource, sys
 from pathlib import Path
 from pipeline.errors import DiskFullError
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+from pipeline.contract.schemas import TEXTS
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 
 store = SnapshotStore(Path(sys.argv[1]))
 noise = random.Random(0).randbytes(200_000).hex()

@@ -18,9 +18,9 @@ from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
 from pipeline.project import Project
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.neo4j_rows import name_key
-from pipeline.stores.tables import LIVE, TABLES
+from pipeline.stores.neo4j.rows import name_key
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.schema import LIVE, TABLES
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LoadableGraph, graph, node

@@ -312,7 +312,7 @@ def test_a_cache_that_is_no_database_or_in_another_mode(project: ProjectFolder) 
 
 
 def test_little_room(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.doctor.space.LEAST_FREE", 10**18)
+    monkeypatch.setattr("pipeline.doctor.folder.LEAST_FREE", 10**18)
     assert examined(project)["space data"].verdict == "warning"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.fingerprint import KNOWN_AS
-from pipeline.registry import REGISTRY
+from pipeline.contract.fingerprint import KNOWN_AS
+from pipeline.contract.registry import REGISTRY
 from tests.projects import ProjectFolder
 from tests.servers.openai_server import OpenAIServer
 from tests.states import table_hashes

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from pipeline.adapters import postgres_store
-from pipeline.engine.options import RunOptions
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import UsageError
 from pipeline.project import Project
-from pipeline.stores.tables import VECTOR_TABLES, partition_of
+from pipeline.runs.adapters import postgres_store
+from pipeline.stores.postgres.schema import VECTOR_TABLES, partition_of
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models

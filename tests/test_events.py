@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.events import Events
+from pipeline.runs.events import Events
 from tests.projects import new_project
 from tests.servers.openai_server import OpenAIServer
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.engine.report import RunReport
-from pipeline.models.cache import Completion, ReplyCache
-from pipeline.models.database import COMPLETIONS
-from pipeline.models.parse import parse_records, unreadable
+from pipeline.models.memory.cache import Completion, ReplyCache
+from pipeline.models.memory.database import COMPLETIONS
+from pipeline.models.parse.graph import parse_records, unreadable
 from pipeline.project import Project
 from tests.corpora import cut_by_paragraphs, voyages
 from tests.projects import ProjectFolder, new_project

@@ -8,12 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from pipeline import definitions
-from pipeline import fingerprint as fingerprints
-from pipeline.code_aliases import KNOWN_AS
-from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
-from pipeline.load.wanted import project_table, with_hashes
-from pipeline.registry import REGISTRY
+from pipeline.contract import definitions
+from pipeline.contract import fingerprint as fingerprints
+from pipeline.contract.fingerprint import KNOWN_AS, code_fingerprint, fingerprint, library_versions
+from pipeline.contract.registry import REGISTRY
+from pipeline.load.desired import project_table, with_hashes
 
 MODULES = {
     "__init__": "",

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.contract.schemas import TEXTS
 from pipeline.errors import DataError, LockedError, UsageError
-from pipeline.gc import GcReport, Size, collect_garbage
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+from pipeline.runs.gc import GcReport, Size, collect_garbage
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from tests.projects import DOCUMENTS, new_project
 
 NIGHTS = 4

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.options import RunOptions
+from pipeline.contract.schemas import TEXTS
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import DataError, UsageError
-from pipeline.history import manifest_of
 from pipeline.project import Project
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.runs.stages import manifest_of
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.projects import DOCUMENTS, new_project
 from tests.stored import stored_hashes
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.models.reply_text import keywords_of, name_of
+from pipeline.models.parse.reply import keywords_of, name_of
 from pipeline.project import Project
 from pipeline.stores.base import GraphStore
-from pipeline.text import clean, entity_id, relationship_id
+from pipeline.text.ids import clean, entity_id, relationship_id
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_replies import Messages, content_of, default_reply, wants_json

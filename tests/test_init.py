@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.init import init_project
-from pipeline.settings import Settings
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
+from pipeline.settings.init import init_project
+from pipeline.settings.schema import Settings
 
 
 def files(folder: Path) -> dict[str, str]:

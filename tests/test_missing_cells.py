@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema, as_json_text
 from pipeline.errors import DataError
-from pipeline.registry import REGISTRY
-from pipeline.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema, as_json_text
 from tests.test_verb_laws import CHAIN, folder, inputs_of, run, schemas_of, tables
 from tests.verbs.graphs import entity, extractions, link
 

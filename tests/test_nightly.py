@@ -15,7 +15,7 @@ import yaml
 
 from pipeline.cli import app
 from pipeline.errors import BudgetError, GraphmillError, UsageError, WaitingError
-from pipeline.run_state import ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED
+from pipeline.runs.stages import ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED
 from tests.projects import new_project
 
 ROOT = Path(__file__).parent.parent

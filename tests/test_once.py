@@ -1,7 +1,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline.once import made_once, made_once_each
+from pipeline.models.exchange import made_once, made_once_each
 
 THREADS = 8
 

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.contract.fingerprint import code_fingerprint
+from pipeline.contract.own_verbs import read_verbs
+from pipeline.contract.registry import REGISTRY
 from pipeline.errors import SettingsError
-from pipeline.fingerprint import code_fingerprint
-from pipeline.own_verbs import read_verbs
-from pipeline.registry import REGISTRY
 
 SOURCE = '''
 from __future__ import annotations
 
 import pandas as pd
 
-from pipeline.registry import Params, verb
-from pipeline.schemas import TEXTS
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import TEXTS
 
 
 class OwnParams(Params):

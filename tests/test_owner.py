@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.owner import OWNER_FILE, PLACE_FILE, owner_of, settle
+from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of, settle
 
 
 def test_made_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
@@ -19,7 +19,7 @@ def test_made_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
 
 
 def test_processes_that_come_together_have_one(tmp_path: Path):
-    code = "import sys; from pathlib import Path; from pipeline.owner import owner_of; sys.stdin.readline(); "
+    code = "import sys; from pathlib import Path; from pipeline.runs.owner import owner_of; sys.stdin.readline(); "
     command = [sys.executable, "-c", code + "print(owner_of(Path(sys.argv[1])))", str(tmp_path)]
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     owners = {process.communicate("go\n")[0] for process in processes}

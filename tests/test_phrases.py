@@ -4,14 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.phrases.gazetteer import Gazetteer, title_aliases, title_name
 from pipeline.phrases.keyphrases import candidate_phrases, rake_scores
-from pipeline.phrases.kinds import short_forms
 from pipeline.phrases.latin import find_names
 from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.phrases.reading import Sentence, read_sentences
-from pipeline.phrases.references import OwnTitle, resolve_names
-from pipeline.phrases.script import is_chinese
+from pipeline.phrases.names import Gazetteer, is_chinese, short_forms, title_aliases, title_name
+from pipeline.phrases.reading import OwnTitle, Sentence, read_sentences, resolve_names
 
 NO_TITLES = Gazetteer([])
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.definitions
-from pipeline.definitions import _source
+import pipeline.contract.definitions
+from pipeline.contract.definitions import _source
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
@@ -155,7 +155,7 @@ def test_an_edit_of_a_verb(
         assert name != module or old in source
         return source.replace(old, new) if name == module else source
 
-    monkeypatch.setattr(pipeline.definitions, "_source", edited)
+    monkeypatch.setattr(pipeline.contract.definitions, "_source", edited)
     assert _plan(indexed) == dict.fromkeys(STEPS, ("reuse", "")) | expected
 
 

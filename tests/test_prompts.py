@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.errors import SettingsError
-from pipeline.prompts import Prompt, read_prompt
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 TRICKY = '{braces} {0} {{}} %s %(x)d $y ${z} $$ \\n \\g<0> "quotes"'

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import DeletionError, UsageError, WaitingError
-from pipeline.init import init_project
+from pipeline.settings.init import init_project
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.contract.reasons import REASONS, refuse_unknown_reasons
 from pipeline.engine.runner import PASSING_REASONS
 from pipeline.errors import DataError
-from pipeline.reasons import REASONS, refuse_unknown_reasons
 
 ROOT = Path(__file__).parent.parent
 GIVEN = re.compile(

@@ -12,12 +12,12 @@ from filelock import FileLock, Timeout
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Silent
 from pipeline.errors import LockedError
-from pipeline.runs import Begun, Noted, Runs, this_process
+from pipeline.runs.reports import Begun, Noted, Runs, this_process
 
 HOLDER = """
 import sys
 from pathlib import Path
-from pipeline.runs import Runs
+from pipeline.runs.reports import Runs
 
 with Runs(Path(sys.argv[1])).alone():
     print("held", flush=True)
@@ -27,7 +27,7 @@ with Runs(Path(sys.argv[1])).alone():
 LOOK = """
 import sys
 from pathlib import Path
-from pipeline.runs import Runs
+from pipeline.runs.reports import Runs
 
 going = Runs(Path(sys.argv[1])).under_way()
 print(going and going.run_id)

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from pipeline.contract.schemas import SCHEMA_VERSION, TEXTS
 from pipeline.errors import DataError
 from pipeline.load.loader import load
-from pipeline.load.verify import verify
-from pipeline.schema_version import SCHEMA_VERSION
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from pipeline.stores.base import Live
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.text import entity_id
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.stores.conftest import neo4j, postgres, workspace
 

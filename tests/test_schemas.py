@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipeline.schemas
+import pipeline.contract.schemas
+from pipeline.contract.schemas import EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
 from pipeline.errors import DataError
-from pipeline.schemas import EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
 
-SCHEMAS = {name: value for name, value in vars(pipeline.schemas).items() if isinstance(value, TableSchema)}
+SCHEMAS = {name: value for name, value in vars(pipeline.contract.schemas).items() if isinstance(value, TableSchema)}
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

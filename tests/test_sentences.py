@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sentences import ends_paragraph, sentence_spans
+from pipeline.text.sentences import ends_paragraph, sentence_spans
 
 TEXTS = st.text(st.sampled_from(list("ab MrI1.!?…。！？；\"'”)」\n\r\t é中文👩‍💻")), max_size=200)
 

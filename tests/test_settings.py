@@ -7,8 +7,9 @@ import yaml
 from pydantic import BaseModel
 
 from pipeline.errors import SettingsError
-from pipeline.query_options import QueryOptions
-from pipeline.settings import (
+from pipeline.settings.file import read_settings
+from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.schema import (
     BatchSettings,
     ChatSettings,
     EmbeddingSettings,
@@ -22,7 +23,6 @@ from pipeline.settings import (
     Settings,
     StoresSettings,
 )
-from pipeline.settings_file import read_settings
 
 CANARY = "sk-canary-1f0e"
 SECTIONS: dict[str, type[BaseModel]] = {

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import snapshots
+from pipeline.contract.schemas import TEXTS
 from pipeline.errors import DataError
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
+from pipeline.snapshots import store as snapshots
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 KILLED_WRITERS = """
 import os, signal, sys, time
 from pathlib import Path
-from pipeline.schemas import TEXTS
-from pipeline.snapshots import SnapshotStore, StepRecord
+from pipeline.contract.schemas import TEXTS
+from pipeline.snapshots.store import SnapshotStore, StepRecord
 
 def write(store, start):
     for number in range(start, start + 1000):

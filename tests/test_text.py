@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text import (
+from pipeline.text.ids import (
     clean,
     clean_name,
     digest,

@@ -12,7 +12,7 @@ import tiktoken
 from tiktoken_ext import openai_public
 
 from pipeline.models.base import Tokenizer
-from pipeline.tokens import encoding_for, tokenizer
+from pipeline.text.tokens import encoding_for, tokenizer
 
 ENCODINGS = ["cl100k_base", "o200k_base"]
 

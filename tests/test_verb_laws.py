@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 import pipeline.verbs
-from pipeline.engine.local import LocalEngine
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.registry import REGISTRY, UNTRACKED, Params, Tracker, Verb
+from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
+from pipeline.engine.resources import LocalEngine
 from pipeline.models.base import (
     Anew,
     ChatModel,
@@ -23,10 +26,7 @@ from pipeline.models.base import (
     Tokenizer,
 )
 from pipeline.models.exchange import one_question
-from pipeline.prompts import Prompt
-from pipeline.registry import REGISTRY, UNTRACKED, Params, Tracker, Verb
-from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
-from pipeline.tokens import tokenizer
+from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
 from tests.talking import converse
 from tests.verbs.graphrag_folders import version_3, write

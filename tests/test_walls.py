@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import pipeline.schemas
-from pipeline.load.diff import with_hashes
+import pipeline.contract.schemas
+from pipeline.contract.schemas import EMBEDDINGS, ENTITIES, TEXTS, TableSchema, is_list, vector_column
+from pipeline.load.desired import with_hashes
 from pipeline.load.projection import edge_types, nodes
-from pipeline.schemas import EMBEDDINGS, ENTITIES, TEXTS, TableSchema, is_list, vector_column
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.binary_copy import copy_stream, encoded_rows
 from pipeline.stores.lists import frame_of, to_arrow
 from tests.projects import ProjectFolder, new_project
@@ -30,7 +30,9 @@ ROWS = WALL // DIMENSIONS + 3
 TEXT_BYTES = 2**20
 TEXT_ROWS = WALL // TEXT_BYTES + 3
 SCHEMAS = {
-    name: value for name, value in vars(pipeline.schemas).items() if isinstance(value, TableSchema) and value.columns
+    name: value
+    for name, value in vars(pipeline.contract.schemas).items()
+    if isinstance(value, TableSchema) and value.columns
 }
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 
@@ -149,7 +151,7 @@ def test_a_run_over_more_than_2_gib_of_documents(tmp_path: Path):
     turned = table.take(pa.array(np.arange(table.num_rows)[::-1]))
     assert sum(len(chunk) for chunk in pieces(turned)) > WALL
     again = SnapshotStore(tmp_path / "again")
-    schema = pipeline.schemas.DOCUMENTS
+    schema = pipeline.contract.schemas.DOCUMENTS
     assert again.write("documents", schema.joined(turned)).sha256 == snapshot.sha256
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.words import words
+from pipeline.text.ids import words
 
 
 @pytest.mark.parametrize(

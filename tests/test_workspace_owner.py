@@ -14,10 +14,10 @@ import typer
 from neo4j import GraphDatabase
 from psycopg import sql
 
-from pipeline.engine.options import RunOptions
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import UsageError
 from pipeline.files import read_json
-from pipeline.owner import OWNER_FILE, PLACE_FILE, owner_of
+from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import OtherOwnerError
-from pipeline.owner import has_owner, owner_of
+from pipeline.runs.owner import has_owner, owner_of
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import serving
 

@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from pipeline.yaml_text import parse_yaml
+from pipeline.settings.validation import parse_yaml
 
 
 def test_only_true_and_false_are_truth_values():

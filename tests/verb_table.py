@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.engine.step import REJECTS
-from pipeline.registry import REGISTRY, Tracker, Verb
+from pipeline.contract.registry import REGISTRY, Tracker, Verb
+from pipeline.engine.workflow import REJECTS
 
 PAGE = Path(__file__).parent.parent / "docs" / "verbs.md"
 BEGIN, END = "<!-- verbs -->\n", "<!-- end of verbs -->"

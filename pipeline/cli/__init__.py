@@ -12,22 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import (
-    ask,
-    build,
-    evaluate,
-    exchange,
-    history,
-    inspect,
-    maintain,
-    resolutions,
-    serve,
-    tune,
-    verify,
-    workspace,
-)
-from pipeline.cli.options import Folder
-from pipeline.cli.streams import CutOffError, outlive_readers
+from pipeline.cli import ask, build, evaluate, history, inspect, maintain, resolutions
+from pipeline.cli.options import CutOffError, Folder, outlive_readers
 from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, Terminated
 
 
@@ -56,9 +42,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 COMMANDS = (
-    build.init, tune.tune, build.plan, build.index, build.load, build.run, build.retry, verify.verify, history.status,
+    build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry, inspect.verify, history.status,
     history.runs, history.documents, inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge,
-    exchange.export, ask.query, ask.questions, serve.serve, serve.mcp,
+    maintain.export, ask.query, ask.questions, ask.serve, ask.mcp,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
@@ -69,8 +55,8 @@ stores_app.command()(maintain.stop)
 app.add_typer(stores_app, name="stores")
 
 workspace_app = typer.Typer(help="The workspaces of the databases.", no_args_is_help=True)
-workspace_app.command("list")(workspace.list_workspaces)
-workspace_app.command("drop")(workspace.drop_workspace)
+workspace_app.command("list")(maintain.list_workspaces)
+workspace_app.command("drop")(maintain.drop_workspace)
 app.add_typer(workspace_app, name="workspace")
 resolutions_app = typer.Typer(help="Which names are one entity.", no_args_is_help=True)
 resolutions_app.command("list")(resolutions.list_resolutions)
@@ -78,7 +64,7 @@ resolutions_app.command("pin")(resolutions.pin)
 resolutions_app.command("undo")(resolutions.undo)
 app.add_typer(resolutions_app, name="resolutions")
 import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
-import_app.command("graphrag")(exchange.import_graphrag)
+import_app.command("graphrag")(maintain.import_graphrag)
 app.add_typer(import_app, name="import")
 
 

@@ -1,8 +1,10 @@
-"""query and questions: over the loaded stores."""
+"""query, questions, serve, mcp: over the loaded stores."""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ from pipeline.errors import UsageError
 if TYPE_CHECKING:
     from pipeline.query.answer import Answer
     from pipeline.query.stream import Event
+
 
 FEW_CALLS = 2
 """One for keywords, one for the answer: not worth a word."""
@@ -91,8 +94,8 @@ def query(
 ) -> None:
     """Answer a question over the loaded stores, with sources."""
     with open_project(invocation, folder, overrides, as_json) as project:
+        from pipeline.query.request import read_conditions
         from pipeline.query.stream import Done, Failed
-        from pipeline.query.where import read_conditions
 
         found: Answer | None = None
         for event in project.query_stream(
@@ -160,7 +163,7 @@ def questions(
 ) -> None:
     """Suggest what to ask next."""
     with open_project(invocation, folder, overrides, as_json) as project:
-        from pipeline.query.where import read_conditions
+        from pipeline.query.request import read_conditions
 
         found = project.questions(
             question,
@@ -224,3 +227,40 @@ def _print_rest(found: "Answer") -> None:
                 chunks = found.context.chunks.records
                 for content in chunks.loc[chunks["document_id"] == reference.document_id, "content"]:
                     print("      " + " ".join(content.split()))
+
+
+Host = Annotated[str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="By default settings', 8020; 0: a free one.")]
+NoKey = Annotated[bool, typer.Option("--no-key", help="Let others ask without a key.")]
+
+
+def serve(
+    context: typer.Context, host: Host = None, port: Port = None, no_key: NoKey = False, folder: Folder = None,
+    overrides: Overrides = None,
+) -> None:  # fmt: skip
+    """Answer questions over HTTP: /query, /query/stream, /query/data, /health, /docs."""
+    with open_project(context, folder, overrides) as project:
+        with extra("serve", "fastapi", "uvicorn"):
+            from pipeline.serve.server import serve as serve_project
+        code = serve_project(project, host, port, no_key)
+    raise typer.Exit(code)
+
+
+def mcp(
+    context: typer.Context, http: Annotated[bool, typer.Option("--http", help="Over HTTP, not stdio.")] = False,
+    host: Host = None, port: Port = None, no_key: NoKey = False, folder: Folder = None, overrides: Overrides = None,
+) -> None:  # fmt: skip
+    """Tools for assistants, by the Model Context Protocol: query_data, and query where there is a chat model."""
+    with open_project(context, folder, overrides) as project:
+        with extra("mcp", "mcp", "uvicorn"):
+            from pipeline.serve.mcp import serve_http, serve_stdio
+        code = serve_http(project, host, port, no_key) if http else serve_stdio(project)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def extra(name: str, *packages: str) -> Iterator[None]:
+    """Imports that need it. Raises UsageError where it is not installed."""
+    if not all(map(find_spec, packages)):
+        raise UsageError(f"{name}: the extra is not installed; pip install 'graphmill[{name}]'")
+    yield

@@ -1,4 +1,4 @@
-"""init, plan, index, load, run, retry: a project, and its tables and stores."""
+"""init, plan, index, load, run, retry, tune: a project, and its tables and stores."""
 
 import dataclasses
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.console import print_forecast, print_report
+from pipeline.cli.console import print_bill, print_forecast, print_report
 from pipeline.cli.options import (
     Folder,
     Json,
@@ -27,13 +27,14 @@ from pipeline.cli.options import (
 from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.errors import FAILED, GraphmillError, counted
-from pipeline.folder import SETTINGS
-from pipeline.init import FIRST_WORKFLOW, init_project
+from pipeline.files import SETTINGS
+from pipeline.settings.init import FIRST_WORKFLOW, init_project
 
 if TYPE_CHECKING:
-    from pipeline.engine.forecast import Forecast
-    from pipeline.engine.options import RunOptions
-    from pipeline.engine.selection import Selection
+    from pipeline.engine.bill.forecast import Forecast
+    from pipeline.engine.plan import RunOptions, Selection
+    from pipeline.tuning.tune import Tuning
+
 
 Steps = list[str] | None
 Start = Annotated[str | None, typer.Option("--from", metavar="STEP", help="Leave the steps before as they are.")]
@@ -81,7 +82,7 @@ def plan(
 ) -> None:  # fmt: skip
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.engine.forecast import totals
+        from pipeline.engine.bill.forecast import totals
 
         workflow = project.workflow(name).name
         forecasts = project.forecast(name, _selection(start, only, skip, force))
@@ -124,7 +125,7 @@ def load(
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
-    from pipeline.engine.options import RunOptions
+    from pipeline.engine.plan import RunOptions
 
     owners = tuple(take_over or ())
     options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners)
@@ -161,7 +162,7 @@ def retry(
 def _selection(
     start: str | None, only: list[str] | None, skip: list[str] | None, force: list[str] | None
 ) -> "Selection":
-    from pipeline.engine.selection import Selection
+    from pipeline.engine.plan import Selection
 
     return Selection(start, tuple(only or ()), tuple(skip or ()), tuple(force or ()))
 
@@ -170,7 +171,7 @@ def _options(
     start: str | None, only: list[str] | None, skip: list[str] | None, force: list[str] | None,
     max_cost: float | None, max_tokens: int | None, allow_deletes: bool, memory_profile: bool,
 ) -> "RunOptions":  # fmt: skip
-    from pipeline.engine.options import RunOptions
+    from pipeline.engine.plan import RunOptions
 
     return RunOptions(_selection(start, only, skip, force), max_cost, max_tokens, allow_deletes, memory_profile)
 
@@ -205,3 +206,44 @@ def _run(
     else:
         print_report(report, rejects)
     raise typer.Exit(report["exit_code"])
+
+
+def tune(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Only say what would be asked, and its cost.")] = False,
+    sample: Annotated[int, typer.Option(min=1, metavar="N", help="Text units to read.")] = 15,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples in the extraction prompt.")] = 3,
+    max_types: Annotated[int, typer.Option(min=1, metavar="N", help="Entity types at most.")] = 10,
+    domain: Annotated[str, typer.Option(help="The field, where it is known.")] = "",
+    language: Annotated[str, typer.Option(help="The language, where it is known.")] = "",
+    types: Annotated[str, typer.Option(help="The entity types, comma-separated, where they are known.")] = "",
+    model: Annotated[str, typer.Option(help="Which of models.chat answers.")] = "default",
+    max_cost: MaxCost = None, max_tokens: MaxTokens = None,
+) -> None:  # fmt: skip
+    """Read a sample of the documents, and write prompts for them beside the present ones."""
+    with open_project(context, folder, overrides, as_json) as project:
+        from pipeline.tuning.prompts import Wanted
+        from pipeline.tuning.tune import TuneOptions
+
+        known = tuple(part.strip() for part in types.split(",") if part.strip())
+        wanted = Wanted(domain, language, known, max_types)
+        options = TuneOptions(sample, examples, wanted=wanted, model=model, max_cost=max_cost, max_tokens=max_tokens)
+        if only_plan:
+            estimate = project.forecast_tuning(name, options)
+            print_json(asdict(estimate)) if as_json else print_bill("tune", asdict(estimate))
+            return
+        tuning = project.tune(name, options)
+    print_json(tuning.to_json()) if as_json else _print_tuning(tuning)
+
+
+def _print_tuning(tuning: "Tuning") -> None:
+    found = tuning.findings
+    print(f"domain: {found.domain}\nlanguage: {found.language}\npersona: {found.persona}")
+    print(f"entity types: {', '.join(found.entity_types)}\nexamples: {len(found.examples)}")
+    for old, new in tuning.prompts.items():
+        print(f"prompts/{new}.md  (was {old})")
+    cost = "" if tuning.cost is None else f", cost {tuning.cost:.4f}"
+    tokens = f"{tuning.input_tokens:,} + {tuning.output_tokens:,} tokens"
+    print(f"{counted(tuning.calls, 'model call')} ({tuning.known:,} known), {tokens}{cost}")
+    print(f"\nTo use them:\n{tuning.snippet}")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pipeline.doctor.finding import Finding
-    from pipeline.engine.forecast import Forecast
-    from pipeline.gc import GcReport
+    from pipeline.engine.bill.forecast import Forecast
+    from pipeline.runs.gc import GcReport
 
 KEPT_UNREAD = "kept_unread"
 MOST_REJECTS = 5

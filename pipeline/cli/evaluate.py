@@ -51,8 +51,7 @@ def evaluate(
         return
     assert questions is not None
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.evaluation.setup import MODES
-        from pipeline.evaluation.stored import read_evaluation
+        from pipeline.evaluation.evaluation import MODES, read_evaluation
 
         names = MODES if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
         before = None if baseline is None else read_evaluation(baseline).modes
@@ -69,9 +68,8 @@ def evaluate(
 
 def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool) -> None:
     with errors_told(root, as_json):
-        from pipeline.evaluation.compare import compare
-        from pipeline.evaluation.stored import read_evaluation
-        from pipeline.evaluation.table import comparison_table
+        from pipeline.evaluation.compare import compare, comparison_table
+        from pipeline.evaluation.evaluation import read_evaluation
 
         a, b = map(read_evaluation, files)
         compared = compare(a, b, against)
@@ -84,7 +82,7 @@ def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: 
 
 
 def _show(found: "Evaluation", as_json: bool) -> None:
-    from pipeline.evaluation.table import evaluation_table, left_out_lines
+    from pipeline.evaluation.compare import evaluation_table, left_out_lines
 
     if as_json:
         print_json(found.to_json())
@@ -117,7 +115,7 @@ def _text(content: Any) -> str:
 
 def _fallen(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:
     from pipeline.evaluation.compare import fallen
-    from pipeline.evaluation.stored import stored
+    from pipeline.evaluation.evaluation import stored
 
     return fallen(before, stored("", found.to_json()).modes, metric, points)
 

@@ -12,8 +12,8 @@ from pipeline.cli.console import describe, describe_load, print_report
 from pipeline.cli.options import Folder, Json, Overrides, ShownToo, errors_told, open_project, print_json, root_of
 from pipeline.engine.report import StepReport
 from pipeline.errors import counted
-from pipeline.folder import settings_file
-from pipeline.runs import Begun, RunEntry, Runs, began
+from pipeline.files import settings_file
+from pipeline.runs.reports import Begun, RunEntry, Runs, began
 
 if TYPE_CHECKING:
     import pandas as pd

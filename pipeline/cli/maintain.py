@@ -1,18 +1,35 @@
-"""gc, purge, stores stop: what keeps a project in order."""
+"""gc, purge, stores, workspace, export, import: what keeps a project in order, and ways in and out."""
 
+import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.console import print_collected
-from pipeline.cli.options import Folder, Json, Overrides, Yes, ask, open_project, print_json
-from pipeline.cli.progress import counting
+from pipeline.cli.build import AllowDeletes
+from pipeline.cli.console import print_collected, print_report, told
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Log,
+    Overrides,
+    ShownToo,
+    TakeOver,
+    Yes,
+    ask,
+    confirm_take_over,
+    open_project,
+    print_json,
+)
+from pipeline.cli.progress import counting, run_progress
 from pipeline.errors import counted
 
 if TYPE_CHECKING:
+    from pipeline.export.source import Exported
     from pipeline.project import Project
+    from pipeline.stores.base import Live
 
 
 def gc(
@@ -99,8 +116,120 @@ def _tell_unowned(replies: int) -> None:
 def stop(context: typer.Context, folder: Folder = None, overrides: Overrides = None) -> None:
     """Stop the embedded PostgreSQL, whoever uses it."""
     with open_project(context, folder, overrides) as project:
-        from pipeline.adapters import EMBEDDED_FOLDER
-        from pipeline.stores.embedded import stop_embedded
+        from pipeline.runs.adapters import EMBEDDED_FOLDER
+        from pipeline.stores.postgres.embedded import stop_embedded
 
         stopped = stop_embedded(project.root / EMBEDDED_FOLDER)
     print("stopped" if stopped else "not running")
+
+
+VERSION_SHOWN = 12
+
+
+def list_workspaces(
+    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False
+) -> None:
+    """What each workspace of the databases shows."""
+    with open_project(context, folder, overrides, as_json) as project:
+        found, owner = project.workspaces(), project.known_owner
+    rows = [_row(store, name, live, owner) for store, lives in found.items() for name, live in lives.items()]
+    if as_json:
+        print_json(rows)
+    else:
+        _print_workspaces(rows)
+
+
+def drop_workspace(
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")],
+    folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    take_over: TakeOver = None, yes: Yes = False,
+) -> None:  # fmt: skip
+    """Delete a workspace from the databases; snapshots and cached replies stay."""
+    with open_project(context, folder, overrides, as_json) as project:
+        project.reach_workspace(name, take_over or ())
+        confirm_take_over(project, take_over or (), yes, name)
+        if not yes:
+            ask(f"Delete workspace {name} from the databases?")
+        counts = project.drop_workspace(name, take_over or ())
+    if as_json:
+        print_json(counts)
+    else:
+        for store, tables in counts.items():
+            print(f"{store}: {told(tables)} deleted")
+
+
+def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
+    return {
+        "store": store,
+        "workspace": name,
+        "owner": live.owner,
+        "own": bool(owner) and live.owner == owner,
+        "place": live.place,
+        "workflow": live.workflow,
+        "version": live.version[:VERSION_SHOWN],
+        "rows": {table: state.rows for table, state in sorted(live.tables.items())},
+        "embedding": dict(live.embedding),
+        "dimensions": live.dimensions,
+        "schema_version": live.schema_version,
+    }
+
+
+def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line a workspace of a store."""
+    if not rows:
+        print("no workspace yet; graphmill run makes one")
+        return
+    print(
+        f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}} {'owner':<32}  rows; embedding"
+    )
+    for row in rows:
+        tables = told(row["rows"]) or "unknown"
+        shown = f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14} {row['version']:<{VERSION_SHOWN}}"
+        owner = f"{row['owner'] or 'nobody'}{' (this project)' if row['own'] else ''}"
+        print(f"{shown} {owner:<32}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")
+
+
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="graphml, csv, neo4j-admin or parquet.")]
+Target = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")]
+Theirs = Annotated[Path, typer.Argument(metavar="DIR", help="The folder GraphRAG wrote its tables to.")]
+Importing = Annotated[str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over an earlier export's files.")]
+
+
+def export(
+    context: typer.Context, kind: Kind, target: Target, name: ShownToo = None, folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False, force: Force = False,
+) -> None:  # fmt: skip
+    """Write the newest tables as files: GraphML, CSV, CSV for neo4j-admin, Parquet as GraphRAG has it."""
+    with open_project(context, folder, overrides, as_json) as project, counting("export") as advanced:
+        exported = project.export(kind, target.resolve(), name, force, advanced)
+    if as_json:
+        print_json({"kind": kind, "folder": str(exported.folder), "files": exported.files, "command": exported.command})
+    else:
+        _print_exported(exported)
+
+
+def import_graphrag(
+    context: typer.Context, source: Theirs, name: Importing = "graphrag", folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False, log: Log = "auto", allow_deletes: AllowDeletes = False,
+) -> None:  # fmt: skip
+    """Index what Microsoft GraphRAG has written: documents, text units, entities, relationships."""
+    from pipeline.engine.plan import RunOptions
+
+    with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
+        options = RunOptions(allow_deletes=allow_deletes)
+        report = project.import_graphrag(source, name, progress, options).to_json()
+        rejects = project.table("rejects", name) if report["totals"]["rejects"] else None
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report, rejects)
+        print(f"Next: graphmill load {name}")
+    raise typer.Exit(report["exit_code"])
+
+
+def _print_exported(exported: "Exported") -> None:
+    for name, rows in exported.files.items():
+        print(f"{exported.folder / name}" + (f"  {counted(rows, 'row')}" if rows else ""))
+    if exported.command:
+        print(f"Import it (the database must not run, or not exist yet):\n{exported.command}")

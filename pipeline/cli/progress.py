@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.console import describe, describe_load
-from pipeline.cli.streams import outlive_terminal
+from pipeline.cli.options import outlive_terminal
 from pipeline.engine.report import LoadCounts, StepReport
-from pipeline.events import LOAD, Events, Pulse
+from pipeline.runs.events import LOAD, Events, Pulse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pipeline.engine.runner import Progress
     from pipeline.stores.base import Advanced
+
 
 WIDE_ENOUGH = 80
 

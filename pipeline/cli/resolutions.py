@@ -11,7 +11,7 @@ from pipeline.cli.options import Folder, Json, Overrides, Shown, ShownToo, open_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pipeline.pinning import Pinned
+    from pipeline.runs.pins import Pinned
 
 A = Annotated[str, typer.Argument(metavar="A", help="A name, as 'resolutions list' shows it.")]
 B = Annotated[str, typer.Argument(metavar="B")]

@@ -7,8 +7,9 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pipeline.code_aliases import KNOWN_AS
-from pipeline.definitions import forms
+from pipeline.contract.definitions import forms
+
+KNOWN_AS: dict[str, str] = {}
 
 
 def fingerprint(value: Any) -> str:

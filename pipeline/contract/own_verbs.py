@@ -7,9 +7,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from pipeline.contract.registry import REGISTRY, Registry, Verb, registering_in
 from pipeline.errors import SettingsError
-from pipeline.registry import REGISTRY, Registry, Verb, registering_in
-from pipeline.text import digest
+from pipeline.text.ids import digest
 
 
 def read_verbs(root: Path, files: Iterable[str]) -> Registry:

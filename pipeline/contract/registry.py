@@ -18,10 +18,10 @@ from typing import Any, Protocol, Self, TypeVar, get_args, get_type_hints, runti
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.schemas import TableSchema
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.schemas import TableSchema
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -1,4 +1,7 @@
-"""Every table: its columns, their types, and the order its rows are kept in.
+"""Every table: its columns, their types, and the order its rows are kept in; and the version of all that is kept.
+
+It is in every manifest and step record (key ``schema_version``) and in the stores' live row. A Parquet file
+does not have it: it would change the file's content hash, and so run every step again.
 
 A verb declares the schemas it reads and writes; the runner checks them at the boundary. Column
 meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas reads Arrow so).
@@ -17,6 +20,21 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.errors import DataError
+
+SCHEMA_VERSION = 5
+UNMARKED = 1
+"""The version that did not write itself down."""
+
+
+def refuse_newer(found: int | None, where: str) -> None:
+    """Raises DataError for what a later version has written; ``found`` is None where none is written."""
+    version = found or UNMARKED
+    if version > SCHEMA_VERSION:
+        raise DataError(
+            f"{where}: written by a newer graphmill (schema {version}; this one reads up to {SCHEMA_VERSION}); "
+            "upgrade graphmill"
+        )
+
 
 STRING, INT, FLOAT, BOOL = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 

@@ -1,1 +1,1 @@
-"""Looks at all that a project depends on and says what to do: one file per examined thing."""
+"""Looks at all that a project depends on and says what to do."""

@@ -3,19 +3,27 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.adapters import chat_model
-from pipeline.doctor.canary import canary, found
-from pipeline.doctor.context import SMALLEST, context_length, remembers
 from pipeline.doctor.finding import Finding, Verdict, guarded
-from pipeline.doctor.needs import Needs, needs_of, workflows_with
-from pipeline.doctor.probe import Probe, spoken
+from pipeline.doctor.probe import (
+    SMALLEST,
+    Needs,
+    Probe,
+    canary,
+    context_length,
+    found,
+    needs_of,
+    remembers,
+    spoken,
+    workflows_with,
+)
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 from pipeline.models.base import ChatReply
-from pipeline.models.cache import NO_CACHE
-from pipeline.models.parse import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
-from pipeline.settings import Settings
+from pipeline.models.memory.cache import NO_CACHE
+from pipeline.models.parse.graph import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
+from pipeline.runs.adapters import chat_model
+from pipeline.settings.schema import Settings
 
 ROOM_FOR_A_REPLY = 2000
 MUCH_HIDDEN = 0.5

@@ -8,21 +8,15 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from pipeline.adapters import neo4j_store, postgres_store
-from pipeline.doctor.cache import examine_cache
 from pipeline.doctor.chat import examine_chat
-from pipeline.doctor.embedding import examine_embedding
 from pipeline.doctor.finding import Finding, guarded
-from pipeline.doctor.neo4j import examine_neo4j
-from pipeline.doctor.owner import examine_owner
-from pipeline.doctor.postgres import examine_postgres
-from pipeline.doctor.rerank import examine_rerank
-from pipeline.doctor.settings import examine_env_file, examine_input, examine_workflow
-from pipeline.doctor.space import examine_space
-from pipeline.doctor.vectors import examine_vectors
+from pipeline.doctor.folder import examine_env_file, examine_input, examine_space, examine_workflow
+from pipeline.doctor.models import examine_embedding, examine_rerank, examine_vectors
+from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
-from pipeline.settings import Settings
+from pipeline.runs.adapters import neo4j_store, postgres_store
+from pipeline.settings.schema import Settings
 from pipeline.stores.base import Store
 
 SHORTEST_SECRET = 4

@@ -1,7 +1,8 @@
-"""Workflows with their prompts and models, the input folder, and whether git would publish the keys."""
+"""The project's folder: workflows, prompts and models, the input, keys that git would publish, space to write."""
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING
 from pipeline.doctor.finding import Finding
 from pipeline.documents.files import input_files
 from pipeline.engine.workflow import Step, Workflow
-from pipeline.errors import SettingsError, counted
+from pipeline.errors import SettingsError, counted, in_words
 from pipeline.models.base import ChatModel
-from pipeline.settings import ModelsSettings, Settings
+from pipeline.settings.schema import ModelsSettings, Settings
 from pipeline.verbs.load_documents import NO_INPUT
 
 if TYPE_CHECKING:
     from pipeline.doctor.examine import Examined
+
 
 GIT_SECONDS = 10
 
@@ -76,3 +78,33 @@ def examine_env_file(root: Path) -> Iterator[Finding]:
     else:
         fact = f"git cannot say whether it ignores .env ({' '.join(asked.stderr.split()) or asked.returncode})"
         yield Finding("settings", ".env", "warning", fact, "see to it that .gitignore names .env")
+
+
+LEAST_FREE = 10**9
+
+
+def examine_space(root: Path, settings: Settings) -> Iterator[Finding]:
+    """A load and a new set of snapshots need about as much again as the snapshots have."""
+    snapshots = root / settings.snapshots
+    for folder in dict.fromkeys((root / "data", snapshots)):
+        place = _nearest(folder)
+        try:
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            fact = f"{place} cannot be written ({in_words(error)})"
+            yield Finding("space", folder.name, "failed", fact, "give the user who runs graphmill the right to write")
+            return
+    free = shutil.disk_usage(_nearest(snapshots)).free
+    used = sum(path.stat().st_size for path in snapshots.rglob("*.parquet"))
+    fact = f"{free / 1e9:.1f} GB free, snapshots take {used / 1e9:.2f} GB"
+    if free < max(LEAST_FREE, 2 * used):
+        action = "make room: 1 GB and twice the snapshots should be free"
+        yield Finding("space", "data", "warning", fact, action)
+    else:
+        yield Finding("space", "data", "ok", fact)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the one above it in which it would be made."""
+    return next(place for place in (folder, *folder.parents) if place.exists())

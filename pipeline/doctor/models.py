@@ -1,19 +1,45 @@
-"""The loaded vectors: whether a model of the settings still makes the same of the same text."""
+"""Embedding models, the vectors that are loaded, rerankers."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.adapters import embedding_model, postgres_store
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError
 from pipeline.load.identity import SAME_MODEL, is_of_another, similarity
-from pipeline.models.cache import NO_CACHE
-from pipeline.owner import known_owner
-from pipeline.settings import Settings
+from pipeline.models.memory.cache import NO_CACHE
+from pipeline.runs.adapters import embedding_model, postgres_store, reranker
+from pipeline.runs.owner import known_owner
+from pipeline.settings.schema import Settings
 from pipeline.stores.base import Probe
+from pipeline.stores.postgres.schema import HALFVEC_LIMIT
+
+TEXTS = ("The lighthouse keeper counted the ships.", "A recipe for rye bread.", "灯塔在北方。")
+
+
+def examine_embedding(settings: Settings, name: str) -> Iterator[Finding]:
+    model = embedding_model(settings, name, NO_CACHE)
+    model.preflight()
+    started = time.perf_counter()
+    vectors = model.embed(TEXTS)
+    seconds = time.perf_counter() - started
+    dimensions = vectors.shape[1]
+    fact = f"{dimensions} dimensions, {len(TEXTS)} texts in {seconds:.2g} s"
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not np.isfinite(vectors).all() or not np.allclose(lengths, 1, atol=1e-3):
+        shown = ", ".join(f"{length:.3g}" for length in lengths)
+        action = "take another model: search compares directions"
+        yield Finding("embedding", name, "failed", f"{fact}; vectors of length {shown} instead of 1", action)
+    elif np.allclose(vectors, vectors[0], atol=1e-3):
+        yield Finding("embedding", name, "failed", f"{fact}; different texts, equal vectors", "take another model")
+    elif dimensions > HALFVEC_LIMIT:
+        fact = f"{fact}; pgvector indexes up to {HALFVEC_LIMIT:,}: every search compares all vectors"
+        yield Finding("embedding", name, "warning", fact, "set 'dimensions' lower, where the model allows it")
+    else:
+        yield Finding("embedding", name, "ok", f"{fact}, length 1")
 
 
 def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
@@ -44,3 +70,24 @@ def _compared(probe: Probe, now: np.ndarray, workflow: str) -> Finding:
         f"'graphmill run {workflow} --re-embed'"
     )
     return Finding("stores", "vectors", "failed", fact, action)
+
+
+QUESTION = "Who counted the ships?"
+PASSAGES = ("A recipe for rye bread.", "The lighthouse keeper counted the ships.", "Income tax is due in May.")
+ANSWER = 1
+
+
+def examine_rerank(settings: Settings, name: str) -> Iterator[Finding]:
+    model = reranker(settings, name)
+    assert model is not None
+    model.preflight()
+    started = time.perf_counter()
+    scores = model.rerank(QUESTION, PASSAGES)
+    seconds = time.perf_counter() - started
+    fact = f"{len(PASSAGES)} texts in {seconds:.2g} s"
+    if scores[ANSWER] > max(score for index, score in enumerate(scores) if index != ANSWER):
+        yield Finding("rerank", name, "ok", f"{fact}, the one that answers first")
+    else:
+        shown = ", ".join(f"{score:.3g}" for score in scores)
+        action = "take another model: this one would put the wrong text units first"
+        yield Finding("rerank", name, "failed", f"{fact}; the one that answers is not first ({shown})", action)

@@ -1,13 +1,81 @@
-"""A chat model under examination: one call at a time, each timed and counted."""
+"""A chat model under examination: what workflows ask of it, timed calls, and how long a prompt may get."""
 
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
+from pipeline.contract.prompts import Prompt
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import Step, Workflow
+from pipeline.errors import ModelError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Tokenizer
-from pipeline.models.reply_text import without_thinking
+from pipeline.models.parse.graph import Graph
+from pipeline.models.parse.reply import without_thinking
+from pipeline.settings.query_options import QueryOptions
+
+EXTRACT_GRAPH = "extract_graph"
+"""The verb whose request is tried, and its prompt's usual name."""
+LEAST_CONTEXT = 4000
+GLEANING_TOKENS = 1000
+"""About what a reply adds to a conversation that goes on."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Tokens of the longest prompt of an extraction, and of all; ``json``: a workflow needs JSON replies."""
+
+    extract: Prompt
+    entity_types: str
+    extraction: int
+    longest: int
+    json: bool
+
+
+def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, query: QueryOptions) -> Needs:
+    """Raises SettingsError when the project has no prompt for extraction."""
+    own = _uses(model, workflows)
+    extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]
+    args = [step.params.model_dump() for _, step in own]
+    graphs = [step for _, step in extractions if step.verb.name == EXTRACT_GRAPH]
+    extract = resources.prompt(graphs[0].prompts["extract"] if graphs else EXTRACT_GRAPH)
+    types = graphs[0].params.model_dump().get("entity_types", ()) if graphs else ()
+    prompts = [resources.prompt(step.prompts["extract"]) for _, step in extractions]
+    instructions = max((resources.tokenizer.count(prompt.text) for prompt in prompts), default=0)
+    extraction = max([LEAST_CONTEXT, *(_unit_tokens(w) + instructions + _gleaned(s) for w, s in extractions)])
+    summary = max((arg.get("max_input_tokens", 0) for arg in args), default=0)
+    return Needs(
+        extract=extract,
+        entity_types=", ".join(types) or "person, organization, location",
+        extraction=extraction,
+        longest=max(extraction, summary, query.max_total_tokens),
+        json=any(arg.get("format") == "json" or arg.get("structured") for arg in args),
+    )
+
+
+def workflows_with(model: str, workflows: Sequence[Workflow]) -> list[str]:
+    """Names of the workflows that use the chat model."""
+    return sorted({workflow.name for workflow, _ in _uses(model, workflows)})
+
+
+def _uses(model: str, workflows: Sequence[Workflow]) -> list[tuple[Workflow, Step]]:
+    return [(workflow, step) for workflow in workflows for step in workflow.steps if model in _chat_models(step)]
+
+
+def _chat_models(step: Step) -> set[str]:
+    return {name for role, name in step.models.items() if step.verb.roles[role] is ChatModel}
+
+
+def _unit_tokens(workflow: Workflow) -> int:
+    return max((step.params.model_dump().get("size", 0) for step in workflow.steps), default=0)
+
+
+def _gleaned(step: Step) -> int:
+    return GLEANING_TOKENS * step.params.model_dump().get("gleanings", 0)
+
 
 THINKING = re.compile(r"<\s?/?\s?(?:think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
 
@@ -59,3 +127,88 @@ def spoken(reply: ChatReply) -> str:
     """The reply's words in one line, short, for people."""
     text = " ".join(without_thinking(reply.text).split())
     return text[:100] + ("..." if len(text) > 100 else "") or "nothing"
+
+
+NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
+FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
+ENOUGH_NAMES = 2
+"""A small model may miss one; a cut prompt loses them all."""
+
+
+def canary(needs: Needs, tokens: int, tokenizer: Tokenizer) -> Message:
+    """The project's own request to extract, about so many tokens long (the fact alone where that is more)."""
+    types = {"entity_types": needs.entity_types} if "entity_types" in needs.extract.fields else {}
+    bare = needs.extract.render(text=FACT, **types)
+    text = f"{FACT}\n\n{filler(tokens - tokenizer.count(bare), tokenizer)}".strip()
+    return {"role": "user", "content": needs.extract.render(text=text, **types)}
+
+
+def found(parsed: Graph) -> bool:
+    """Whether the records name what was planted."""
+    names = " | ".join(entity.name for entity in parsed.entities).casefold()
+    return sum(name.casefold() in names for name in NAMES) >= ENOUGH_NAMES
+
+
+def filler(tokens: int, tokenizer: Tokenizer) -> str:
+    """A log of the weather in which nobody is named, of at most so many tokens."""
+    kept: list[str] = []
+    for line in _log():
+        tokens -= tokenizer.count(line + "\n")
+        if tokens < 0:
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _log() -> Iterator[str]:
+    skies = ("grey", "clear", "hazy", "bright", "overcast")
+    winds = ("light", "steady", "fresh", "uneven")
+    day = 0
+    while True:
+        day += 1
+        yield (
+            f"On day {day} the sky was {skies[day % 5]}, the wind was {winds[day % 4]} and the water stood at "
+            f"{40 + day * 7 % 23} centimetres."
+        )
+
+
+SMALLEST = 256
+CLOSE_ENOUGH = 1.1
+
+
+def remembers(probe: Probe, tokens: int) -> bool:
+    """Whether the model can repeat the first line of a prompt of so many tokens.
+
+    Raises ModelError when the call fails for another reason than the prompt's length.
+    """
+    word = f"Zelmar-{crc32(str(tokens).encode()) % 9000 + 1000}"
+    reply = probe.ask([_recall(word, tokens, probe.tokenizer)])
+    if reply.reason not in (None, "too_long"):
+        raise ModelError(f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try again")
+    return word.casefold() in reply.text.casefold()
+
+
+def context_length(probe: Probe, good: int, bad: int) -> int:
+    """Within about 5 %, in the server's own tokens where it reports them: ``good`` tokens were remembered,
+    ``bad`` were not."""
+    scale = 1.0
+    while bad > good * CLOSE_ENOUGH:
+        middle = round(math.sqrt(good * bad))
+        if remembers(probe, middle):
+            good, scale = middle, _scale(probe, middle)
+        else:
+            bad = middle
+    return round(math.sqrt(good * bad) * scale)
+
+
+def _scale(probe: Probe, tokens: int) -> float:
+    """The server's tokens for one of ours; a server that leaves out what it had seen before says nothing."""
+    scale = probe.calls[-1].reply.input_tokens / tokens
+    return scale if 0.7 < scale < 2 else 1.0
+
+
+def _recall(word: str, tokens: int, tokenizer: Tokenizer) -> Message:
+    """The word comes first: no two prompts begin alike, and a server's cache of prefixes cannot help."""
+    start = f"{word} is the code word. Keep it in mind: you are asked for it at the end.\n\n"
+    end = "\n\nWhich code word stands in the first line of this message? Answer with it and nothing else."
+    return {"role": "user", "content": start + filler(tokens - tokenizer.count(start + end), tokenizer) + end}

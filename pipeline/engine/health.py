@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.workflow import REJECTS
 from pipeline.errors import DataError
-from pipeline.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.snapshots import Snapshot, SnapshotStore
+from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 COLUMNS = {
     "text_units": ["id"],

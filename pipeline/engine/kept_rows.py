@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.engine.plan import PlannedStep
 from pipeline.engine.workflow import REJECTS
-from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 
 
 @dataclass(frozen=True)

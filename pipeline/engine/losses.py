@@ -1,4 +1,4 @@
-"""Sources that are there and were not read whole: their documents of the last run are kept as they were.
+"""What a run would lose: documents that are gone, those whose source was not read whole, rejected rows.
 
 A source verb says so by its rejects: those of the kinds in NAMING have in ``row_id`` the ``source`` of documents, or
 what comes before ``#`` or ``/`` in it (a file of records, a folder; "." is all of them). What such a source gave in the
@@ -6,15 +6,146 @@ last run and does not give now is no deletion, for nobody knows. The tables stay
 last documents, and to keep once more changes nothing.
 """
 
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
 
 import pandas as pd
 
-from pipeline.engine.deletions import DOCUMENTS, identities, is_of, newest_first, read_by, source_of
-from pipeline.engine.step import REJECTS, Step
-from pipeline.errors import DataError
-from pipeline.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
+from pipeline.contract.reasons import EXTRAS
+from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.engine.workflow import PLACE, REJECTS, Step, Workflow
+from pipeline.errors import DataError, DeletionError
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+
+DOCUMENTS = "documents"
+COLUMNS = ["id", "source", "content_hash"]
+_NAMED = 3
+
+
+ON_PURPOSE = "run again with --allow-deletes if this is meant"
+
+
+def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
+    """The documents as the workflow's last run had them; before its first one, as the newest run of another workflow
+    had them that loads them in the same way: from ``index`` to ``communities`` none of them is new."""
+    if workflow.name in snapshots.workflows():
+        return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
+    steps = [step for step in workflow.steps if DOCUMENTS in step.outputs]
+    loads = {step.id: source_of(step) for step in steps}
+    for manifest in newest_first(snapshots):
+        others = {id: read_by(record) for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
+        if loads == others:
+            return manifest.tables.get(DOCUMENTS)
+    return None
+
+
+def source_of(step: Step) -> tuple[Any, ...]:
+    """How, and where from, a step loads documents; as ``read_by``."""
+    return step.verb.name, step.params.model_dump(mode="json"), dict(step.place)
+
+
+def read_by(record: StepRecord) -> tuple[Any, ...]:
+    inputs = record.components.get("inputs", {})
+    place = {name: value for name, value in inputs.items() if name.startswith(PLACE)}
+    return record.components.get("verb"), record.components.get("params"), place
+
+
+def newest_first(snapshots: SnapshotStore) -> Iterator[Manifest]:
+    """Of each workflow the last run's; that of the workflow which has run last comes first."""
+    last = {name: snapshots.history(name)[-1:] for name in snapshots.workflows()}
+    return map(snapshots.manifest, sorted(last, key=last.__getitem__, reverse=True))
+
+
+def refuse_deletions(
+    store: SnapshotStore,
+    workflow: str,
+    before: Snapshot | None,
+    after: Snapshot,
+    max_ratio: float,
+    may_go: str | None = None,
+) -> None:
+    """Raises DeletionError when more than ``max_ratio`` of the documents of ``before`` are gone, but for those of the
+    source ``may_go``. Where ``before`` cannot be read, an earlier table of documents is compared, or else the
+    numbers of documents."""
+    if before == after or (before is None and not store.is_lost(workflow)):
+        return
+    tables = (table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256)
+    known = next(filter(store.exists, tables), None)
+    if known is not None:
+        check_deletions(without(identities(store, known), may_go), without(identities(store, after), may_go), max_ratio)
+    elif before is not None and before.rows - after.rows > max_ratio * before.rows:
+        raise DeletionError(
+            f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than max_delete_ratio "
+            f"{max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
+        )
+
+
+def _tables_before(store: SnapshotStore, workflow: str, before: Snapshot | None) -> Iterator[Snapshot]:
+    """``before`` first, then those of earlier nights; where no manifest can be read, all that there are, the largest
+    first, so that none is compared that a refused run has left."""
+    if before is not None:
+        yield before
+        earlier = reversed(store.kept(workflow, store.history(workflow)))
+        yield from (manifest.tables[DOCUMENTS] for manifest in earlier if DOCUMENTS in manifest.tables)
+    else:
+        yield from store.files(DOCUMENTS)
+
+
+def without(documents: pd.DataFrame, source: str | None) -> pd.DataFrame:
+    """The documents that are not of this source."""
+    return documents if source is None else documents[[not is_of(str(known), source) for known in documents["source"]]]
+
+
+def is_of(known: str, source: str) -> bool:
+    """Records of a file are documents of their own: ``file#key``."""
+    return known == source or known.startswith(f"{source}#")
+
+
+def check_deletions(before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE) -> None:
+    """Compare two tables of documents (columns ``id``, ``source``, ``content_hash``). One whose content is
+    there under another id is renamed, not gone. Raises DeletionError above ``max_ratio``."""
+    stays = before["id"].isin(after["id"]) | before["content_hash"].isin(after["content_hash"])
+    sources = sorted(before.loc[~stays, "source"])
+    if len(sources) <= max_ratio * len(before):
+        return
+    named = ", ".join([*sources[:_NAMED], *(["..."] if len(sources) > _NAMED else [])])
+    raise DeletionError(
+        f"input: {len(sources)} of {len(before)} documents are gone ({named}), more than max_delete_ratio "
+        f"{max_ratio:g}; is the folder mounted? {next_action}"
+    )
+
+
+@dataclass(frozen=True)
+class DocumentChanges:
+    """Sources of the documents that are new, that say something else than before, and that are gone; each sorted."""
+
+    new: tuple[str, ...]
+    edited: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: len(getattr(self, name)) for name in ("new", "edited", "gone")}
+
+
+def document_changes(before: pd.DataFrame, after: pd.DataFrame) -> DocumentChanges:
+    """What became of the documents between two tables of them (columns ``id``, ``source``, ``content_hash``). A file
+    under another name is gone, and new."""
+    both = before.merge(after, on="id", suffixes=("_before", ""))
+    edited = both.loc[both["content_hash"] != both["content_hash_before"], "source"]
+    new = after.loc[~after["id"].isin(before["id"]), "source"]
+    gone = before.loc[~before["id"].isin(after["id"]), "source"]
+    return DocumentChanges(*(tuple(sorted(sources)) for sources in (new, edited, gone)))
+
+
+def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
+    """The documents without their texts, which are nearly all of the table. Raises DataError for a damaged file."""
+    return store.columns(snapshot, COLUMNS)
+
 
 SOURCE = "source"
 """The kind of a reject that names a source which was not read, or not whole."""
@@ -143,3 +274,89 @@ def _told(left: pd.DataFrame) -> pd.DataFrame:
         for source, because in zip(left["source"], left["because"], strict=True)
     ]
     return REJECTS_SCHEMA.frame(rows)
+
+
+RECOVERED = "recovered"
+"""The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
+ROW = "row"
+_LINE = re.compile(r":\d+$")
+
+
+def lost(rejects: pd.DataFrame) -> pd.DataFrame:
+    """Those of which something is missing in the tables, or out of date."""
+    return rejects[~rejects["kind"].isin([RECOVERED, SKIPPED])]
+
+
+def no_input(rejects: pd.DataFrame) -> dict[str, int]:
+    """How many files were no input: by suffix where their kind is not read, with what would read it where an extra
+    does, else by reason; the most frequent first."""
+    skipped = rejects[rejects["kind"] == SKIPPED]
+    what = [_what(PurePath(row), reason) for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)]
+    return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def _what(source: PurePath, reason: str) -> str:
+    suffix = source.suffix.lower()[1:] or "without suffix"
+    if reason in EXTRAS:
+        return f"{suffix} ({EXTRAS[reason]})"
+    return suffix if reason == "unsupported" else reason
+
+
+def reject_ratio(
+    step: Step,
+    record: StepRecord,
+    tables: Mapping[str, Snapshot],
+    rejects: pd.DataFrame,
+    loaded: pd.DataFrame | None,
+) -> float:
+    """Share of rejected rows among the rows the step had to decide. Of a source those count that could be read before:
+    its kept documents, and what has failed since the stores were loaded (``loaded``: the rejects of then, None before
+    the first load)."""
+    if step.verb.inputs:
+        rejected = rejects.loc[rejects["kind"] == ROW, "row_id"].nunique()
+        return rejected / max(_rows_decided(step, record, tables, rejected), 1)
+    failed = _failures(rejects)
+    known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
+    return _share(_kept(rejects), failed - known, record)
+
+
+def unread_ratio(record: StepRecord, rejects: pd.DataFrame) -> float:
+    """Share of what a source could not read, whenever that began."""
+    return _share(_kept(rejects), _failures(rejects), record)
+
+
+def refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
+    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
+    Raises DataError for one."""
+    if step.verb.inputs or any(len(frame) for name, frame in frames.items() if name != REJECTS):
+        return
+    reasons = frames[REJECTS]["reason"].value_counts() if REJECTS in frames else {}
+    left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
+    raise DataError(
+        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
+        "or set input.path and input.file_pattern; the stores are left as they are"
+    )
+
+
+def _share(kept: Counter[str], failed: Counter[str], record: StepRecord) -> float:
+    """Of both by source: a record that cannot be read is, as a rule, one of those that are kept."""
+    rows = sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
+    worst = kept | failed
+    return sum(worst.values()) / max(rows + sum((worst - kept).values()), 1)
+
+
+def _failures(rejects: pd.DataFrame) -> Counter[str]:
+    """Source -> records of it that failed, or 1."""
+    rows = Counter(_LINE.sub("", row) for row in rejects.loc[rejects["kind"] == ROW, "row_id"])
+    return rows | Counter(set(rejects.loc[rejects["kind"] == SOURCE, "row_id"]))
+
+
+def _kept(rejects: pd.DataFrame) -> Counter[str]:
+    named = named_sources(rejects)
+    return Counter(name_of(source, named) or source for source in rejects.loc[rejects["kind"] == KEPT, "row_id"])
+
+
+def _rows_decided(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
+    if step.verb.rowwise:
+        return tables[step.inputs[step.verb.rowwise]].rows
+    return rejected + sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)

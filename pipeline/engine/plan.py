@@ -1,16 +1,44 @@
 """The plan: which steps would be reused, which must run, and why. Makes no model call."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
+from pipeline.engine.losses import keeps_nothing, last_documents, record_before
 from pipeline.engine.resources import Resources
-from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.unread import keeps_nothing, last_documents, record_before
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
-from pipeline.fingerprint import code_fingerprint, fingerprint, library_versions
-from pipeline.snapshots import Snapshot, SnapshotStore, StepRecord
+from pipeline.snapshots.store import Snapshot, SnapshotStore, StepRecord
+
+
+@dataclass(frozen=True)
+class Selection:
+    """``start``: the first step to look at; ``only``: the only ones; ``skip``: those to leave; ``force``: those that
+    run though nothing has changed."""
+
+    start: str | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    force: tuple[str, ...] = ()
+
+    def check(self, workflow: Workflow) -> None:
+        """Raises UsageError for a step that the workflow does not have."""
+        steps = [step.id for step in workflow.steps]
+        named = [*filter(None, [self.start]), *self.only, *self.skip, *self.force]
+        for name in named:
+            if name not in steps:
+                raise UsageError(f"workflow '{workflow.name}': no step '{name}'; have: {', '.join(steps)}")
+
+    def leaves(self, step: str, workflow: Workflow) -> bool:
+        """Whether the step is taken as it is."""
+        steps = [one.id for one in workflow.steps]
+        before = self.start is not None and steps.index(step) < steps.index(self.start)
+        return before or step in self.skip or bool(self.only and step not in self.only)
+
+
+ALL = Selection()
+
 
 Action = Literal["reuse", "run", "maybe"]
 Reason = Literal["new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""]
@@ -165,3 +193,33 @@ def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
         if parts[part] != previous.components.get(part):
             return reason
     return "missing"
+
+
+Rows = Mapping[str, frozenset[str]]
+"""Step -> ids of its rows."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
+    lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
+    ``manifest``: the run whose tables are loaded, by default the newest; ``may_go``: a source that may be gone whatever
+    ``max_delete_ratio`` is; ``direct``: nothing is asked in batches; ``full``, ``replace``, ``re_embed`` and
+    ``take_over``: see load/loader.py's LoadOptions."""
+
+    selection: Selection = ALL
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    allow_deletes: bool = False
+    memory_profile: bool = False
+    again: Rows = field(default_factory=dict)
+    manifest: str | None = None
+    full: bool = False
+    may_go: str | None = None
+    direct: bool = False
+    replace: bool = False
+    re_embed: bool = False
+    take_over: tuple[str, ...] = ()
+
+
+DEFAULTS = RunOptions()

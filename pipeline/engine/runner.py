@@ -1,5 +1,6 @@
 """Execute a workflow: plan each step, reuse or run it, write its snapshots, record last."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -7,33 +8,39 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pandas as pd
+import psutil
 
-from pipeline.engine.budget import Budget
-from pipeline.engine.deletions import DOCUMENTS, document_changes, documents_before, identities, refuse_deletions
+from pipeline.contract.fingerprint import fingerprint
+from pipeline.contract.reasons import refuse_unknown_reasons
+from pipeline.contract.registry import Tracker
+from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
+from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.engine.bill.rehearsal import forget_replies
 from pipeline.engine.health import health, refuse_all_empty
 from pipeline.engine.kept_rows import KeptRows, kept_rows
-from pipeline.engine.leftover_batches import settle_batches
-from pipeline.engine.local import LocalEngine
-from pipeline.engine.memory import PeakMemory
-from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
-from pipeline.engine.options import Rows
-from pipeline.engine.plan import PlannedStep, Planner, plan, stamped_anew, tables_of, version_of
-from pipeline.engine.rejected import RECOVERED, lost, no_input, refuse_nothing, reject_ratio, unread_ratio
-from pipeline.engine.replay import forget_replies
+from pipeline.engine.losses import (
+    DOCUMENTS,
+    RECOVERED,
+    document_changes,
+    documents_before,
+    identities,
+    lost,
+    no_input,
+    refuse_deletions,
+    refuse_nothing,
+    reject_ratio,
+    unread_ratio,
+    with_kept,
+)
+from pipeline.engine.plan import ALL, PlannedStep, Planner, Rows, Selection, plan, stamped_anew, tables_of, version_of
 from pipeline.engine.report import Action, LoadCounts, StepReport
-from pipeline.engine.resources import Model, Resources
-from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.unread import with_kept
-from pipeline.engine.usage import Journal
+from pipeline.engine.resources import LocalEngine, Model, Resources
+from pipeline.engine.usage.journal import Journal
+from pipeline.engine.usage.metering import Budget, Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError
-from pipeline.fingerprint import fingerprint
-from pipeline.models.base import ChatModel, Tokens
-from pipeline.reasons import refuse_unknown_reasons
-from pipeline.registry import Tracker
-from pipeline.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
-from pipeline.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore, StepRecord
+from pipeline.models.base import ChatModel, Listener, Tokens
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
 """Rejects that another try may mend: a step that has one is not reused as it is."""
@@ -347,3 +354,43 @@ def _with_result(report: StepReport, step: Step, record: StepRecord, rejects: pd
         reject_reasons={str(reason): int(count) for reason, count in missing["reason"].value_counts().items()},
         not_read=no_input(rejects),
     )
+
+
+def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:
+    """Keep the replies that have come, as the step's; a batch that no step will ever ask for is cancelled."""
+    step = planned.step
+    goes_on = planned.action != "reuse" and step.execution == "batch"
+    if resources.settle_batches and not goes_on:
+        for name in resources.chat_names(step):
+            resources.settle_batches(name, listener)
+
+
+SECONDS_BETWEEN_LOOKS = 0.05
+MEGABYTE = 1_000_000
+
+
+@dataclass
+class PeakMemory:
+    """A context; afterwards ``megabytes`` is the greatest resident size of this process that was seen in it."""
+
+    megabytes: float = 0.0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> "PeakMemory":
+        self._process = psutil.Process()
+        self._look()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self.over.wait(SECONDS_BETWEEN_LOOKS):
+            self._look()
+
+    def _look(self) -> None:
+        self.megabytes = max(self.megabytes, round(self._process.memory_info().rss / MEGABYTE, 1))

@@ -1,0 +1,1 @@
+"""How good retrieval is, mode by mode, with no chat model."""

@@ -8,13 +8,10 @@ from typing import Any
 import pandas as pd
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.evaluation.evaluation import RESULT_COLUMNS, Evaluation, LeftOut
-from pipeline.evaluation.gold import Targets, find_gold
-from pipeline.evaluation.metrics import Passage, metrics, names, places
-from pipeline.evaluation.questions import Gold, Question
-from pipeline.evaluation.setup import Setup
+from pipeline.evaluation.evaluation import RESULT_COLUMNS, Evaluation, LeftOut, Setup
+from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find_gold, metrics, names, places
 from pipeline.query.stage import QueryStage
-from pipeline.query_options import QueryOptions
+from pipeline.settings.query_options import QueryOptions
 from pipeline.stores.base import Advanced, VectorStore, silent
 
 QueryData = Callable[..., Mapping[str, Any]]

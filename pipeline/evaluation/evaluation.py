@@ -1,15 +1,58 @@
-"""What an evaluation has found: a row for each question and mode, and their means."""
+"""What an evaluation asks for and has found: a row for each question and mode, their means, and its JSON file."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
 
 import pandas as pd
 
-from pipeline.evaluation.gold import Targets
-from pipeline.evaluation.metrics import NOWHERE, Place, names
-from pipeline.evaluation.questions import Gold, Question
-from pipeline.evaluation.setup import Setup
+from pipeline.errors import UsageError
+from pipeline.evaluation.questions import NOWHERE, Gold, Place, Question, Targets, names
+from pipeline.settings.query_options import Mode
+
+ANSWERING = frozenset({"bypass", "community", "drift"})
+"""Modes that find no text units before a model answers."""
+MODES = tuple(mode for mode in get_args(Mode) if mode not in ANSWERING)
+"""Those that retrieve."""
+KS = (2, 5, 10, 20)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """``budget``: tokens of retrieved text; ``by``: the questions' key to count apart by; ``keywords``: the chat model
+    is asked for them, as in a query, where else the question itself is searched for; ``rerank``: so is the reranker,
+    where else nothing is ranked anew."""
+
+    modes: tuple[str, ...] = MODES
+    ks: tuple[int, ...] = KS
+    budget: int | None = None
+    by: str = "type"
+    keywords: bool = False
+    rerank: bool = False
+
+    @classmethod
+    def of(
+        cls, modes: Sequence[str], ks: Sequence[int], budget: int | None, by: str, keywords: bool, rerank: bool
+    ) -> "Setup":
+        """Raises UsageError for what makes no sense."""
+        chosen = tuple(dict.fromkeys(modes))
+        if not chosen or not set(chosen) <= set(MODES):
+            strange = ", ".join(mode for mode in chosen if mode not in MODES) or "none"
+            raise UsageError(
+                f"eval: modes: {strange}: what can be evaluated are modes that find text units without an answer, "
+                f"{', '.join(MODES)}"
+            )
+        if not ks or min(ks) < 1:
+            raise UsageError("eval: k: give whole numbers from 1, as in 2,5,10,20")
+        if budget is not None and budget < 1:
+            raise UsageError("eval: budget: give a number of tokens from 1")
+        return cls(chosen, tuple(sorted(set(ks))), budget, by, keywords, rerank)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
 
 FORMAT = 1
 TOKEN_COLUMNS = ["prompt_tokens", "entity_tokens", "relationship_tokens", "chunk_tokens"]
@@ -135,3 +178,48 @@ def rank_of(place: Place) -> int | None:
 def _records(means: pd.DataFrame) -> dict[str, dict[str, float]]:
     rows = means.astype(object).to_dict("records")
     return {str(mode): {str(name): row[name] for name in row} for mode, row in zip(means.index, rows, strict=True)}
+
+
+Values = Mapping[str, float]
+"""Metric -> value."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """``modes``: means by mode; ``rows``: by mode, then by question: its id and text."""
+
+    name: str
+    modes: Mapping[str, Values]
+    rows: Mapping[str, Mapping[tuple[str, str], Values]]
+
+
+def read_evaluation(path: str | Path) -> Stored:
+    """Raises UsageError for what ``graphmill eval --output`` has not written."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name the JSON of an eval") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path}: not JSON; name a file that 'graphmill eval --output' has written") from None
+    try:
+        return stored(str(path), content)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UsageError(
+            f"{path}: no evaluation of this version; name a file that 'graphmill eval --output' has written"
+        ) from None
+
+
+def stored(name: str, content: Mapping[str, Any]) -> Stored:
+    """``content``: what ``Evaluation.to_json`` gives."""
+    if content["format"] != FORMAT:
+        raise ValueError(name)
+    modes = {mode: _values(means) for mode, means in content["modes"].items()}
+    rows: dict[str, dict[tuple[str, str], Values]] = {mode: {} for mode in modes}
+    for question in content["questions"]:
+        for mode, values in question["modes"].items():
+            rows[mode][question["id"], question["question"]] = _values(values)
+    return Stored(name, modes, rows)
+
+
+def _values(content: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in content.items() if "@" in name or name in TOKEN_COLUMNS}

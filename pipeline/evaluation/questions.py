@@ -1,13 +1,24 @@
-"""Questions and their gold: what a good retrieval finds. A file has one JSON object a line."""
+"""Questions and their gold, the gold looked up in what is loaded, and what a ranking is worth.
+
+A document is found at the place it has among the distinct documents of the ranking, a chunk or a text at the place of
+its chunk: k passages are k documents for the one, k chunks for the other.
+"""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from pipeline.errors import UsageError
-from pipeline.text import clean
+from pipeline.stores.base import VectorStore
+from pipeline.text.ids import clean
 
 Kind = Literal["document", "chunk", "text"]
 KEYS: dict[str, Kind] = {"documents": "document", "chunks": "chunk", "texts": "text"}
@@ -127,3 +138,136 @@ def _scalar(value: Any, key: str) -> str:
         if written:
             return written
     raise _LineError(f"'{key}' is no text or number; write one, or leave it out")
+
+
+IDS_AT_ONCE = 5000
+Targets = Mapping[Gold, frozenset[str]]
+"""What counts as found: the id of a document, or those of the chunks any of which will do."""
+
+
+def find_gold(
+    questions: Iterable[Question], documents: pd.DataFrame, vectors: VectorStore
+) -> tuple[Targets, Mapping[Gold, str]]:
+    """What the gold is, and of gold that is unknown, why. ``documents``: id, source, title of all that are loaded."""
+    gold = list(dict.fromkeys(item for question in questions for item in question.gold))
+    names = {kind: [item.name for item in gold if item.kind == kind] for kind in ("document", "chunk", "text")}
+    found = {
+        "document": documents_named(names["document"], documents),
+        "chunk": {id: frozenset([id]) for id in _known_chunks(names["chunk"], vectors)},
+        "text": chunks_holding(names["text"], vectors.rows("chunks", ["content"])) if names["text"] else {},
+    }
+    targets = {item: found[item.kind].get(item.name, frozenset()) for item in gold}
+    known = {item: ids for item, ids in targets.items() if len(ids) == 1 or (ids and item.kind == "text")}
+    unknown = {item: _why(item, len(ids)) for item, ids in targets.items() if item not in known}
+    return known, unknown
+
+
+def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, frozenset[str]]:
+    """The ids of the documents that a name names: by id, else by source, else by title, which several may have."""
+    named: dict[str, frozenset[str]] = {}
+    wanted = set(names)
+    for column in ("title", "source", "id"):
+        chosen = documents[documents[column].isin(wanted)]
+        named |= {str(name): frozenset(ids) for name, ids in chosen.groupby(column)["id"]}
+    return named
+
+
+def chunks_holding(texts: Sequence[str], chunks: Iterable[pd.DataFrame]) -> dict[str, frozenset[str]]:
+    """The ids of the chunks that hold a text, whatever the white space in either. One pass over the chunks (columns
+    id and content): a text is looked for only where its longest inner word is, which a chunk has whole or not."""
+    flat = {text: " ".join(text.split()) for text in texts}
+    by_word: dict[str, list[str]] = defaultdict(list)
+    for text, words in flat.items():
+        by_word[max(words.split(" ")[1:-1], key=len, default="")].append(text)
+    anywhere = by_word.pop("", [])
+    held: dict[str, set[str]] = defaultdict(set)
+    for page in chunks:
+        for id, content in zip(page["id"], page["content"], strict=True):
+            words = content.split()
+            whole = " ".join(words)
+            for text in (*anywhere, *_under(by_word, words)):
+                if flat[text] in whole:
+                    held[text].add(id)
+    return {text: frozenset(ids) for text, ids in held.items()}
+
+
+def _under(by_word: Mapping[str, list[str]], words: Sequence[str]) -> Iterator[str]:
+    for word in by_word.keys() & set(words):
+        yield from by_word[word]
+
+
+def _known_chunks(ids: Sequence[str], vectors: VectorStore) -> list[str]:
+    live = vectors.live()
+    if live is None or not ids:
+        return []
+    nothing = np.zeros(live.dimensions, dtype=np.float32)  # their similarity to a question does not matter here
+    pages = (ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE))
+    return [id for page in pages for id in vectors.chunks(page, nothing)["id"]]
+
+
+def _why(gold: Gold, found: int) -> str:
+    if found:
+        return f"the title of {found} documents; name one by its source"
+    return {
+        "document": "no document with this source, id or title",
+        "chunk": "no chunk with this id",
+        "text": "no chunk holds this text",
+    }[gold.kind]
+
+
+NOWHERE = math.inf
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A chunk of a ranking; ``tokens`` of its text."""
+
+    id: str
+    document_id: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """``rank``: from 1, among documents or chunks; ``tokens``: of all text up to the end of the chunk that shows it.
+    Both are infinite for what was not found."""
+
+    rank: float
+    tokens: float
+
+
+def places(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]) -> list[Place]:
+    """Where each of the gold is first met. Gold is its kind, and ids of which any will do."""
+    ends = list(accumulate(passage.tokens for passage in ranking))
+    documents = _first([passage.document_id for passage in ranking])
+    chunks = _first([passage.id for passage in ranking])
+    return [_best(ids, documents if kind == "document" else chunks, ends) for kind, ids in gold]
+
+
+def names(ks: Iterable[int], budget: int | None = None) -> list[str]:
+    """recall@k and all_gold@k; with a budget also recall@budget and all_gold@budget."""
+    limits = [*map(str, ks), *(["budget"] if budget is not None else [])]
+    return [f"{metric}@{limit}" for metric in ("recall", "all_gold") for limit in limits]
+
+
+def metrics(places: Sequence[Place], ks: Sequence[int], budget: int | None = None) -> dict[str, float]:
+    """By their names; ``places``: of a question's gold, of which there is some."""
+    shares = [sum(place.rank <= k for place in places) / len(places) for k in ks]
+    if budget is not None:
+        shares.append(sum(place.tokens <= budget for place in places) / len(places))
+    return dict(zip(names(ks, budget), [*shares, *(float(share == 1) for share in shares)], strict=True))
+
+
+def _first(ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Id -> its place among the distinct ids, from 1, and its place in the list, from 0."""
+    first = {id: position for position, id in reversed(list(enumerate(ids)))}
+    ranked = sorted((position, id) for id, position in first.items())
+    return {id: (rank, position) for rank, (position, id) in enumerate(ranked, start=1)}
+
+
+def _best(ids: frozenset[str], first: dict[str, tuple[int, int]], ends: Sequence[int]) -> Place:
+    met = [first[id] for id in ids if id in first]
+    if not met:
+        return Place(NOWHERE, NOWHERE)
+    rank, position = min(met)
+    return Place(rank, ends[position])

@@ -9,13 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.contract.schemas import STRING, as_json_text
 from pipeline.engine.workflow import Format, Workflow
 from pipeline.errors import DamagedError, UsageError
-from pipeline.export.exported import new_file
-from pipeline.export.rows import write_rows
+from pipeline.export.source import new_file, write_rows
 from pipeline.files import read_json, sha256_of, write_json
-from pipeline.schemas import STRING, as_json_text
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
 RECORD = ".emitted.json"
 """File name -> what it was made of, and its own hash: other files stay, but for those of a table's name."""

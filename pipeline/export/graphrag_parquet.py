@@ -13,9 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.export.exported import Exported, new_file
-from pipeline.export.source import CORPUS, GRAPH, Source
-from pipeline.schemas import (
+from pipeline.contract.schemas import (
     COMMUNITIES,
     COMMUNITY_REPORTS,
     COVARIATES,
@@ -28,6 +26,7 @@ from pipeline.schemas import (
     is_list,
     list_of,
 )
+from pipeline.export.source import CORPUS, GRAPH, Exported, Source, new_file
 
 NUMBER = "human_readable_id"
 RAW_DATA = pa.struct([("source", STRING), ("metadata", STRING)])

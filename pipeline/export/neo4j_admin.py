@@ -1,5 +1,8 @@
-"""CSV for Neo4j's import tool: nodes and relationships as a load writes them (pipeline/stores/neo4j.py), and
-communities where the workflow finds them."""
+"""CSV for Neo4j's import tool: nodes, relationships and communities as a load writes them.
+
+CSV for Neo4j's import tool: nodes and relationships as a load writes them (pipeline/stores/neo4j/store.py), and
+communities where the workflow finds them.
+"""
 
 import shlex
 from collections import Counter
@@ -9,21 +12,49 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.export import neo4j_communities
-from pipeline.export.exported import Exported, new_file
-from pipeline.export.neo4j_communities import community_links, community_nodes, community_rows
-from pipeline.export.rows import joined, write_rows
-from pipeline.export.source import GRAPH, Source
-from pipeline.load.diff import with_hashes
-from pipeline.load.projection import edge_types, edges, most_frequent, nodes
-from pipeline.stores.neo4j_rows import capped, name_key
+from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS
+from pipeline.export.source import GRAPH, Exported, Source, joined, new_file, write_rows
+from pipeline.load.desired import with_hashes
+from pipeline.load.projection import communities, edge_types, edges, most_frequent, nodes
+from pipeline.stores.lists import frame_of, lengths_of
+from pipeline.stores.neo4j.rows import capped, members, name_key, parents
+
+TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
+COMMUNITY_NODES: Mapping[str, pa.DataType] = {
+    "id:ID": TEXT, ":LABEL": TEXT, "level:long": INT, "parent": TEXT, "title": TEXT, "summary": TEXT,
+    "rating:double": FLOAT, "weight:long": INT, "size:long": INT, "entity_count:long": INT, "row_hash": TEXT,
+    "workspace": TEXT,
+}  # fmt: skip
+LINKS: Mapping[str, pa.DataType] = {":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT}
+
+
+def community_rows(source: Source) -> pd.DataFrame:
+    """As a load has them, with their hashes."""
+    found = frame_of(source.table("communities"))
+    has_reports = source.has("community_reports")
+    told = frame_of(source.table("community_reports")) if has_reports else COMMUNITY_REPORTS.frame()
+    return with_hashes(communities(found[COMMUNITIES.columns], told))
+
+
+def community_nodes(rows: pd.DataFrame, source: Source) -> pd.DataFrame:
+    counted = {"entity_count:long": lengths_of(rows["entity_ids"]), ":LABEL": "Community"}
+    types = {"id": "id:ID", "level": "level:long", "rating": "rating:double", "weight": "weight:long"}
+    renamed = rows.rename(columns={**types, "size": "size:long"})
+    return renamed.assign(workspace=source.workspace, **counted)[list(COMMUNITY_NODES)]
+
+
+def community_links(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """IN_COMMUNITY of its entities, and PARENT."""
+    ends = {"entity_id": ":START_ID", "id": ":END_ID"}
+    yield members(rows).rename(columns=ends).assign(**{":TYPE": "IN_COMMUNITY"})
+    yield parents(rows).rename(columns={"id": ":START_ID", "parent": ":END_ID"}).assign(**{":TYPE": "PARENT"})
+
 
 UNIT = "\x1f"
 """Between the items of a list: the tool knows no escape for it, and no cleaned text has this character."""
 _UNIT_NAME = "U+001F"
 _LARGEST_FIELD = "64m"
 
-TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 NODES: Mapping[str, pa.DataType] = {
     "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "name_key": TEXT, "description": TEXT,
     "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT, "row_hash": TEXT,
@@ -53,8 +84,8 @@ def write_neo4j_admin(source: Source, folder: Path) -> Exported:
     }
     if source.has("communities"):
         rows = community_rows(source)
-        files |= _write(folder, "communities", neo4j_communities.NODES, iter([community_nodes(rows, source)]))
-        files |= _write(folder, "community_links", neo4j_communities.LINKS, community_links(rows))
+        files |= _write(folder, "communities", COMMUNITY_NODES, iter([community_nodes(rows, source)]))
+        files |= _write(folder, "community_links", LINKS, community_links(rows))
     return Exported("neo4j-admin", folder, files, import_command(folder, source.has("communities")))
 
 

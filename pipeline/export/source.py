@@ -1,13 +1,17 @@
-"""What is exported: the tables of a manifest."""
+"""What is exported, the tables of a manifest, and where it goes: folders, and rows as CSV."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from pipeline.errors import UsageError
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.files import publish_file, temporary_file
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.base import Advanced, silent
 
 GRAPH = ("entities", "relationships")
@@ -59,3 +63,46 @@ class Source:
 
     def _snapshot(self, name: str) -> Snapshot:
         return self.manifest.tables[name]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """``files``: name -> rows (of GraphML: nodes and edges). ``command``: what reads them in, if one command does."""
+
+    kind: str
+    folder: Path
+    files: Mapping[str, int]
+    command: str = ""
+
+
+def check_folder(folder: Path, force: bool) -> None:
+    """Raises UsageError for a folder that holds something, unless ``force``, and for what is no folder."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"export: {folder} is a file; name a folder")
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"export: {folder} is not empty; name another folder, or use --force to write over its files")
+
+
+@contextmanager
+def new_file(folder: Path, name: str) -> Iterator[Path]:
+    """A file to write, which gets its name when the block has ended well."""
+    with temporary_file(folder) as temporary:
+        yield temporary
+        publish_file(temporary, folder / name)
+
+
+def write_rows(
+    folder: Path, name: str, schema: pa.Schema, frames: Iterable[pd.DataFrame], *, header: bool = True
+) -> int:
+    """Write the frames one after the other, in the schema's columns; the number of rows."""
+    rows = 0
+    options = arrow_csv.WriteOptions(include_header=header, quoting_style="needed")
+    with new_file(folder, name) as path, arrow_csv.CSVWriter(path, schema, write_options=options) as writer:
+        for frame in frames:
+            writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
+            rows += len(frame)
+    return rows
+
+
+def joined(lists: Iterable[Sequence[str]], separator: str) -> list[str]:
+    return [separator.join(items) for items in lists]

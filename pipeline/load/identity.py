@@ -10,7 +10,7 @@ import pyarrow.compute
 
 from pipeline.errors import OtherOwnerError, UsageError
 from pipeline.load.projection import EXTRAS
-from pipeline.snapshots import Snapshot, SnapshotStore
+from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.stores.base import Live, Probe, Store
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them

@@ -10,11 +10,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.contract.schemas import (
+    COMMUNITIES,
+    COMMUNITY_REPORTS,
+    COVARIATES,
+    EMBEDDINGS,
+    STRING,
+    STRINGS,
+    TableSchema,
+)
 from pipeline.errors import DataError, UsageError
-from pipeline.load.community_rows import communities, lists, reports
-from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, EMBEDDINGS, STRING, STRINGS, TableSchema
-from pipeline.stores.lists import lengths_of, to_arrow
-from pipeline.text import digest
+from pipeline.stores.lists import in_arrow, lengths_of, to_arrow
+from pipeline.text.ids import digest
 
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "documents": {"documents": ["id", "title", "source", "metadata"]},
@@ -240,3 +247,30 @@ def type_name(label: str, otherwise: str) -> str:
         return name or otherwise
     suffix = digest(name)[:TYPE_SUFFIX].upper()
     return f"{name[: TYPE_LENGTH - TYPE_SUFFIX - 1].rstrip('_')}_{suffix}"
+
+
+def reports(told: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
+    """Rows without their vectors. ``told``: community_reports; ``communities``: (id, children)."""
+    columns = ["id", "level", "parent", "title", "summary", "content", "rating", "weight", "size"]
+    rows = told[columns].assign(chunk_ids=lists(told["text_unit_ids"]))
+    return rows.merge(communities[["id"]].assign(children=lists(communities["children"])), on="id", validate="1:1")
+
+
+def communities(found: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
+    """One without a report has its own title, and nothing else to tell. ``told``: (id, title, summary, rating,
+    weight)."""
+    rows = found[["id", "level", "parent", "size"]].reset_index(drop=True)
+    report = rows[["id"]].merge(
+        told[["id", "title", "summary", "rating", "weight"]], on="id", how="left", validate="1:1"
+    )
+    return rows.assign(
+        title=report["title"].where(report["title"].notna(), found["title"].to_numpy()),
+        summary=report["summary"].where(report["summary"].notna(), ""),
+        rating=report["rating"].astype("float64").fillna(0.0),
+        weight=report["weight"].astype("float64").fillna(0).astype("int64"),
+        entity_ids=lists(found["entity_ids"]).reset_index(drop=True),
+    )
+
+
+def lists(column: pd.Series) -> pd.Series:
+    return column if in_arrow(column) else column.map(list)

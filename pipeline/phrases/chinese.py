@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.phrases.gazetteer import Gazetteer
 from pipeline.phrases.keyphrases import Phrase
-from pipeline.phrases.kinds import chinese_head
 from pipeline.phrases.latin import find_names as find_latin_names
 from pipeline.phrases.lexicon import CHINESE_PREPOSITIONS, SURNAMES, TRANSLITERATION, stop_words
-from pipeline.phrases.name import Name
-from pipeline.phrases.script import CHINESE, UPPER, is_chinese
+from pipeline.phrases.names import CHINESE, UPPER, Gazetteer, Name, chinese_head, is_chinese
 
 _KINDS = {"nr": "person", "ns": "location", "nt": "organization", "nz": "name"}
 _CHARACTER = re.compile(f"[{CHINESE}]")

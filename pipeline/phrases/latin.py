@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from pipeline.phrases.gazetteer import Gazetteer, without_article
-from pipeline.phrases.kinds import kind_of_words
 from pipeline.phrases.lexicon import (
     ARTICLES,
     CALENDAR,
@@ -24,9 +22,16 @@ from pipeline.phrases.lexicon import (
     STARTERS,
     stop_words,
 )
-from pipeline.phrases.name import Name, leftmost_longest
-from pipeline.phrases.overlay import overlay
-from pipeline.phrases.script import LOWER, UPPER
+from pipeline.phrases.names import (
+    LOWER,
+    UPPER,
+    Gazetteer,
+    Name,
+    kind_of_words,
+    leftmost_longest,
+    overlay,
+    without_article,
+)
 
 _LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
 _SPACE = rf"(?:[ \t\xa0]++|{_LINE_BREAK})"

@@ -1,17 +1,17 @@
-"""A text read sentence by sentence: the names and key phrases in each."""
+"""A text read sentence by sentence: the names and key phrases in each, and which entity each name refers to."""
 
 import re
+from collections import defaultdict
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 from pipeline.phrases.chinese import read_chinese
-from pipeline.phrases.gazetteer import Gazetteer
 from pipeline.phrases.keyphrases import Phrase, candidate_phrases
 from pipeline.phrases.latin import find_names
 from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.phrases.name import Name
-from pipeline.phrases.script import is_chinese
-from pipeline.sentences import sentence_spans
+from pipeline.phrases.names import Gazetteer, Name, is_chinese, short_forms, title_aliases, title_name
+from pipeline.text.ids import match_key
+from pipeline.text.sentences import sentence_spans
 
 _WORD = re.compile(r"[^\W\d_]+")
 # A line that the page's width did not end: a heading, an address, a signature.
@@ -64,3 +64,85 @@ def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
 def _is_acronym(short: str, long: str) -> bool:
     initials = "".join(word[0] for word in _WORD.findall(long) if word[0].isupper())
     return len(short) > 1 and short.replace(".", "") == initials
+
+
+TITLE = "title"
+
+
+class Referent(NamedTuple):
+    """An entity as one text knows it; ``key`` is its match key."""
+
+    key: str
+    name: str
+    type: str
+
+
+class OwnTitle:
+    """The title of the document that a text is from: its entity, and the other names it goes by."""
+
+    def __init__(self, title: str) -> None:
+        name = title_name(title)
+        self.referent = Referent(match_key(name), name, TITLE) if name.strip() else None
+        aliases = [Referent(match_key(alias), alias, "name") for alias in title_aliases(title)]
+        self.aliases = [alias for alias in aliases if self.referent and alias.key != self.referent.key]
+
+    def by_key(self) -> dict[str, Referent]:
+        """The title's referent by its match key and those of its aliases."""
+        return {known.key: self.referent for known in [*self.aliases, self.referent] if known and self.referent}
+
+
+def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> dict[str, Referent]:
+    """The referent of each name by the text of the name; a doubtful one that nothing confirms has none.
+
+    A lone word is short for the one longer name of the text that begins or ends with it, before all for the
+    document's title, unless it is a title of the gazetteer. A name that has more or fewer words between the
+    title's first and last ("Ann B. Moor" where the title is "Ann Moor") is the title's.
+    """
+    keys = {text: match_key(text) for text in dict.fromkeys(name.text for name in names)}
+    known = _known(names, keys, title)
+    owners = _owners_of_short_forms(known)
+    resolved = {}
+    for text, key in keys.items():
+        possible = owners.get(key, []) if key not in gazetteer.keys else []
+        if title.referent in possible or (key not in gazetteer.keys and _is_variant(text, title)):
+            resolved[text] = title.referent
+        elif len(possible) == 1:
+            resolved[text] = possible[0]
+        elif key in known:
+            resolved[text] = known[key]
+    return resolved
+
+
+def _known(names: list[Name], keys: dict[str, str], title: OwnTitle) -> dict[str, Referent]:
+    """Match keys of names that are beyond doubt; the first spelling is the name, the first type that says
+    more than "name" the type."""
+    known: dict[str, Referent] = {}
+    for name in names:
+        key = keys[name.text]
+        if name.doubtful:
+            continue
+        first = known.setdefault(key, Referent(key, name.text, name.type))
+        if first.type == "name" != name.type:
+            known[key] = first._replace(type=name.type)
+    return known | title.by_key()
+
+
+def _owners_of_short_forms(known: dict[str, Referent]) -> dict[str, list[Referent]]:
+    owners: dict[str, list[Referent]] = defaultdict(list)
+    for referent in dict.fromkeys(known.values()):
+        for short in short_forms(referent.name, referent.type):
+            owners[match_key(short)].append(referent)
+    return owners
+
+
+def _is_variant(name: str, title: OwnTitle) -> bool:
+    ends = _ends_of_person(name)
+    forms = [form.name for form in [*title.aliases, title.referent] if form]
+    return ends is not None and any(ends == _ends_of_person(form) for form in forms)
+
+
+def _ends_of_person(name: str) -> tuple[str, str] | None:
+    """First and last word of a name of two to four capitalised words."""
+    words = name.split()
+    personal = len(words) in range(2, 5) and all(word[0].isupper() and word[-1] != "," for word in words)
+    return (words[0], words[-1]) if personal else None

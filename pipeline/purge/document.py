@@ -9,25 +9,23 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, without
-from pipeline.engine.loading import present_documents
-from pipeline.engine.metering import Meter
-from pipeline.engine.options import RunOptions
+from pipeline.engine.document_list import present_documents
+from pipeline.engine.losses import DOCUMENTS, check_deletions, identities, name_of, told_name, without
+from pipeline.engine.plan import RunOptions
 from pipeline.engine.report import RunReport
 from pipeline.engine.runner import Silent
-from pipeline.engine.unread import name_of, told_name
-from pipeline.engine.usage import Journal
+from pipeline.engine.usage.journal import Journal
+from pipeline.engine.usage.metering import Meter
 from pipeline.errors import DataError, UsageError, counted
 from pipeline.export.emit import withdraw
-from pipeline.load.remembered import Remembered
+from pipeline.load.desired import Remembered
 from pipeline.purge import workspaces
 from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import Intention, Intentions
-from pipeline.purge.survey import Rows, Survey, rows_of, survey, told, total_of
-from pipeline.purge.target import Target, read_target
+from pipeline.purge.target import Rows, Survey, Target, read_target, rows_of, survey, told, total_of
 from pipeline.purge.workspaces import Deleted, Found
-from pipeline.services import Services
-from pipeline.stages import index_stage, run_stages
+from pipeline.runs.services import Services
+from pipeline.runs.stages import index_stage, run_stages
 from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.engine.replay import needed_keys
+from pipeline.engine.bill.rehearsal import needed_keys
 from pipeline.errors import UsageError, counted
-from pipeline.gc import GcReport, collect_garbage
-from pipeline.load.remembered import Remembered
+from pipeline.load.desired import Remembered
 from pipeline.purge.intention import Intentions
-from pipeline.services import Services
-from pipeline.snapshots import SnapshotStore
+from pipeline.runs.gc import GcReport, collect_garbage
+from pipeline.runs.services import Services
+from pipeline.snapshots.store import SnapshotStore
 
 
 @dataclass(frozen=True)

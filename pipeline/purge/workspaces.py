@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pipeline.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.identity import of_others
-from pipeline.load.loader import LoadOptions, Owner, load
-from pipeline.load.one_store import Counts
+from pipeline.load.loader import Counts, LoadOptions, Owner, load
 from pipeline.load.projection import require_sources
 from pipeline.purge.intention import Shown
-from pipeline.services import Services
-from pipeline.settings import EMBEDDED, Settings
-from pipeline.snapshots import Manifest
+from pipeline.runs.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store
+from pipeline.runs.services import Services
+from pipeline.settings.schema import EMBEDDED, Settings
+from pipeline.snapshots.store import Manifest
 from pipeline.stores.base import Live, Store, alone
-from pipeline.stores.embedded import stop_embedded
 from pipeline.stores.loaded_workspaces import EMBEDDED as EMBEDDED_KIND
 from pipeline.stores.loaded_workspaces import (
     NEO4J,
@@ -27,8 +25,9 @@ from pipeline.stores.loaded_workspaces import (
     neo4j_address,
     postgres_address,
 )
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import GRAPH_TABLES
+from pipeline.stores.postgres.embedded import stop_embedded
+from pipeline.stores.postgres.schema import GRAPH_TABLES
+from pipeline.stores.postgres.store import PostgresStore
 
 DOOMED = "data/.postgres-purged"
 Deleted = Mapping[str, Mapping[str, int]]

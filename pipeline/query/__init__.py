@@ -1,0 +1,1 @@
+"""Questions answered over the loaded stores: found, shown within a budget, answered, cited."""

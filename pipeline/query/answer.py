@@ -1,26 +1,25 @@
 """The answer to a question: what the model says of the evidence, its citations checked."""
 
+import math
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
+
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
-from pipeline.models.reply_text import after_thinking
-from pipeline.query.answer_json import dropped_json, evidence_json, shown_tables
+from pipeline.models.parse.reply import after_thinking
 from pipeline.query.citations import Citations
-from pipeline.query.clock import Clock
 from pipeline.query.context import Context, Reference
-from pipeline.query.evidence_text import evidence_text
-from pipeline.query.keywords import Keywords
-from pipeline.query.messages import count_tokens
+from pipeline.query.messages import Abstention, Prepared, count_tokens, refuse_failed
 from pipeline.query.prepare import prepare
-from pipeline.query.prepared import Abstention, Prepared
-from pipeline.query.replies import refuse_failed
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.stage import Clock, QueryStage
 
 Result = TypeVar("Result")
 NO_ANSWER = "[NO ANSWER]"
@@ -198,3 +197,85 @@ def usage_of(*replies: ChatReply | None) -> dict[str, int]:
         "input_tokens": sum(reply.input_tokens for reply in made),
         "output_tokens": sum(reply.output_tokens for reply in made),
     }
+
+
+def shown_tables(request: QueryRequest) -> tuple[str, ...]:
+    """Names of the context's tables that a request has."""
+    plain = ("entities", "relationships", "chunks")
+    return ("reports", *plain, "claims") if request.with_reports else plain
+
+
+def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
+    """Entities, relationships and text units as they were shown, and the documents they are of; reports and claims
+    where the request has them."""
+    chunks = _records(context.chunks.records.drop(columns=["title", "tokens"], errors="ignore"))
+    listed = context.references if request.include_references else ()
+    return {
+        **{name: _records(getattr(context, name).records) for name in shown_tables(request)},
+        "chunks": chunks,
+        "references": [_reference(entry, chunks, request.include_chunk_content) for entry in listed],
+    }
+
+
+def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
+    """How many records the budgets had no room for."""
+    return {name: getattr(context, name).dropped for name in shown_tables(request)}
+
+
+def _reference(entry: Reference, chunks: list[dict[str, Any]], with_content: bool) -> dict[str, Any]:
+    names = ("id", "start", "end", *(("content",) if with_content else ()))
+    return {
+        "id": entry.id,
+        "document_id": entry.document_id,
+        "source": entry.source,
+        "title": entry.title,
+        "metadata": entry.metadata,
+        "chunks": [
+            {name: chunk[name] for name in names} for chunk in chunks if chunk["document_id"] == entry.document_id
+        ],
+    }
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    names = [str(name) for name in frame.columns]
+    columns = [list(map(_plain, frame[name].tolist())) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    """A missing number as null, sequences as lists."""
+    if isinstance(value, tuple | np.ndarray):
+        return list(value)
+    return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
+
+
+REPORT = ("number", "title", "summary")
+NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
+PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
+
+
+def evidence_text(context: Context) -> str:
+    """The notice in its first line, then the best passages and facts. All of it: --only-need-context, --json."""
+    numbers = {reference.document_id: reference.id for reference in context.references}
+    chunks = context.chunks.records.head(PASSAGES)
+    passages = [
+        f"[{numbers[document]}] {_clipped(content)}"
+        for document, content in zip(chunks["document_id"], chunks["content"], strict=True)
+    ]
+    links = context.relationships.records.head(FACTS)
+    facts = [
+        f"- {source} -> {target}: {_clipped(description)}"
+        for source, target, description in links[["source", "target", "description"]].itertuples(index=False)
+    ]
+    reports = context.reports.records.head(PASSAGES)
+    told = [
+        f"Report {number}: {title}. {_clipped(summary)}"
+        for number, title, summary in zip(*(reports.get(name, ()) for name in REPORT), strict=True)
+    ]
+    parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
+    return "\n\n".join(parts)
+
+
+def _clipped(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= PASSAGE_LENGTH else f"{flat[:PASSAGE_LENGTH].rstrip()} ..."

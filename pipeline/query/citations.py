@@ -5,9 +5,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline.query.context import Reference
-from pipeline.query.data_citations import LONGEST as LONGEST_OF_DATA
-from pipeline.query.data_citations import OPENING, UNCHECKED, DataCitations
+from pipeline.query.context import LONGEST as LONGEST_OF_DATA
+from pipeline.query.context import OPENING, UNCHECKED, DataCitations, Reference
 
 LONGEST = 300
 """Characters after which a bracket that has not closed is no citation, and a line no entry of a list."""

@@ -2,16 +2,96 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from pipeline.models.base import Tokenizer
-from pipeline.query.evidence import Evidence
-from pipeline.query.fusion import round_robin
 from pipeline.query.request import QueryRequest
+from pipeline.query.search.evidence import Evidence, round_robin
+
+MOST = 5
+"""Records that a citation names of a kind; ``+more`` stands for others."""
+
+OPENING = "[data:"
+LONGEST = 4000
+"""Characters of a citation: models name hundreds of records in one."""
+_CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
+_PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
+_NUMBER = re.compile(r"\d+")
+_MORE = "+more"
+
+Shown = Mapping[str, Iterable[int]]
+"""Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be cited."""
+
+
+@dataclass(frozen=True)
+class DataCitations:
+    """Checks citations of records. ``shown`` None: they are left as they are."""
+
+    shown: Mapping[str, frozenset[str]] | None
+
+    @classmethod
+    def of(cls, shown: Shown) -> "DataCitations":
+        return cls({kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()})
+
+    def checked(self, text: str) -> tuple[str, int]:
+        """The text, each citation with at most MOST numbers of a kind, all of them shown; how many others were
+        removed. What names no kind of record that can be cited was never a record."""
+        if self.shown is None:
+            return text, 0
+        removed = 0
+
+        def kept(citation: re.Match[str]) -> str:
+            nonlocal removed
+            parts, count = self._parts(citation[1])
+            removed += count
+            space = " " * citation[0].startswith(" ")
+            return f"{space}[Data: {'; '.join(parts)}]" if parts else ""
+
+        return _CITATION.sub(kept, text), removed
+
+    def _parts(self, citation: str) -> tuple[list[str], int]:
+        """What is left of a citation, by kind, and how many numbers are not."""
+        parts: list[str] = []
+        found = _PART.findall(citation)
+        removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
+        for kind, listed in found:
+            numbers = list(dict.fromkeys(number.lstrip("0") or "0" for number in _NUMBER.findall(listed)))
+            known = [number for number in numbers if number in (self.shown or {}).get(kind.casefold(), ())]
+            removed += len(numbers) - len(known)
+            more = [_MORE] if len(known) > MOST or (known and "more" in listed) else []
+            if known:
+                parts.append(f"{kind.capitalize()} ({', '.join(known[:MOST] + more)})")
+        return parts, removed
+
+
+UNCHECKED = DataCitations(None)
+
+
+def cited(texts: Iterable[str]) -> DataCitations:
+    """Lets cite what these texts, which were checked, cite."""
+    shown: dict[str, set[int]] = {}
+    for citation in _CITATION.findall("\n".join(texts)):
+        for kind, numbers in _PART.findall(citation):
+            shown.setdefault(kind.casefold(), set()).update(map(int, _NUMBER.findall(numbers)))
+    return DataCitations.of(shown)
+
+
+@dataclass
+class Numbers:
+    """Of each kind of record from 1, in the order in which they come up: the same record has the same number in all
+    that a query shows."""
+
+    given: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def of(self, kind: str, ids: Sequence[str]) -> list[int]:
+        known = self.given.setdefault(kind, {})
+        return [known.setdefault(id, len(known) + 1) for id in ids]
+
 
 LANES = ("vector", "graph", "entity", "relationship")
 """Whose turn it is to name a text unit."""

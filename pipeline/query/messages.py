@@ -1,9 +1,15 @@
-"""What the chat model is sent."""
+"""What the chat model is sent, a question made ready for it, and replies that are bad."""
 
-from pipeline.errors import SettingsError, UsageError
-from pipeline.models.base import Message, Tokenizer
-from pipeline.prompts import Placeholders, Prompt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.errors import ModelError, SettingsError, UsageError
+from pipeline.models.base import ChatReply, Message, Talk, Tokenizer
+from pipeline.query.context import UNCHECKED, Context, DataCitations
 from pipeline.query.request import QueryRequest
+from pipeline.query.search.keywords import Keywords
 from pipeline.query.stage import QueryStage
 
 CONTEXT = ("context",)
@@ -62,3 +68,49 @@ def _system_prompt(request: QueryRequest, stage: QueryStage, context: str) -> st
     if own.text.replace("{context}", "context").count("$context") > 1:
         raise UsageError("query: system_prompt names $context twice; once is enough")
     return text if "context" in own.fields or not context else f"{text}\n\n{context}"
+
+
+def refuse_failed(reply: ChatReply) -> None:
+    """Raises ModelError for a reply that is no answer."""
+    if reply.reason:
+        raise ModelError(f"query: the chat model gave no answer ({reply.reason}: {reply.message}); ask again")
+
+
+def refuse_all_failed(replies: Sequence[ChatReply]) -> None:
+    """Raises ModelError where none of the replies says anything."""
+    if replies and all(reply.reason for reply in replies):
+        refuse_failed(replies[0])
+
+
+def told_failures(replies: Sequence[ChatReply], of: str) -> tuple[str, ...]:
+    """What is to be said of replies that could not be read, or only in part."""
+    bad = [reply.reason or reply.message for reply in replies if not reply.good]
+    return (f"{len(bad)} of {len(replies)} {of} were not, or not wholly, read by the model ({bad[0]})",) if bad else ()
+
+
+Abstention = Literal["", "nothing_found", "below_min_score", "no_room", "not_in_context"]
+"""Why there is no answer: the search found nothing; nothing similar enough; nothing fits into max_total_tokens; the
+model found the answer in none of what it was shown."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything before the model is asked for the answer. ``abstention``: why it is not to be asked.
+
+    ``inquiry``: what is to be asked before that; it returns the question made ready for the last call. ``messages`` are
+    those of the next call, or of the calls that come next. ``replies``: what was paid for already; ``most_calls``: how
+    many calls the question can take in all. ``citable``: what the answer may cite as data; ``removed_citations``: those
+    taken out of earlier replies."""
+
+    request: QueryRequest
+    keywords: Keywords
+    context: Context
+    messages: Messages
+    timings: dict[str, float]
+    abstention: Abstention
+    notes: tuple[str, ...]
+    most_calls: int = 1
+    replies: tuple[ChatReply, ...] = ()
+    citable: DataCitations = UNCHECKED
+    removed_citations: int = 0
+    inquiry: "Callable[[], Talk[Prepared]] | None" = None

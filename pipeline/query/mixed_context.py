@@ -14,6 +14,8 @@ from pipeline.query.context import (
     RESERVE,
     SOURCE_HEADER,
     Context,
+    DataCitations,
+    Numbers,
     Reference,
     Table,
     cut,
@@ -21,11 +23,9 @@ from pipeline.query.context import (
     reference_list,
     relationship_rows,
 )
-from pipeline.query.data_citations import DataCitations
-from pipeline.query.evidence import Evidence
-from pipeline.query.numbers import Numbers
-from pipeline.query.report_rows import report_table
+from pipeline.query.reports.windows import report_table
 from pipeline.query.request import QueryRequest
+from pipeline.query.search.evidence import Evidence
 
 CLAIM_HEADER = ["id", "subject", "object", "type", "status", "start_date", "end_date", "description"]
 ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2

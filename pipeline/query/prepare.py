@@ -1,27 +1,58 @@
-"""From a question to the messages for the chat model: keywords, evidence, context."""
+"""From a question to the messages for the chat model: keywords, evidence, context.
 
+Texts that are found in a read and must be embedded to go on: embedded between two reads, so that no connection to a
+database is held while an endpoint thinks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pandas as pd
 
-from pipeline.query.clock import Clock
-from pipeline.query.community_search import prepare_community
 from pipeline.query.context import Context, build_context
-from pipeline.query.drift_search import prepare_drift
-from pipeline.query.embed_between import read_embedding_between
-from pipeline.query.evidence import Evidence
-from pipeline.query.fact_paths import Embed
-from pipeline.query.find import find_evidence, refuse_endless
-from pipeline.query.keywords import Keywords, find_keywords
-from pipeline.query.messages import count_tokens, messages
+from pipeline.query.messages import Abstention, Prepared, count_tokens, messages
 from pipeline.query.mixed_context import mixed_citable, mixed_context
-from pipeline.query.prepared import Abstention, Prepared
-from pipeline.query.read_allowed import allowed
+from pipeline.query.reports.community import prepare_community
+from pipeline.query.reports.drift import prepare_drift
 from pipeline.query.request import QueryRequest
-from pipeline.query.rerank import CANDIDATES, reranked
-from pipeline.query.retrieve import KEYWORD_MODES, embed_question
-from pipeline.query.stage import Found, QueryStage
+from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
+from pipeline.query.search.filtered import allowed
+from pipeline.query.search.keywords import Keywords, find_keywords
+from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence, refuse_endless
+from pipeline.query.stage import Clock, Found, QueryStage, Read
+from pipeline.query.walk.facts import Embed
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
+
+Find = Callable[[Embed | None, VectorReads, GraphReads], Found]
+ATTEMPTS = 3
+"""Reads that may meet texts not embedded yet: the second does only where a load has changed them meanwhile."""
+
+
+class NotEmbeddedError(Exception):
+    def __init__(self, texts: Sequence[str]):
+        super().__init__(f"{len(texts)} texts are to be embedded first")
+        self.texts = texts
+
+
+def read_embedding_between(read: Read, find: Find, embed: Embed) -> tuple[Found, tuple[str, ...]]:
+    """What ``find`` finds at one moment. It is given an ``Embed`` that ends the read at texts not embedded yet; they
+    are embedded, and it starts anew. Texts that change with every read are not embedded: it is given None."""
+    known: dict[str, np.ndarray] = {}
+    for _ in range(ATTEMPTS):
+        try:
+            return read(partial(find, partial(_vectors, known)))
+        except NotEmbeddedError as missing:
+            known |= zip(missing.texts, embed(missing.texts), strict=True)
+    return read(partial(find, None))
+
+
+def _vectors(known: Mapping[str, np.ndarray], texts: Sequence[str]) -> np.ndarray:
+    missing = [text for text in dict.fromkeys(texts) if text not in known]
+    if missing:
+        raise NotEmbeddedError(missing)
+    return np.array([known[text] for text in texts])
 
 
 def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:

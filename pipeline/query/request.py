@@ -1,15 +1,17 @@
 """What a question may ask for."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.documents.conditions import operators
 from pipeline.errors import UsageError
-from pipeline.query_options import QueryOptions
-from pipeline.text import clean
-from pipeline.validation import explain
+from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.validation import explain
+from pipeline.text.ids import clean
 
 
 class Turn(BaseModel):
@@ -60,3 +62,35 @@ def request_of(question: Any, defaults: QueryOptions, options: Mapping[str, Any]
         return QueryRequest(**{**defaults.model_dump(), **asked, **given})
     except ValidationError as error:
         raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
+
+
+_CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
+
+
+def read_conditions(lines: list[str]) -> dict[str, Any]:
+    """field -> operator -> value, as QueryRequest.where has it; ``key=[a, b]``: any of these.
+
+    Raises UsageError for a line that is no condition, or the second for one field and operator.
+    """
+    conditions: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        match = _CONDITION.fullmatch(line)
+        if not match:
+            raise UsageError(f"--where '{line}': no condition; write key=value, or one of != < <= > >= ' matches '")
+        field, sign, value = match[1], match[2].strip(), _value(match[3])
+        name = {"=": "in", "!=": "not in"}.get(sign, sign) if isinstance(value, list) else sign
+        if name in conditions.setdefault(field, {}):
+            raise UsageError(
+                f"--where '{line}': a second condition '{name}' on '{field}'; for any of several: key=[a, b]"
+            )
+        conditions[field][name] = value
+    return conditions
+
+
+def _value(text: str) -> Any:
+    """As YAML reads it where that is a list, else the text itself: conditions compare numbers as numbers anyway."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, list) else text

@@ -1,14 +1,16 @@
-"""What it takes to answer."""
+"""What it takes to answer: what is bound to a query, and its clock."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import pandas as pd
 
+from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
-from pipeline.prompts import Prompt
-from pipeline.query.evidence import Evidence
+from pipeline.query.search.evidence import Evidence
 from pipeline.stores.base import GraphReads, VectorReads
 
 Found = tuple[Evidence, pd.DataFrame]
@@ -44,3 +46,18 @@ class QueryStage:
     tokenizer: Tokenizer
     prompt: Callable[[str], Prompt]
     reranker: Reranker | None = None
+
+
+@dataclass
+class Clock:
+    """Milliseconds per named part."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.parts[part] = round((time.perf_counter() - started) * 1000, 2)

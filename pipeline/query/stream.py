@@ -1,19 +1,20 @@
-"""The answer as it comes: sources first, then the text in pieces, then the whole."""
+"""The answer as it comes, sources first, and what could be asked next."""
 
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from pipeline.errors import GraphmillError
+from pipeline.contract.prompts import Placeholders
+from pipeline.errors import GraphmillError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, inquired, read_answer
-from pipeline.query.clock import Clock
+from pipeline.models.parse.report import parse_questions
+from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, inquired, read_answer, usage_of
 from pipeline.query.context import Context, Reference
+from pipeline.query.messages import Messages, Prepared, conversation, refuse_failed
 from pipeline.query.prepare import prepare
-from pipeline.query.prepared import Prepared
-from pipeline.query.replies import refuse_failed
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.stage import Clock, QueryStage
 
 
 @dataclass(frozen=True)
@@ -92,3 +93,60 @@ def _pieces(prepared: Prepared, stage: QueryStage, replies: list[ChatReply]) -> 
     chat = stage.chat(prepared.request.model)
     assert chat is not None
     replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text))))
+
+
+PROMPT = "next_questions"
+PLACEHOLDERS = Placeholders(("context", "number"))
+
+
+@dataclass(frozen=True)
+class NextQuestions:
+    """``questions``: the most promising first. ``usage``: tokens as the endpoint counted them."""
+
+    request: QueryRequest
+    questions: tuple[str, ...]
+    usage: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "mode": self.request.mode,
+            "question": self.request.query,
+            "questions": list(self.questions),
+            "usage": self.usage,
+            "notes": list(self.notes),
+        }
+
+
+def next_questions(request: QueryRequest, number: int, stage: QueryStage) -> NextQuestions:
+    """At most ``number`` questions that lead on from the request's conversation and question, from what its mode finds
+    for that question. Of a mode that shows reports in windows, the first window is looked at.
+
+    Raises UsageError without a chat model, ModelError where it gives no questions.
+    """
+    chat = stage.chat(request.model)
+    if chat is None:
+        raise UsageError("questions: they are the chat model's, and none is configured; set OPENAI_API_KEY")
+    prepared = prepare(request, stage)
+    messages = _messages(prepared, number, stage)
+    reply = chat.complete([ChatRequest("questions", messages, check=_unreadable)])[0]
+    refuse_failed(reply)
+    asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
+    new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
+    return NextQuestions(request, tuple(new[:number]), usage_of(*prepared.replies, reply), _notes(prepared, reply))
+
+
+def _messages(prepared: Prepared, number: int, stage: QueryStage) -> Messages:
+    template = stage.prompt(PROMPT)
+    template.check(PLACEHOLDERS)
+    context = prepared.context.windows[0] if prepared.context.windows else prepared.context.text
+    return conversation(prepared.request, template.render(context=context, number=str(number)), prepared.request.query)
+
+
+def _notes(prepared: Prepared, reply: ChatReply) -> tuple[str, ...]:
+    objection = (f"the model's questions could not all be read ({reply.message})",) if reply.message else ()
+    return (*prepared.notes, *objection)
+
+
+def _unreadable(text: str) -> str | None:
+    return None if parse_questions(text) else "no questions in the reply"

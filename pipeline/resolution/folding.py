@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS
-from pipeline.text import relationship_id
+from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS
+from pipeline.text.ids import relationship_id
 
 Item = TypeVar("Item", bound=Hashable)
 UNKNOWN = "UNKNOWN"

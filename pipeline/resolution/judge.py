@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
-from pipeline.models.parse import Problem, failed, unusable
-from pipeline.models.reply_text import plain
-from pipeline.prompts import Prompt
-from pipeline.text import digest
+from pipeline.models.parse.graph import Problem, failed, unusable
+from pipeline.models.parse.reply import plain
+from pipeline.text.ids import digest
 
 FENCE, NO_FENCE = "```", "'''"
 LONGEST_TEXT = 300

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pipeline.errors import SettingsError
-from pipeline.text import clean_name, digest, entity_id
+from pipeline.text.ids import clean_name, digest, entity_id
 
 Decision = Literal["same", "different"]
 COLUMNS = ["decision", "a", "b", "note"]

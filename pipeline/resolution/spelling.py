@@ -1,10 +1,100 @@
-"""A name as it is compared: case, width, accents, punctuation and kana folded, what it counts kept."""
+"""A name as it is compared: what is folded, what it counts, what it carries beside itself."""
 
+import re
 import unicodedata
+from collections.abc import Sequence
 
 import regex
 
-from pipeline.resolution.numerals import with_iso_dates
+_ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+_ONES += "eighteen nineteen twenty"
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
+_ORDINALS += "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+_TENS = {word: 10 * ten for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
+CARDINALS = {word: number for number, word in enumerate(_ONES.split(), 1)} | _TENS
+ORDINALS = {word: number for number, word in enumerate(_ORDINALS.split(), 1)} | {
+    "thirtieth": 30, "fortieth": 40, "fiftieth": 50, "sixtieth": 60, "hundredth": 100
+}  # fmt: skip
+_ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})|C{1,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_COUNTED = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_DIGITS = re.compile(r"\d+|[零〇一二三四五六七八九十百千萬万億亿]")
+_HAN_ORDINAL = re.compile(r"第([一二三四五六七八九十])(?![一二三四五六七八九十百千])")
+_HAN_DIGITS = {digit: str(number) for number, digit in enumerate("一二三四五六七八九十", 1)}
+ORDINAL = "°"
+
+_NAMES = "january february march april may june july august september october november december".split()
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)} | {n[:3]: i for i, n in enumerate(_NAMES, 1)}
+_MONTHS["sept"] = 9
+_MONTH = "(" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\.?"
+_DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th)?", r"(\d{4})"
+_DAY_FIRST = re.compile(rf"\b{_DAY} (?:of )?{_MONTH},? {_YEAR}\b")
+_MONTH_FIRST = re.compile(rf"\b{_MONTH} {_DAY},? {_YEAR}\b")
+_MONTH_ONLY = re.compile(rf"\b{_MONTH},? {_YEAR}\b")
+_HAN_DATE = re.compile(r"(\d{4})年(\d{1,2})月(?:(\d{1,2})[日号])?")
+_WHOLE_DATE = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})")
+
+
+def with_iso_dates(low: str) -> str:
+    """Dates whose parts cannot be mistaken as year-month-day; ``low`` is in lower case."""
+    whole = _WHOLE_DATE.fullmatch(low)
+    if whole:
+        return _iso(whole[1], whole[3], whole[4])
+    if not any(one.isdigit() for one in low):
+        return low
+    low = _DAY_FIRST.sub(lambda at: _iso(at[3], _MONTHS[at[2]], at[1]), low)
+    low = _MONTH_FIRST.sub(lambda at: _iso(at[3], _MONTHS[at[1]], at[2]), low)
+    low = _MONTH_ONLY.sub(lambda at: _iso(at[2], _MONTHS[at[1]]), low)
+    return _HAN_DATE.sub(lambda at: _iso(at[1], at[2], at[3]), low)
+
+
+def _iso(year: str, month: int | str, day: str | None = None) -> str:
+    return f"{year}-{int(month):02}" + (f"-{int(day):02}" if day else "")
+
+
+def roman(word: str) -> int | None:
+    """The value of a Roman numeral in capitals, up to 399."""
+    if not _ROMAN.fullmatch(word):
+        return None
+    values = [_ROMAN_VALUES[letter] for letter in word]
+    return sum(-one if one < next_ else one for one, next_ in zip(values, [*values[1:], 0], strict=True))
+
+
+def counted(tokens: Sequence[str], cased: Sequence[str]) -> tuple[str, ...]:
+    """The tokens with number words, ordinals and Roman numerals as digits; ordinals keep a mark. ``cased``: the same
+    tokens as they were written, or none where they do not correspond."""
+    numbers: list[str] = []
+    for place, token in enumerate(tokens):
+        written = cased[place] if place < len(cased) else ""
+        if numbers and _joins_tens(tokens, place, token):
+            ten, one = int(numbers.pop()), _number(token, written, place, len(tokens))
+            mark = ORDINAL if one.endswith(ORDINAL) else ""
+            numbers.append(f"{ten + int(one.removesuffix(ORDINAL))}{mark}")
+        else:
+            numbers.append(_number(token, written, place, len(tokens)))
+    return tuple(numbers)
+
+
+def _joins_tens(tokens: Sequence[str], place: int, token: str) -> bool:
+    one = CARDINALS.get(token, ORDINALS.get(token, 99))
+    return tokens[place - 1] in _TENS and one < 10
+
+
+def _number(token: str, written: str, place: int, length: int) -> str:
+    if token in ORDINALS:
+        return f"{ORDINALS[token]}{ORDINAL}"
+    if token in CARDINALS:
+        return str(CARDINALS[token])
+    if ordinal := _COUNTED.fullmatch(token):
+        return f"{ordinal[1]}{ORDINAL}"
+    value = roman(written) if place and (len(written) > 1 or (written in "IVX" and place == length - 1)) else None
+    return str(value) if value else _HAN_ORDINAL.sub(lambda at: f"第{_HAN_DIGITS[at[1]]}", token)
+
+
+def signature(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Every number in the tokens, in order, as it is written; Chinese numerals one by one."""
+    return tuple(number for token in tokens for number in _DIGITS.findall(token))
+
 
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ё": "е", "ς": "σ"}
@@ -42,3 +132,60 @@ def expanded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     return TOKEN.findall(text)
+
+
+LEGAL_FORMS = {
+    "inc": "inc", "incorporated": "inc", "corp": "corp", "corporation": "corp", "co": "co", "company": "co",
+    "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",
+    "kg": "kg", "ug": "ug", "ev": "ev", "sa": "sa", "sas": "sas", "sarl": "sarl", "srl": "srl", "spa": "spa",
+    "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",
+    "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",
+}  # fmt: skip
+"""What stands behind a company's name -> which form it is."""
+LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
+JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
+
+TITLES = {
+    "mr": "m", "mister": "m", "sir": "m", "herr": "m", "monsieur": "m", "señor": "m", "senor": "m", "sr": "m",
+    "mrs": "f", "ms": "f", "miss": "f", "dame": "f", "frau": "f", "madame": "f", "mme": "f", "mlle": "f",
+    "señora": "f", "senora": "f", "sra": "f", "dr": "", "doctor": "", "prof": "", "professor": "", "rev": "",
+    "reverend": "", "mx": "", "hon": "",
+}  # fmt: skip
+"""What stands before a person's name -> m or f, where it says so."""
+DEGREES = frozenset({"phd", "esq", "msc", "mba", "dphil", "frs"})
+"""What stands behind a person's name and is no part of it. Junior and senior are."""
+JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
+
+ARTICLES = frozenset({"the", "a", "an"})
+
+PLURAL_ONLY = frozenset(
+    """
+    arms customs glasses goods means works securities damages grounds minutes savings spirits manners premises quarters
+    remains scales spectacles stocks airs brains clothes colours colors forces heavens letters looks odds pains papers
+    proceeds regards terms thanks times woods news series species headquarters politics windows contents effects
+    communications humanities
+    """.split()
+)
+"""Plurals that mean something else than their singular."""
+PROPER_TYPES = frozenset(
+    """
+    PERSON PEOPLE ORGANIZATION ORGANISATION COMPANY LOCATION PLACE GEO CITY COUNTRY EVENT BRAND TEAM BAND WORK BOOK FILM
+    SONG NAME TITLE UNKNOWN
+    """.split()
+)
+"""Types of what has a name of its own, which has no plural."""
+
+
+def singular(word: str) -> str:
+    """The English singular of a regular plural; the word itself where it is none."""
+    if len(word) < 5 or word in PLURAL_ONLY or word.endswith(("ss", "us", "is", "ics", "as", "os")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y" if len(word) > 6 else word
+    if word.endswith(("sses", "shes", "ches", "xes", "zzes")):
+        return word[:-2]
+    return word.removesuffix("s")
+
+
+def is_person(type: str) -> bool:
+    return "PERSON" in type.upper()

@@ -7,28 +7,27 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import EmbeddingModel, Reranker
-from pipeline.models.batch import BatchChat, BatchOptions
-from pipeline.models.buckets import Rate
-from pipeline.models.builtin import BuiltinEmbedding
-from pipeline.models.cache import ReplyCache
-from pipeline.models.cross_encoder import CrossEncoderReranker
-from pipeline.models.local import SentenceTransformerEmbedding
-from pipeline.models.openai import OpenAIChat
-from pipeline.models.openai_embedding import OpenAIEmbedding
-from pipeline.models.rerank import EndpointReranker
-from pipeline.owner import owner_of
-from pipeline.settings import EMBEDDED, Price, Settings
+from pipeline.models.endpoint.batch import BatchChat, BatchOptions
+from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.endpoint.embedding import OpenAIEmbedding
+from pipeline.models.endpoint.limits import Rate
+from pipeline.models.endpoint.rerank import EndpointReranker
+from pipeline.models.here.builtin import BuiltinEmbedding
+from pipeline.models.here.transformers import CrossEncoderReranker, SentenceTransformerEmbedding
+from pipeline.models.memory.cache import ReplyCache
+from pipeline.runs.owner import owner_of
+from pipeline.settings.schema import EMBEDDED, Price, Settings
 from pipeline.stores.base import GraphStore, Live, Store, VectorStore
-from pipeline.stores.embedded import start_embedded
-from pipeline.stores.hnsw import Hnsw
+from pipeline.stores.connection import PATIENCE, Result, Work, read_together, reconnecting
 from pipeline.stores.loaded_workspaces import Workspace, neo4j_address, postgres_address
-from pipeline.stores.moment import PATIENCE, Result, Work, read_together
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.stores.reconnect import reconnecting
+from pipeline.stores.postgres.embedded import start_embedded
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
-    from pipeline.stores.neo4j import Neo4jStore
+    from pipeline.stores.neo4j.store import Neo4jStore
+
 
 Model = TypeVar("Model")
 EMBEDDED_FOLDER = "data/postgres"
@@ -175,7 +174,7 @@ def postgres_store(settings: Settings, root: Path) -> PostgresStore:
 
 
 def neo4j_store(settings: Settings) -> "Neo4jStore":
-    from pipeline.stores.neo4j import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
+    from pipeline.stores.neo4j.store import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
 
     neo4j = settings.stores.neo4j
     password = neo4j.password.get_secret_value()

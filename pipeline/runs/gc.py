@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UsageError, counted
-from pipeline.snapshots import NAMED_BY_CONTENT, Manifest, SnapshotStore
+from pipeline.snapshots.store import NAMED_BY_CONTENT, Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, silent
 
 

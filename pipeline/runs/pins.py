@@ -13,8 +13,8 @@ from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
 from pipeline.files import publish_file, temporary_file
 from pipeline.resolution.pins import COLUMNS, Decision, IdPair, Pin, id_pair, read_pins, refuse_contradictions
-from pipeline.services import Services
-from pipeline.text import clean_name, entity_id
+from pipeline.runs.services import Services
+from pipeline.text.ids import clean_name, entity_id
 from pipeline.verbs.resolve_entities import ResolveParams
 
 RESOLVE = "resolve_entities"

@@ -19,6 +19,7 @@ from pipeline.files import read_json, tell, write_json
 if TYPE_CHECKING:
     from pipeline.engine.runner import Progress
 
+
 SHAPE = {"run_id": str, "workflow": str, "outcome": str, "exit_code": int, "message": str, "steps": list, "load": dict,
          "totals": dict}  # fmt: skip
 TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"})

@@ -7,7 +7,28 @@ from functools import cache as memoized
 from pathlib import Path
 from typing import Any
 
-from pipeline.adapters import (
+from pipeline.contract.own_verbs import read_verbs
+from pipeline.contract.prompts import Prompt, read_prompt
+from pipeline.engine.plan import RunOptions
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import InputStep, Workflow, read_workflow
+from pipeline.errors import SettingsError, StoreError, UsageError
+from pipeline.files import SETTINGS
+from pipeline.load.identity import (
+    DROP,
+    READ,
+    is_of_another,
+    of_others,
+    refuse_other_owner,
+    refuse_other_workflow,
+    told_owner,
+)
+from pipeline.models.base import EmbeddingModel, Listener, Reranker
+from pipeline.models.endpoint.batch import BatchChat
+from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.exchange import made_once, made_once_each
+from pipeline.models.memory.cache import ReplyCache
+from pipeline.runs.adapters import (
     EMBEDDED,
     EMBEDDED_FOLDER,
     Stores,
@@ -20,35 +41,14 @@ from pipeline.adapters import (
     open_stores,
     reranker,
 )
-from pipeline.engine.options import RunOptions
-from pipeline.engine.resources import Resources
-from pipeline.engine.workflow import InputStep, Workflow, read_workflow
-from pipeline.errors import SettingsError, StoreError, UsageError
-from pipeline.folder import SETTINGS
-from pipeline.load.identity import (
-    DROP,
-    READ,
-    is_of_another,
-    of_others,
-    refuse_other_owner,
-    refuse_other_workflow,
-    told_owner,
-)
-from pipeline.models.base import EmbeddingModel, Listener, Reranker
-from pipeline.models.batch import BatchChat
-from pipeline.models.cache import ReplyCache
-from pipeline.models.openai import OpenAIChat
-from pipeline.once import made_once, made_once_each
-from pipeline.own_verbs import read_verbs
-from pipeline.owner import claim_snapshots, known_owner, owner_of, place_of, settle
-from pipeline.prompts import Prompt, read_prompt
-from pipeline.runs import Runs
-from pipeline.settings import Settings
-from pipeline.snapshots import SnapshotStore
+from pipeline.runs.owner import claim_snapshots, known_owner, owner_of, place_of, settle
+from pipeline.runs.reports import Runs
+from pipeline.settings.schema import Settings
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import Live, Store, alone
-from pipeline.stores.embedded import stop_embedded
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
-from pipeline.tokens import tokenizer
+from pipeline.stores.postgres.embedded import stop_embedded
+from pipeline.text.tokens import tokenizer
 
 DEFAULT = "default"
 USAGE_FOLDER = "data/usage"

@@ -1,29 +1,162 @@
 """The stages of a run, and a run of them, for a caller who holds the project: index, then load."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
-from pipeline.engine.budget import Budget
-from pipeline.engine.options import RunOptions
-from pipeline.engine.report import RunReport
+import pandas as pd
+
+from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.engine.plan import RunOptions
+from pipeline.engine.report import LoadCounts, Outcome, RunReport
 from pipeline.engine.runner import Progress, Runner
-from pipeline.engine.usage import Journal, settle
+from pipeline.engine.usage.journal import Journal, settle
+from pipeline.engine.usage.metering import Budget
 from pipeline.engine.workflow import REJECTS, Workflow
-from pipeline.errors import DiskFullError, StoreError, UsageError
+from pipeline.errors import (
+    ABOVE_MAX_REJECTS,
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    BudgetError,
+    DataError,
+    DiskFullError,
+    GraphmillError,
+    StoreError,
+    Terminated,
+    UsageError,
+    WaitingError,
+    in_words,
+)
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
-from pipeline.history import loaded_rejects, manifest_of
 from pipeline.load.identity import loaded_elsewhere
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
 from pipeline.models.base import EmbeddingModel
-from pipeline.run_state import RunState
-from pipeline.runs import Begun, Noted, this_process
-from pipeline.services import Services
+from pipeline.runs.reports import Begun, Noted, this_process
+from pipeline.runs.services import Services
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
+
+
+@dataclass
+class RunState:
+    """``reject_ratio``, ``unread_ratio`` and ``health`` as the index stage found them, ``load`` and ``store_notes`` as
+    the load stage did. Above ``max_reject_ratio`` a run that has indexed does not load."""
+
+    run_id: str
+    workflow: Workflow
+    runner: Runner
+    options: RunOptions
+    max_reject_ratio: float
+    reject_ratio: float = 0.0
+    unread_ratio: float = 0.0
+    health: Mapping[str, float] = field(default_factory=dict)
+    load: LoadCounts | None = None
+    load_seconds: float = 0.0
+    store_notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        unread = (
+            f"{self.unread_ratio:.0%} of the input could not be read; what could be is used: see 'graphmill rejects "
+            f"{self.workflow.name}'"
+        )
+        told = [unread] if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects else []
+        return (*self.runner.notes, *told, *self.store_notes)
+
+    @property
+    def above_max_rejects(self) -> bool:
+        """Too many rows were rejected, or, whatever the setting, all."""
+        return self.reject_ratio > self.max_reject_ratio or self.reject_ratio == 1
+
+    def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
+        return RunReport(
+            self.run_id,
+            self.workflow.name,
+            outcome,
+            exit_code,
+            tuple(self.runner.reports),
+            self.load or {},
+            message,
+            self.load_seconds,
+            self.health,
+            self.notes,
+            self.runner.documents,
+            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        )
+
+    def broken_off(self, error: BaseException) -> RunReport:
+        if isinstance(error, KeyboardInterrupt):
+            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+            return self.report("stopped", code, "interrupted")
+        code = error.exit_code if isinstance(error, GraphmillError) else FAILED
+        return self.report(_outcome(error), code, in_words(error))
+
+    def completed(self) -> RunReport:
+        if not any(step.rejects for step in self.runner.reports):
+            return self.report("completed", 0)
+        if not self.above_max_rejects:
+            return self.report("completed_with_rejects", 0)
+        name = self.workflow.name
+        message = (
+            f"{self.reject_ratio:.0%} of a step's rows rejected; the stores are left as they were; see 'graphmill "
+            f"rejects {name}', mend the cause, then 'graphmill retry {name}'; 'graphmill load {name}' loads what "
+            "there is"
+        )
+        return self.report("completed_with_rejects", ABOVE_MAX_REJECTS, message)
+
+
+def _outcome(error: BaseException) -> Outcome:
+    if isinstance(error, WaitingError):
+        return "waiting"
+    return "stopped" if isinstance(error, BudgetError) else "failed"
+
+
+LISTED = 5
+
+
+def loaded_rejects(run: str | None, workflow: str, snapshots: SnapshotStore) -> pd.DataFrame | None:
+    """The rejects of the tables that this run of the workflow brought to the stores; None for no run, no row where
+    those tables are no longer kept, or cannot be read."""
+    if run is None:
+        return None
+    until = [id for id in snapshots.history(workflow) if id <= run]
+    known = next((manifest.tables.get(REJECTS) for manifest in snapshots.kept(workflow, until[-1:])), None)
+    return snapshots.read(known) if known and snapshots.exists(known) else REJECTS_SCHEMA.frame()
+
+
+def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequence[str]) -> Manifest:
+    """The workflow's manifest as it was at the end of a run. ``run``: the run's id, or the beginning of one that
+    no other has; ``runs``: ids of the workflow's runs.
+
+    Raises UsageError when that names no run or several, DataError when what the run had is no longer kept.
+    """
+    kept = snapshots.history(workflow)
+    known = sorted({*kept, *runs}, reverse=True)
+    named = [run] if run in known else [id for id in known if id.startswith(run)]
+    if len(named) != 1:
+        found = f"{len(named)} runs begin so" if named else "no such run"
+        have = ", ".join((named or known)[:LISTED]) or f"none; run 'graphmill index {workflow}'"
+        raise UsageError(f"workflow '{workflow}', manifest '{run}': {found}; the newest are: {have}")
+    until = [id for id in kept if id <= named[0]]
+    if not until:
+        have = f"the oldest is {kept[0]}" if kept else f"there is none; run 'graphmill index {workflow}'"
+        raise DataError(f"workflow '{workflow}': no manifest is kept from the time of run {named[0]}; {have}")
+    manifest = snapshots.manifest(workflow, until[-1])
+    for table, snapshot in manifest.tables.items():
+        if not snapshots.exists(snapshot):
+            raise DataError(
+                f"{snapshots.root / snapshot.path}: gone or damaged, and table '{table}' of run {named[0]} with it; "
+                f"choose a later run: {', '.join(sorted(kept, reverse=True)[:LISTED])}"
+            )
+    return manifest
+
 
 Stage = Callable[[Services, RunState], None]
 

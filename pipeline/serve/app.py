@@ -16,14 +16,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from pipeline.project import Project
-from pipeline.serve.answered import answered
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
-from pipeline.serve.events import EventStream, framed, json_bytes
 from pipeline.serve.failures import failure_of, invalid, refusal, respond
-from pipeline.serve.guard import Guard
+from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.queries import Queries
-from pipeline.serve.request_log import RequestLog
+from pipeline.serve.responses import EventStream, answered, framed, json_bytes
 
 ABOUT = """
 Questions over a project's loaded documents: an answer with its sources, the same as a stream, or what was found without

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipeline.query.request import QueryRequest
-from pipeline.query_options import QueryOptions
+from pipeline.settings.query_options import QueryOptions
 
 QUESTION = "Who founded the Brack Institute?"
 EXAMPLES = [{"query": QUESTION}, {"query": QUESTION, "mode": "local", "top_k": 20, "ll_keywords": ["Brack Institute"]}]

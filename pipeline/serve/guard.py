@@ -1,7 +1,10 @@
-"""What every request passes before it is read: its host, its key, its size."""
+"""What every request passes before it is read (its host, its key, its size), and its line in the log."""
 
+import logging
 import secrets
+import time
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -73,3 +76,32 @@ class Guard:
         host = headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return bool(self.key) or self.any_host or name in LOOPBACK_NAMES
+
+
+LOG = logging.getLogger("graphmill.serve")
+
+
+@dataclass(frozen=True)
+class RequestLog:
+    """An ASGI application around another. Method, path, status, milliseconds until the answer's end; "hung up" where
+    that was not reached."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        began, status, whole = time.perf_counter(), 0, False
+
+        async def noted(message: Message) -> None:
+            nonlocal status, whole
+            status = message.get("status", status)
+            await send(message)
+            whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            milliseconds = (time.perf_counter() - began) * 1000
+            path = quote(scope["path"])  # it may hold a line break
+            LOG.info("%s %s %d %.0f ms%s", scope["method"], path, status, milliseconds, "" if whole else " hung up")

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.adapters import Stores, open_stores
 from pipeline.errors import GraphmillError
 from pipeline.project import Project
+from pipeline.runs.adapters import Stores, open_stores
+from pipeline.runs.services import DEFAULT
 from pipeline.serve.failures import failure_of
-from pipeline.serve.threads import DaemonThreads
-from pipeline.services import DEFAULT
+from pipeline.serve.queries import DaemonThreads
 from pipeline.stores.base import Live, Store
 
 PATIENCE = 5.0

@@ -1,19 +1,44 @@
-"""A query's events as server-sent events."""
+"""An answer as JSON or as server-sent events, or why there is none; none to those who have hung up."""
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from typing import Any, assert_never
 
-from starlette.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pipeline.query.answer_json import evidence_json
+from pipeline.query.answer import evidence_json
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Done, Event, Failed, Sources, Token
-from pipeline.serve.failures import failure_of
+from pipeline.serve.failures import failure_of, respond
 from pipeline.serve.queries import LOOK_SECONDS, Stream
+
+HUNG_UP = 499
+"""For the log: nobody is there to get it."""
+
+
+async def answered(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """What ``work`` brings, its errors told. It is cancelled when the client hangs up: a query that waits for its turn
+    is then never begun."""
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
+    try:
+        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
+        return answer.result() if answer.done() else Response(status_code=HUNG_UP)
+    except Exception as error:  # noqa: BLE001 - every error becomes an answer
+        return respond(failure_of(error))
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _hung_up(request: Request) -> None:
+    """Its body has been read: nothing else can come."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
 
 PING_SECONDS = 15.0
 UNREAD_SECONDS = 5.0

@@ -15,10 +15,9 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import SettingsError
-from pipeline.folder import SETTINGS, settings_file
-from pipeline.settings import Settings
-from pipeline.validation import explain, not_yaml
-from pipeline.yaml_text import parse_yaml
+from pipeline.files import SETTINGS, settings_file
+from pipeline.settings.schema import Settings
+from pipeline.settings.validation import explain, not_yaml, parse_yaml
 
 
 def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:

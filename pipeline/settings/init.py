@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from pipeline.errors import UsageError
-from pipeline.folder import SETTINGS
+from pipeline.files import SETTINGS
 
 PACKAGE = Path(str(files("pipeline")))
 PACKAGED = PACKAGE / "templates"

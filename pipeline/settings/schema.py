@@ -12,8 +12,8 @@ from pydantic import (
     field_validator,
 )
 
-from pipeline.addresses import fault_of_neo4j, fault_of_postgres
-from pipeline.query_options import QueryOptions
+from pipeline.settings.addresses import fault_of_neo4j, fault_of_postgres
+from pipeline.settings.query_options import QueryOptions
 
 EMBEDDED = "embedded"
 
@@ -191,7 +191,7 @@ class ServeSettings(Section):
 
 
 class Settings(Section):
-    """``owner``: whose the workspace's rows are; empty for the project's own id (pipeline/owner.py)."""
+    """``owner``: whose the workspace's rows are; empty for the project's own id (pipeline/runs/owner.py)."""
 
     workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
     owner: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")

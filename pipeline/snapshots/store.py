@@ -21,10 +21,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.contract.schemas import SCHEMA_VERSION, WIDE, refuse_newer
 from pipeline.errors import DamagedError, DataError
 from pipeline.files import publish_file, read_json, sha256_of, sweep_partials, tell, temporary_file, write_json
-from pipeline.schema_version import SCHEMA_VERSION, refuse_newer
-from pipeline.schemas import WIDE
 
 ROW_GROUP = 100_000
 BATCH_ROWS = 20_000

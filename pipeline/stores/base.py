@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.schema_version import SCHEMA_VERSION
-from pipeline.text import digest
+from pipeline.contract.schemas import SCHEMA_VERSION
+from pipeline.text.ids import digest
 
 ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
 RELATIONSHIP_COLUMNS = [
@@ -124,7 +124,7 @@ def read_probe(stored: Mapping[str, Any] | None) -> Probe | None:
 @dataclass(frozen=True)
 class Lexical:
     """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is among the text units,
-    by the words as ``pipeline.words`` gives them."""
+    by the words as ``pipeline.text.ids`` gives them."""
 
     hits: list[tuple[str, float]]
     weights: Mapping[str, float]

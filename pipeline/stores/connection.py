@@ -1,14 +1,37 @@
-"""Read the vectors and the graph as they are at one moment, whatever is loaded meanwhile."""
+"""Outlive the restart of a database, read two stores as of one moment, work ahead in a second thread."""
 
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
 from pipeline.errors import LostConnectionError, OtherOwnerError
 from pipeline.stores.base import GraphStore, Live, Shown, VectorStore
-from pipeline.stores.reconnect import reconnecting
 
 Result = TypeVar("Result")
+PAUSE_SECONDS = 0.5
+
+
+def reconnecting(work: Callable[[], Result], patience: float) -> Result:
+    """Do the work; after a lost connection do it again, for so many seconds from the first loss on.
+
+    Raises LostConnectionError when the database does not come back.
+    """
+    deadline = math.inf
+    while True:
+        try:
+            return work()
+        except LostConnectionError:
+            lost = time.monotonic()
+            deadline = min(deadline, lost + patience)
+            if lost > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
 Work = Callable[[VectorStore, GraphStore], Result]
 PATIENCE = 10.0
 """Seconds a query waits for a database that went away."""
@@ -62,3 +85,24 @@ def _notes(live: Live | None, shown: Shown | None) -> list[str]:
     if live is not None and shown.version != live.version:
         return ["the two stores show different versions: the last load did not end; run 'graphmill load'"]
     return []
+
+
+Item = TypeVar("Item")
+_END = object()
+
+
+@contextmanager
+def ahead(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """The items in their order; while the block works on one, another thread makes the next. The first is begun at
+    once. What making one raises is raised where it is asked for."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(next, iterator, _END)
+
+        def made() -> Iterator[Item]:
+            following = first
+            while (item := following.result()) is not _END:
+                following = pool.submit(next, iterator, _END)
+                yield item  # pyright: ignore[reportReturnType]
+
+        yield made()

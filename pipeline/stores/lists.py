@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.schemas import is_list, is_text
+from pipeline.contract.schemas import is_list, is_text
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 

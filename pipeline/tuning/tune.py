@@ -1,24 +1,86 @@
-"""Tune a workflow's prompts to its documents: what it would cost, and the doing of it."""
+"""Tune a workflow's prompts to its documents: a sample of it, what it would cost, and the doing of it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.engine.budget import Budget
-from pipeline.engine.estimate import Amount, Estimate
-from pipeline.engine.metering import Meter, MeteredChat
-from pipeline.engine.rehearsal import RehearsedChat, Tally
-from pipeline.engine.usage import Journal, settle
+import pandas as pd
+
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.engine.bill.estimate import Amount, Estimate
+from pipeline.engine.bill.rehearsal import RehearsedChat, Tally
+from pipeline.engine.losses import with_kept
+from pipeline.engine.plan import ALL, Planner, tables_of
+from pipeline.engine.resources import LocalEngine, Resources
+from pipeline.engine.usage.journal import Journal, settle
+from pipeline.engine.usage.metering import Budget, Meter, MeteredChat
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import Tokenizer, Tokens
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.services import DEFAULT, Services
-from pipeline.tuning.ask import Findings, Passages, TunePrompts, Wanted, questions
-from pipeline.tuning.sample import sample, text_units_of
-from pipeline.tuning.write import EXTRACT_ROLE, extract_step, tuned_texts, write_prompts
+from pipeline.runs.services import DEFAULT, Services
+from pipeline.snapshots.store import Snapshot, SnapshotStore
+from pipeline.text.ids import digest
+from pipeline.tuning.prompts import (
+    EXTRACT_ROLE,
+    Findings,
+    Passages,
+    TunePrompts,
+    Wanted,
+    extract_step,
+    questions,
+    tuned_texts,
+    write_prompts,
+)
 from pipeline.verbs.join_descriptions import cut
+
+TEXT_UNITS = "text_units"
+
+
+def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> pd.DataFrame:
+    """The table of text units as the workflow would make it now: no model is asked and nothing is written.
+
+    Raises UsageError for a workflow that makes none, or only by way of a model.
+    """
+    previous = snapshots.manifest(workflow.name)
+    planner = Planner(workflow, resources, snapshots, ALL, (), previous.steps)
+    known: dict[str, Snapshot] = {}
+    frames: dict[str, pd.DataFrame] = {}
+
+    def table(name: str) -> pd.DataFrame:
+        return frames[name] if name in frames else snapshots.read(known[name])
+
+    for step in workflow.steps:
+        planned = planner.plan(step, known)
+        if planned.record and planned.action == "reuse":
+            known |= tables_of(step, planned.record)
+        elif step.models:
+            break
+        else:
+            inputs = {name: table(of)[step.verb.inputs[name].columns] for name, of in step.inputs.items()}
+            roles: Mapping[str, Any] = {**resources.prompts_of(step), **resources.tokenizers_of(step)}
+            params = {"params": planned.step.params} if step.verb.takes_params else {}
+            made = LocalEngine().run(step.verb, inputs, {**roles, **params})
+            made = with_kept(step, made, previous, snapshots)
+            frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}
+        if TEXT_UNITS in step.outputs.values():
+            return table(TEXT_UNITS)
+    raise UsageError(f"workflow '{workflow.name}': no step makes text units without a model; tune another workflow")
+
+
+def sample(text_units: pd.DataFrame, size: int) -> list[str]:
+    """Texts of up to ``size`` text units: one of each document in turn, documents and their units by digest."""
+    rows = pd.DataFrame(
+        {
+            "text": text_units["text"],
+            "document": [digest(id) for id in text_units["document_id"]],
+            "unit": [digest(id) for id in text_units["id"]],
+        }
+    )
+    rows = rows[rows["text"].str.strip() != ""].sort_values(["document", "unit"]).drop_duplicates("text")
+    rows = rows.assign(turn=rows.groupby("document").cumcount())
+    return rows.sort_values(["turn", "document"], kind="stable")["text"].head(size).tolist()
+
 
 TUNE = "tune"
 SHORT_REPLIES, SHORT_REPLY = 4, (2, 150)

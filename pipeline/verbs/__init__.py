@@ -2,8 +2,7 @@
 
 from pipeline.verbs import tables as tables
 from pipeline.verbs.chunk_documents import chunk_documents
-from pipeline.verbs.compose_report_texts import compose_report_texts
-from pipeline.verbs.compose_texts import compose_texts
+from pipeline.verbs.compose_texts import compose_report_texts, compose_texts
 from pipeline.verbs.compute_degrees import compute_degrees
 from pipeline.verbs.detect_communities import detect_communities
 from pipeline.verbs.embed_graph import embed_graph
@@ -19,8 +18,7 @@ from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.prune_graph import prune_graph
 from pipeline.verbs.read_graphrag import read_graphrag
-from pipeline.verbs.report_communities import report_communities
-from pipeline.verbs.report_communities_with_claims import report_communities_with_claims
+from pipeline.verbs.report_communities import report_communities, report_communities_with_claims
 from pipeline.verbs.resolve_claims import resolve_claims
 from pipeline.verbs.resolve_entities import resolve_entities
 from pipeline.verbs.select_documents import select_documents

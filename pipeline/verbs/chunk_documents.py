@@ -11,12 +11,12 @@ from typing import Literal, Self
 import pandas as pd
 from pydantic import Field, model_validator
 
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import DOCUMENTS, TEXT_UNITS
 from pipeline.models.base import Tokenizer
-from pipeline.pieces import Count, Piece, Rank, fitting_end, fitting_start, sentence_pieces
-from pipeline.registry import Params, verb
-from pipeline.schemas import DOCUMENTS, TEXT_UNITS
-from pipeline.text import text_unit_id
-from pipeline.tokens import DEFAULT_ENCODING, tokenizer
+from pipeline.text.ids import text_unit_id
+from pipeline.text.sentences import Count, Piece, Rank, fitting_end, fitting_start, sentence_pieces
+from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 
 Span = tuple[int, int]
 

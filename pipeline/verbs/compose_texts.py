@@ -1,11 +1,11 @@
-"""compose_texts: what of an entity and of a relationship is embedded and searched."""
+"""compose_texts, compose_report_texts: what of an entity, a relationship or a report is embedded and searched."""
 
 from typing import Literal
 
 import pandas as pd
 
-from pipeline.registry import Params, verb
-from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import COMMUNITY_REPORTS, ENTITIES, RELATIONSHIPS, TEXTS
 
 
 class TextParams(Params):
@@ -36,3 +36,17 @@ def _with_ends(relationships: pd.DataFrame) -> list[str]:
     keywords = [", ".join(words) for words in relationships["keywords"]]
     parts = [keywords, relationships["source"], relationships["target"], relationships["description"]]
     return ["\t".join(row) for row in zip(*parts, strict=True)]
+
+
+class ReportTextParams(Params):
+    """``text``: the whole report, its summary, or its title."""
+
+    text: Literal["content", "summary", "title"] = "content"
+
+
+@verb(inputs={"community_reports": COMMUNITY_REPORTS}, outputs={"report_texts": TEXTS}, rowwise="community_reports")
+def compose_report_texts(
+    community_reports: pd.DataFrame, params: ReportTextParams = ReportTextParams()
+) -> pd.DataFrame:
+    """The text of each report that ``text`` names."""
+    return pd.DataFrame({"id": community_reports["id"], "text": community_reports[params.text]})

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from pipeline.registry import verb
-from pipeline.schemas import DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, ENTITIES, RELATIONSHIPS
+from pipeline.contract.registry import verb
+from pipeline.contract.schemas import DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, ENTITIES, RELATIONSHIPS
 
 
 @verb(

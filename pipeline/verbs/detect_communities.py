@@ -7,9 +7,9 @@ import graspologic_native as leiden
 import pandas as pd
 from pydantic import Field
 
-from pipeline.registry import Params, verb
-from pipeline.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
-from pipeline.text import digest
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
+from pipeline.text.ids import digest
 
 MEMBERSHIP = ["entity_id", "level", "community_id", "parent"]
 Edge = tuple[str, str, float]

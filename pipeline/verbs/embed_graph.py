@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import EMBEDDINGS, FLOAT, STRING, table, vector_column
 from pipeline.errors import SettingsError
-from pipeline.registry import Params, verb
-from pipeline.schemas import EMBEDDINGS, FLOAT, STRING, table, vector_column
 
 EDGES = table(
     "source_entity_id", "target_entity_id",

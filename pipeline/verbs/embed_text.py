@@ -2,9 +2,9 @@
 
 import pandas as pd
 
+from pipeline.contract.registry import verb
+from pipeline.contract.schemas import EMBEDDINGS, TEXTS, vector_column
 from pipeline.models.base import EmbeddingModel
-from pipeline.registry import verb
-from pipeline.schemas import EMBEDDINGS, TEXTS, vector_column
 
 
 @verb(inputs={"texts": TEXTS}, outputs={"embeddings": EMBEDDINGS}, rowwise="texts", row_of={"embeddings": "id"})

@@ -6,12 +6,12 @@ from functools import lru_cache
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import COVARIATES, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatModel, Message
-from pipeline.models.parse import Claim, Parsed, parse_claims
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.registry import Params, verb
-from pipeline.schemas import COVARIATES, REJECTS, TEXT_UNITS
-from pipeline.text import claim_id, entity_id
+from pipeline.models.parse.graph import Claim, Parsed, parse_claims
+from pipeline.text.ids import claim_id, entity_id
 from pipeline.verbs.read_text import Questions, by_text, read_text, rejects
 
 

@@ -8,8 +8,11 @@ from typing import Literal
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatModel, Message
-from pipeline.models.parse import (
+from pipeline.models.parse.graph import (
     ASK_FOR_GRAPH_JSON,
     GRAPH_JSON_FORMAT,
     Entity,
@@ -18,10 +21,7 @@ from pipeline.models.parse import (
     parse_graph_json,
     parse_records,
 )
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.registry import Params, verb
-from pipeline.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
-from pipeline.text import match_key
+from pipeline.text.ids import match_key
 from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_text, rejects
 
 Format = Literal["records", "json"]

@@ -8,13 +8,12 @@ from typing import NamedTuple
 import pandas as pd
 from pydantic import Field
 
-from pipeline.phrases.gazetteer import Gazetteer
+from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
+from pipeline.contract.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.phrases.keyphrases import rake_scores
-from pipeline.phrases.reading import Sentence, read_sentences
-from pipeline.phrases.references import OwnTitle, Referent, resolve_names
-from pipeline.registry import UNTRACKED, Params, Tracker, verb
-from pipeline.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
-from pipeline.text import match_key
+from pipeline.phrases.names import Gazetteer
+from pipeline.phrases.reading import OwnTitle, Referent, Sentence, read_sentences, resolve_names
+from pipeline.text.ids import match_key
 
 ALIAS_KEYWORD = "also known as"
 MAX_DESCRIPTION = 300

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from pydantic import Field
 
-from pipeline.models.base import Tokenizer
-from pipeline.registry import Params, verb
-from pipeline.schemas import (
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import (
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,
     MERGED_ENTITIES,
     MERGED_RELATIONSHIPS,
     TableSchema,
 )
+from pipeline.models.base import Tokenizer
 
 
 class JoinParams(Params):

@@ -7,10 +7,9 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
-from pipeline.documents.lookup import lookup_digest, read_lookup
-from pipeline.documents.metadata import OWN, as_text, fields_of, with_fields
-from pipeline.registry import Params, verb
-from pipeline.schemas import DOCUMENTS
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import DOCUMENTS
+from pipeline.documents.metadata import OWN, as_text, fields_of, lookup_digest, read_lookup, with_fields
 
 
 class JoinTableParams(Params):

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import NODES
 from pipeline.errors import SettingsError
-from pipeline.registry import Params, verb
-from pipeline.schemas import NODES
 from pipeline.verbs.embed_graph import EDGES, Node2VecParams, node2vec, undirected
 
 DIGITS = 6

@@ -13,15 +13,23 @@ from typing import Self
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.documents.convert import CONVERTED, NoConverterError, convert
-from pipeline.documents.csv_records import read_csv
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.documents.encoding import Decoded, UndecodableError, decoded
-from pipeline.documents.files import CLOSED, InputFile, files_digest, files_version, input_files, mounts_below
+from pipeline.documents.files import (
+    CLOSED,
+    CONVERTED,
+    InputFile,
+    NoConverterError,
+    convert,
+    files_digest,
+    files_version,
+    input_files,
+    mounts_below,
+)
 from pipeline.documents.metadata import as_json, cleaned, content_hash
-from pipeline.documents.records import Fault, Record, read_json, read_jsonl
-from pipeline.registry import Params, verb
-from pipeline.schemas import DOCUMENTS, REJECTS
-from pipeline.text import clean, digest, document_id
+from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
+from pipeline.text.ids import clean, digest, document_id
 
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 PLAIN = frozenset({".txt", ".log"})

@@ -9,16 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from pipeline.registry import UNTRACKED, Params, Tracker, verb
-from pipeline.schemas import (
-    EXTRACTIONS,
-    MENTIONS,
-    MERGED_ENTITIES,
-    MERGED_RELATIONSHIPS,
-    REJECTS,
-    TEXT_UNITS,
-)
-from pipeline.text import entity_id, relationship_id
+from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
+from pipeline.contract.schemas import EXTRACTIONS, MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, TEXT_UNITS
+from pipeline.text.ids import entity_id, relationship_id
 
 UNKNOWN = "UNKNOWN"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from pipeline.registry import Params, verb
-from pipeline.schemas import FLOAT, INT, STRING, TableSchema, at_least
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import FLOAT, INT, STRING, TableSchema, at_least
 
 ENDS = ["source_entity_id", "target_entity_id"]
 

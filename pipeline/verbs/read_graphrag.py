@@ -10,11 +10,8 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
-from pipeline.documents.graphrag import Row, graphrag_digest, read_graphrag_tables
-from pipeline.documents.graphrag_corpus import LeftOut, read_documents, read_units, text_of, texts_of
-from pipeline.models.base import Tokenizer
-from pipeline.registry import Params, verb
-from pipeline.schemas import (
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import (
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,
     DOCUMENTS,
@@ -22,7 +19,18 @@ from pipeline.schemas import (
     REJECTS,
     TEXT_UNITS,
 )
-from pipeline.text import clean_name, entity_id, relationship_id
+from pipeline.documents.graphrag import (
+    LeftOut,
+    Row,
+    graphrag_digest,
+    read_documents,
+    read_graphrag_tables,
+    read_units,
+    text_of,
+    texts_of,
+)
+from pipeline.models.base import Tokenizer
+from pipeline.text.ids import clean_name, entity_id, relationship_id
 
 UNKNOWN = "UNKNOWN"
 

@@ -6,11 +6,11 @@ from typing import Any, Generic
 
 import pandas as pd
 
+from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
-from pipeline.models.parse import Parsed, Problem, failed, unreadable
-from pipeline.models.parsed import Item
-from pipeline.schemas import TEXT_UNITS
-from pipeline.sentences import halves
+from pipeline.models.parse.graph import Parsed, Problem, failed, unreadable
+from pipeline.models.parse.read import Item
+from pipeline.text.sentences import halves
 
 REPAIR: Message = {
     "role": "user",

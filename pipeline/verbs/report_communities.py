@@ -1,4 +1,4 @@
-"""report_communities: what a chat model has to say about each community, from the smallest parts up."""
+"""report_communities: what a chat model says of each community, from the smallest parts up; with claims, too."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
-from pipeline.models.parse import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.registry import Params, verb
-from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, ENTITIES, REJECTS, RELATIONSHIPS
+from pipeline.models.parse.graph import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
 from pipeline.verbs.read_text import REPAIR, Mark, rejects, said
 from pipeline.verbs.report_context import Community, Facts, Page, facts
 
@@ -172,3 +172,30 @@ def _markdown(title: str, report: Report) -> Iterator[str]:
     yield from (f"# {title}", report.summary)
     for finding in report.findings:
         yield from filter(None, (f"## {finding.summary}", finding.explanation))
+
+
+@verb(
+    inputs={
+        "communities": COMMUNITIES,
+        "entities": ENTITIES,
+        "relationships": RELATIONSHIPS,
+        "covariates": COVARIATES,
+    },
+    outputs={"community_reports": COMMUNITY_REPORTS, "rejects": REJECTS},
+    placeholders=REPORT_PROMPT,
+    libraries=("json-repair", "rs-bpe"),
+)
+def report_communities_with_claims(
+    communities: pd.DataFrame,
+    entities: pd.DataFrame,
+    relationships: pd.DataFrame,
+    covariates: pd.DataFrame,
+    params: ReportParams,
+    report: Prompt,
+    chat: ChatModel,
+    tokenizer: Tokenizer,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """As report_communities, with the claims whose subject (or else object) is a member. A community without claims is
+    asked about in the very words of report_communities, so that its reply serves both."""
+    known = facts(entities, relationships, covariates, Page(params.max_input_tokens, tokenizer))
+    return reports(communities, known, Asking(params, report), chat)

@@ -15,7 +15,7 @@ from typing import Literal
 import pandas as pd
 
 from pipeline.models.base import Tokenizer
-from pipeline.models.parse import Report
+from pipeline.models.parse.graph import Report
 from pipeline.verbs.join_descriptions import cut
 
 FENCE, NO_FENCE = "```", "'''"

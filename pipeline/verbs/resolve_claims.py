@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from pipeline.registry import verb
-from pipeline.schemas import COVARIATES, MERGED_ENTITIES, RESOLUTIONS
+from pipeline.contract.registry import verb
+from pipeline.contract.schemas import COVARIATES, MERGED_ENTITIES, RESOLUTIONS
 
 MERGE = "merge"
 

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, PLACES, REJECTS, RESOLUTIONS
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
-from pipeline.models.parse import Problem
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.registry import Params, verb
-from pipeline.resolution.candidates import near_pairs
+from pipeline.models.parse.graph import Problem
 from pipeline.resolution.folding import folded_entities, folded_mentions, folded_relationships
 from pipeline.resolution.judge import TEXTS, Entry, Judgement, Question, batches, judged
 from pipeline.resolution.name import read_name
 from pipeline.resolution.pins import pins_digest, read_pins
 from pipeline.resolution.resolve import Resolution, chosen, read_pins_of
-from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, PLACES, REJECTS, RESOLUTIONS
+from pipeline.resolution.rules import near_pairs
 
 
 class ResolveParams(Params):

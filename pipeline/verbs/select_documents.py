@@ -5,9 +5,9 @@ from typing import Any, Self
 import pandas as pd
 from pydantic import Field, model_validator
 
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import DOCUMENTS
 from pipeline.documents.metadata import fields_of, with_fields
-from pipeline.registry import Params, verb
-from pipeline.schemas import DOCUMENTS
 
 
 class SelectParams(Params):

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 import pandas as pd
 from pydantic import Field
 
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, Tokenizer
-from pipeline.models.parse import Problem, failed, unusable
-from pipeline.models.reply_text import one_line, plain
-from pipeline.prompts import Placeholders, Prompt
-from pipeline.registry import Params, verb
-from pipeline.schemas import (
+from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import (
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,
     MERGED_ENTITIES,
     MERGED_RELATIONSHIPS,
     REJECTS,
 )
-from pipeline.text import digest
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, Tokenizer
+from pipeline.models.parse.graph import Problem, failed, unusable
+from pipeline.models.parse.reply import one_line, plain
+from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import cut, fits, join_within, joined, with_description
 
 LIST_MARK_TOKENS = 3

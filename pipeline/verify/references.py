@@ -1,7 +1,7 @@
-"""Ids that lead nowhere: in the snapshots of a run, and in what the stores hold."""
+"""Ids that lead nowhere: in the snapshots of a run, and in what the stores hold; and what people call a row."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -11,10 +11,46 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.load.naming import Named, first_named, name_columns, row_names
-from pipeline.schemas import is_list
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.contract.schemas import is_list
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.lists import to_arrow
+from pipeline.text.ids import clean_name
+
+SHOWN = 10
+LONGEST = 60
+NAMES = (
+    ["title"], ["entity_name"], ["display_name"], ["name"], ["src_id", "tgt_id"], ["source", "target"],
+    ["subject", "object"], ["content"], ["text"], ["entity_id"], ["id"],
+)  # fmt: skip
+"""Columns that name a row, in snapshots and stores; the first that a table has."""
+
+
+@dataclass(frozen=True, order=True)
+class Named:
+    name: str
+    id: str
+
+
+def name_columns(columns: Collection[str]) -> list[str]:
+    """Which of a table's columns name its rows."""
+    return next(names for names in NAMES if set(names) <= set(columns))
+
+
+def row_names(rows: pd.DataFrame) -> list[str]:
+    """A short line for each row."""
+    cells = zip(*(rows[column] for column in name_columns(rows.columns)), strict=True)
+    return [_line(" -> ".join(str(cell) for cell in row)) for row in cells]
+
+
+def first_named(rows: Iterable[Named]) -> tuple[Named, ...]:
+    """The first few by name."""
+    return tuple(sorted(rows)[:SHOWN])
+
+
+def _line(name: str) -> str:
+    line = clean_name(name)
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 

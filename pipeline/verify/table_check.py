@@ -1,4 +1,4 @@
-"""Compare a table of a store with what the snapshots say of it."""
+"""Compare a table of a store with what the snapshots say of it, and each row with the hash beside it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -9,13 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.load.contents import TEXT, Expected, altered_ids, in_few
-from pipeline.load.naming import Named, first_named, name_columns, row_names
-from pipeline.load.one_store import reported_name
-from pipeline.load.references import References
-from pipeline.load.wanted import Wanted
+from pipeline.load.desired import TEXT, Expected, Wanted, altered_ids, in_few
+from pipeline.load.loader import reported_name
 from pipeline.stores.base import HASHES, Store
 from pipeline.stores.lists import to_arrow
+from pipeline.verify.references import Named, References, first_named, name_columns, row_names
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 

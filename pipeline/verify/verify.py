@@ -7,17 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.errors import UsageError
+from pipeline.load.desired import Wanted
 from pipeline.load.identity import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
-from pipeline.load.loader import VECTORS, live_of, target_of
-from pipeline.load.one_store import reported_name
+from pipeline.load.loader import VECTORS, live_of, reported_name, target_of
 from pipeline.load.projection import require_sources
-from pipeline.load.references import IN_STORES, Dangling, References, dangling_in_snapshots
-from pipeline.load.table_check import TableCheck, check_hashes, check_rows
-from pipeline.load.wanted import Wanted
-from pipeline.schema_version import SCHEMA_VERSION
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import HASHES, Advanced, Live, Store, silent
+from pipeline.verify.references import IN_STORES, Dangling, References, dangling_in_snapshots
+from pipeline.verify.table_check import TableCheck, check_hashes, check_rows
 
 NOTHING = HASHES.empty_table()
 REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in columns.values())

@@ -10,7 +10,7 @@ from pipeline.cli.console import describe, describe_load, print_report
 from pipeline.cli.progress import Bars, Lines, _bars, print_event, run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.engine.runner import Progress as RunProgress
-from pipeline.events import Events
+from pipeline.runs.events import Events
 
 RAN = StepReport(
     "embed", "embed_text", "ran", "input", {"vectors": 1200}, calls=3, cached_calls=2, rejects=1,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.runs import Begun, Runs
+from pipeline.runs.reports import Begun, Runs
 from tests.projects import DOCUMENTS, Invoked, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.test_batch_run import NO_STORE

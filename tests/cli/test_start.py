@@ -12,13 +12,13 @@ import pytest
 import typer.main
 
 from pipeline.cli import COMMANDS, app
-from pipeline.init import init_project
-from pipeline.runs import Runs
+from pipeline.runs.reports import Runs
+from pipeline.settings.init import init_project
 from tests.test_runs import report
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
-    "filelock", "neo4j", "networkx", "numpy", "openai", "pandas", "pipeline.project", "pipeline.settings", "psycopg",
+    "filelock", "neo4j", "networkx", "numpy", "openai", "pandas", "pipeline.project", "pipeline.settings.schema", "psycopg",
     "pyarrow", "pydantic", "rich", "sqlalchemy", "yaml",
 }  # fmt: skip
 MAIN = """

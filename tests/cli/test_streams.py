@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import files
-from pipeline.cli.streams import Lasting
-from pipeline.events import Events
-from pipeline.runs import Runs
+from pipeline.cli.options import Lasting
+from pipeline.runs.events import Events
+from pipeline.runs.reports import Runs
 from tests.projects import ProjectFolder, new_project
 from tests.test_batch_run import NO_STORE
 

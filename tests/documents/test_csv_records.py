@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.documents.csv_records import _records, read_csv
-from pipeline.documents.records import Fault, Record
+from pipeline.documents.records import Fault, Record, _records, read_csv
 
 HEADER = ["id", "text", "note"]
 CELL = st.text(alphabet='ab ,;"\n', max_size=12)

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from pipeline.documents.graphrag_corpus import LeftOut, read_documents
-from pipeline.text import document_id
+from pipeline.documents.graphrag import LeftOut, read_documents
+from pipeline.text.ids import document_id
 
 
 @pytest.mark.parametrize(

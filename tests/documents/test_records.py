@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.documents.csv_records import read_csv
-from pipeline.documents.records import Fault, Record, read_json, read_jsonl
+from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 
 
 def test_csv_rows_keep_their_line_and_drop_empty_fields() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.registry import REGISTRY
+from pipeline.contract.registry import REGISTRY
 from tests.engine import small_verbs
 from tests.engine.small_project import SmallProject
 

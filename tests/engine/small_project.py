@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow, read_workflow
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
 from pipeline.models.exchange import one_question
-from pipeline.prompts import Prompt
 from tests.talking import converse
 
 WORKFLOW = """

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import INT, REJECTS, STRING, TEXTS, table
 from pipeline.models.base import ChatModel, ChatRequest, Tokenizer
-from pipeline.prompts import Prompt
-from pipeline.registry import Params, verb
-from pipeline.schemas import INT, REJECTS, STRING, TEXTS, table
 
 NUMBERS = table("id", id=STRING, value=INT)
 CALLS: list[str] = []

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.budget import Budget
-from pipeline.engine.options import RunOptions
+from pipeline.engine.plan import RunOptions
+from pipeline.engine.usage.metering import Budget
 from pipeline.errors import BudgetError, UsageError
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pipeline.engine.estimate import ENOUGH, Former, Likely, ToCome
-from pipeline.engine.forecast import Forecast, totals
+from pipeline.contract.registry import REGISTRY
+from pipeline.engine.bill.estimate import ENOUGH, Former, Likely, ToCome
+from pipeline.engine.bill.forecast import Forecast, totals
 from pipeline.engine.report import StepReport
-from pipeline.engine.usage import USAGE
-from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
+from pipeline.engine.usage.journal import USAGE
+from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.project import Project
-from pipeline.registry import REGISTRY
-from pipeline.tokens import tokenizer
+from pipeline.text.tokens import tokenizer
 from tests.engine.test_forecast import EXAMPLES, MODEL, PRICE, out_of_range, voyages
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import Counting, OpenAIServer

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import pipeline.definitions
-from pipeline.definitions import _source
-from pipeline.engine.estimate import ENOUGH, Amount, Estimate
-from pipeline.engine.forecast import totals
+import pipeline.contract.definitions
+from pipeline.contract.definitions import _source
+from pipeline.engine.bill.estimate import ENOUGH, Amount, Estimate
+from pipeline.engine.bill.forecast import totals
 from pipeline.engine.report import StepReport
-from pipeline.models.openai import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
-from pipeline.tokens import tokenizer
+from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
+from pipeline.text.tokens import tokenizer
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import Counting, OpenAIServer, openai_server
 from tests.states import is_extraction, models, set_args
@@ -273,7 +273,7 @@ def test_an_upgrade_is_announced_with_its_calls(
         is_it = name == "pipeline.verbs.extract_graph"
         return source.replace("\n    return ", "\n    upgraded = True\n    return ") if is_it else source
 
-    monkeypatch.setattr(pipeline.definitions, "_source", upgraded)
+    monkeypatch.setattr(pipeline.contract.definitions, "_source", upgraded)
     assert planned(folder) == ("run", "code", (0, 0))
     assert index(folder)["extract_graph"].calls == 0
     prompt = folder.root / "prompts" / "extract_graph.md"

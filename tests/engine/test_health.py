@@ -8,10 +8,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from pipeline.contract.schemas import (
+    EXTRACTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    REJECTS,
+    TEXT_UNITS,
+    TableSchema,
+)
 from pipeline.engine.health import health, refuse_all_empty
 from pipeline.errors import DataError
-from pipeline.schemas import EXTRACTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, TEXT_UNITS, TableSchema
-from pipeline.snapshots import Snapshot, SnapshotStore
+from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_replies import Messages, default_reply

@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.engine.local import LocalEngine
-from pipeline.engine.metering import Meter, MeteredChat, MeteredEmbedding
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.registry import REGISTRY
+from pipeline.engine.resources import LocalEngine
+from pipeline.engine.usage.metering import Meter, MeteredChat, MeteredEmbedding
 from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Usage
-from pipeline.prompts import Prompt
-from pipeline.registry import REGISTRY
 from tests.engine.small_project import NoEmbedding, ScriptedChat, SmallProject, Words
 from tests.engine.small_verbs import CALLS, NUMBERS, describe_numbers
 

@@ -3,11 +3,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipeline import fingerprint
+from pipeline.contract import fingerprint
 from pipeline.engine import plan as planning
 from pipeline.engine.plan import plan
 from pipeline.engine.runner import Runner, Silent
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import CALLS
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pipeline.contract.registry import verb
+from pipeline.contract.schemas import REJECTS, STRING
+from pipeline.contract.schemas import table as schema
 from pipeline.engine.report import StepReport
 from pipeline.engine.runner import IndexResult, Runner, Silent
 from pipeline.errors import AuthError, DataError, SettingsError
-from pipeline.registry import verb
-from pipeline.schemas import REJECTS, STRING
-from pipeline.schemas import table as schema
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import CALLS, NUMBERS
 

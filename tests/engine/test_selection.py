@@ -2,11 +2,10 @@
 
 import pytest
 
-from pipeline.engine.plan import plan
+from pipeline.engine.plan import ALL, Selection, plan
 from pipeline.engine.runner import IndexResult, Runner, Silent
-from pipeline.engine.selection import ALL, Selection
 from pipeline.errors import UsageError
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import SmallProject
 from tests.engine.small_verbs import CALLS
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine.unread import with_kept
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import DOCUMENTS, REJECTS
+from pipeline.engine.losses import with_kept
 from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
-from pipeline.registry import REGISTRY
-from pipeline.schemas import DOCUMENTS, REJECTS
-from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from tests.projects import ProjectFolder, new_project
 from tests.verbs.graphrag_folders import version_3, write
 
@@ -279,8 +279,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.registry import Params, verb
-from pipeline.schemas import DOCUMENTS, REJECTS
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import DOCUMENTS, REJECTS
 
 
 class WikiParams(Params):

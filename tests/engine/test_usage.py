@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.usage import UNKNOWN, USAGE, Journal, read_usage, settle
+from pipeline.engine.usage.journal import UNKNOWN, USAGE, Journal, read_usage, settle
 from pipeline.errors import DiskFullError
 from pipeline.models.base import Usage
 
@@ -55,7 +55,7 @@ def test_without_a_call_there_is_no_file(tmp_path: Path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pipeline.engine.usage import Journal
+from pipeline.engine.usage.journal import Journal
 from pipeline.models.base import Usage
 journal = Journal(Path(sys.argv[1]), "run-1", "index")
 for row in range(5):
@@ -133,7 +133,7 @@ def test_a_call_that_ends_after_the_run_loses_nothing(tmp_path: Path):
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from pipeline.engine.usage import Journal, read_usage
+from pipeline.engine.usage.journal import Journal, read_usage
 from pipeline.errors import DiskFullError
 from pipeline.models.base import Usage
 
@@ -183,7 +183,7 @@ def test_what_was_there_stays_when_the_table_cannot_be_made(tmp_path: Path, monk
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pipeline.engine.usage.publish_file", full)
+    monkeypatch.setattr("pipeline.engine.usage.journal.publish_file", full)
     with pytest.raises(DiskFullError, match="No space"):
         journal.close()
     monkeypatch.undo()

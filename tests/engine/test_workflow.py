@@ -1,9 +1,9 @@
 import pytest
 
+from pipeline.contract.registry import REGISTRY, verb
+from pipeline.contract.schemas import TEXTS
 from pipeline.engine.workflow import read_workflow
 from pipeline.errors import SettingsError
-from pipeline.registry import REGISTRY, verb
-from pipeline.schemas import TEXTS
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import KeepParams
 

@@ -8,10 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.evaluation.evaluation import Evaluation
-from pipeline.evaluation.setup import MODES
-from pipeline.evaluation.stored import stored
-from pipeline.stores.embedded import start_embedded
+from pipeline.evaluation.evaluation import MODES, Evaluation, stored
+from pipeline.stores.postgres.embedded import start_embedded
 from tests.projects import ProjectFolder, new_project
 from tests.servers.postgres_server import server_folder
 

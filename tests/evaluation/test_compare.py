@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.evaluation.bootstrap import paired_bootstrap
-from pipeline.evaluation.compare import compare, fallen
-from pipeline.evaluation.stored import Stored, read_evaluation
-from pipeline.evaluation.table import comparison_table
+from pipeline.evaluation.compare import compare, comparison_table, fallen, paired_bootstrap
+from pipeline.evaluation.evaluation import Stored, read_evaluation
 
 
 def stored(name: str, **modes: list[float]) -> Stored:

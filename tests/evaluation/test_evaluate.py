@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
+from pipeline.evaluation.compare import evaluation_table, left_out_lines
 from pipeline.evaluation.evaluation import Evaluation
-from pipeline.evaluation.markup import element, html_text
-from pipeline.evaluation.page import page
-from pipeline.evaluation.table import evaluation_table, left_out_lines
+from pipeline.evaluation.page import element, html_text, page
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 

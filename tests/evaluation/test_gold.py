@@ -2,7 +2,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.evaluation.gold import chunks_holding, documents_named
+from pipeline.evaluation.questions import chunks_holding, documents_named
 
 DOCUMENTS = pd.DataFrame(
     [

@@ -3,7 +3,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.evaluation.metrics import Passage, Place, metrics, names, places
+from pipeline.evaluation.questions import Passage, Place, metrics, names, places
 
 RANKING = [
     Passage("c1", "d1", 10),

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.evaluation.compare import fallen
-from pipeline.evaluation.setup import MODES
-from pipeline.evaluation.stored import read_evaluation
+from pipeline.evaluation.evaluation import MODES, read_evaluation
 from tests.evaluation.sample import BASELINE, METRIC, POINTS, QUESTIONS, figures, measured, sample_project
 from tests.projects import ProjectFolder
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.export.source import Source
-from pipeline.snapshots import SnapshotStore
-from pipeline.text import clean
+from pipeline.snapshots.store import SnapshotStore
+from pipeline.text.ids import clean
 from tests.load.tables import SCHEMAS, corpus, save
 
 HOSTILE = [

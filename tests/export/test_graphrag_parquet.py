@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.export.exported import Exported
+from pipeline.contract.schemas import type_name
 from pipeline.export.graphrag_parquet import SCHEMAS
 from pipeline.export.kinds import export
+from pipeline.export.source import Exported
 from pipeline.load.projection import OPTIONAL
-from pipeline.schemas import type_name
 from tests.export.hostile import hostile_tables, source_of
 
 READERS = Path(__file__).with_name("graphrag_readers.py")

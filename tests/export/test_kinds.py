@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import DataError, UsageError
 from pipeline.export.kinds import KINDS, export
 from pipeline.export.source import Source
-from pipeline.snapshots import Manifest
+from pipeline.snapshots.store import Manifest
 from tests.export.hostile import hostile_tables, source_of
 
 every_kind = pytest.mark.parametrize("kind", sorted(KINDS))

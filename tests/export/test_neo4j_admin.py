@@ -13,7 +13,7 @@ from pipeline.export.kinds import export
 from pipeline.export.neo4j_admin import import_command, import_options
 from pipeline.load.loader import load
 from pipeline.load.projection import type_name
-from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.neo4j.store import Neo4jStore
 from tests.export.hostile import HOSTILE, hostile_tables, source_of
 from tests.servers.neo4j_server import (
     PASSWORD,
@@ -98,7 +98,7 @@ def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], sto
 
 
 def test_the_rarest_types_are_related_over_all_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.snapshots.BATCH_ROWS", 3)
+    monkeypatch.setattr("pipeline.snapshots.store.BATCH_ROWS", 3)
     tables = hostile_tables()
     tables["relationships"]["keywords"] = [["common"]] * 10 + [["often"]] * 3 + [["rare"]] * 2
     few, all_types = (

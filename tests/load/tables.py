@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pipeline.schemas import (
+from pipeline.contract.schemas import (
     COMMUNITIES,
     COMMUNITY_REPORTS,
     COVARIATES,
@@ -16,8 +16,8 @@ from pipeline.schemas import (
     TEXT_UNITS,
     TEXTS,
 )
-from pipeline.snapshots import Manifest, SnapshotStore, StepRecord
-from pipeline.text import digest, document_id, entity_id, relationship_id, text_unit_id
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
+from pipeline.text.ids import digest, document_id, entity_id, relationship_id, text_unit_id
 
 SCHEMAS = {
     "documents": DOCUMENTS,

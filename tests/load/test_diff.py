@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Delta
 from pipeline.stores.lists import frame_of
 

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from pipeline.load.loader import load
-from pipeline.load.verify import verify
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import SOURCES
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.text import entity_id
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.sizes import size
 

@@ -8,13 +8,13 @@ from sqlalchemy import text
 
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.verify import verify
-from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.stores.tables import TABLES as STORED
-from pipeline.text import entity_id
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.schema import TABLES as STORED
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id
+from pipeline.verify.verify import verify
 from tests.export.hostile import hostile_tables
 from tests.load.tables import corpus, save
 from tests.stored import stored_hashes

@@ -9,14 +9,14 @@ from typing import Any, LiteralString
 import pytest
 
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.verify import Verification, verify
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Shown
-from pipeline.stores.moment import read_together
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.neo4j_writer import Neo4jWriter
-from pipeline.stores.postgres import PostgresStore
-from pipeline.text import entity_id, relationship_id
+from pipeline.stores.connection import read_together
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.neo4j.writer import Neo4jWriter
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id, relationship_id
+from pipeline.verify.verify import Verification, verify
 from tests.load.tables import corpus, save
 
 PEOPLE = ["Ada", "Babbage", "Cayley", "De Morgan", "Euler", "Faraday"]

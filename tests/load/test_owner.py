@@ -16,8 +16,8 @@ from sqlalchemy import text
 from pipeline.errors import UsageError
 from pipeline.load.identity import loaded_elsewhere, other_workflow, refuse_other_workflow
 from pipeline.stores.base import Live, Store, TableState
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_workspaces import lock
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.postgres.workspaces import lock
 
 SPAWN = get_context("spawn")
 INDEX = ["documents", "entities", "relationships"]

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UsageError
 from pipeline.load.projection import OPTIONAL, SOURCES, TYPE_LENGTH, project, type_name
-from pipeline.stores.tables import TABLES
-from pipeline.text import entity_id
+from pipeline.stores.postgres.schema import TABLES
+from pipeline.text.ids import entity_id
 from tests.load.tables import corpus
 
 TEXTS = {"a.txt": "Ada met Babbage.", "b.txt": "Nothing else."}

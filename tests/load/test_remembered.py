@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
+from pipeline.load.desired import FOLDER, KEPT, Remembered
 from pipeline.load.loader import load
-from pipeline.load.remembered import FOLDER, KEPT, Remembered
-from pipeline.load.verify import verify
-from pipeline.snapshots import SnapshotStore
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
+from pipeline.snapshots.store import SnapshotStore
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.stored import stored_hashes
 

@@ -14,15 +14,15 @@ from sqlalchemy import text
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.identity import other_vectors
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.verify import verify
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Probe
-from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_lexical import index_name as lexical_index
-from pipeline.stores.postgres_mentions import mention_index
-from pipeline.stores.tables import CHUNKS, partition_of
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.lexical import index_name as lexical_index
+from pipeline.stores.postgres.reads import mention_index
+from pipeline.stores.postgres.schema import CHUNKS, partition_of
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.stores.test_vector_store import plans
 

@@ -11,16 +11,16 @@ import pytest
 
 from pipeline.errors import OtherOwnerError, UsageError
 from pipeline.load.loader import LoadOptions, Owner, load
-from pipeline.load.verify import verify
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import GraphStore, VectorStore
-from pipeline.stores.moment import read_together
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.neo4j_writer import Neo4jWriter
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.stores.tables import EDGES, NODES
-from pipeline.text import entity_id
+from pipeline.stores.connection import read_together
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.neo4j.writer import Neo4jWriter
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.schema import EDGES, NODES
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 
 BEFORE = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])

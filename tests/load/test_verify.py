@@ -13,19 +13,18 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import text
 
+from pipeline.contract.schemas import COMMUNITIES
 from pipeline.errors import DataError, UsageError
-from pipeline.load.contents import Expected, altered_ids
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import Expected, altered_ids, diff, with_hashes
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.table_check import Difference
-from pipeline.load.verify import Verification, verify
-from pipeline.schemas import COMMUNITIES
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.lists import to_arrow
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import KEYS, TABLES
-from pipeline.text import document_id, entity_id
+from pipeline.stores.postgres.schema import KEYS, TABLES
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import document_id, entity_id
+from pipeline.verify.table_check import Difference
+from pipeline.verify.verify import Verification, verify
 from tests.load.tables import SCHEMAS, corpus, save
 
 PEOPLE = ["Ada", "Babbage", "Cayley", "De Morgan", "Euler", "Faraday"]

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import snapshots as snapshot_files
+from pipeline.contract.schemas import EMBEDDINGS
 from pipeline.errors import DataError
-from pipeline.load.wanted import VECTORS_OF, Wanted
-from pipeline.schemas import EMBEDDINGS
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.load.desired import VECTORS_OF, Wanted
+from pipeline.snapshots import store as snapshot_files
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.load.tables import corpus, save
 
 PEOPLE = [f"Person {number}" for number in range(7)]

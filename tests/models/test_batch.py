@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.budget import Budget
-from pipeline.engine.metering import Meter
+from pipeline.engine.usage.metering import Budget, Meter
 from pipeline.errors import AuthError, BudgetError, ModelError, SettingsError, WaitingError
 from pipeline.models.base import ChatReply, ChatRequest, Talk, Tokens
-from pipeline.models.batch import BatchChat, BatchOptions
-from pipeline.models.batch_intents import Intents
-from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.openai import OpenAIChat
+from pipeline.models.endpoint.batch import BatchChat, BatchOptions
+from pipeline.models.endpoint.batch_api import Intents
+from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
 

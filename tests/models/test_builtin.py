@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from pipeline.models import builtin
 from pipeline.models.base import EmbeddingModel
-from pipeline.models.builtin import BuiltinEmbedding
+from pipeline.models.here import builtin
+from pipeline.models.here.builtin import BuiltinEmbedding
 
 MODEL = BuiltinEmbedding()
 TOKENIZER = Tokenizer.from_file(str(Path(wordllama.__file__).parent / "tokenizers/l2_supercat_tokenizer_config.json"))
@@ -83,7 +83,7 @@ def test_identity_names_the_version():
 def test_importing_is_free_and_loading_leaves_logging_alone():
     code = """
 import logging, sys
-from pipeline.models.builtin import BuiltinEmbedding
+from pipeline.models.here.builtin import BuiltinEmbedding
 model = BuiltinEmbedding()
 assert "wordllama" not in sys.modules
 model.embed(["word"])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.adapters import reranker
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.base import Reranker
-from pipeline.models.cross_encoder import CrossEncoderReranker
-from pipeline.settings import Settings
+from pipeline.models.here.transformers import CrossEncoderReranker
+from pipeline.runs.adapters import reranker
+from pipeline.settings.schema import Settings
 
 INSTALLED = find_spec("sentence_transformers") is not None
 needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra 'local' is not installed")

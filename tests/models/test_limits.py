@@ -8,11 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.models import limits
-from pipeline.models.buckets import Bucket, Rate
-from pipeline.models.database import Database
-from pipeline.models.limits import LONGEST_WAIT, Limiter, backoff, sleep
-from pipeline.models.parallel import StoppedError
+from pipeline.models.endpoint import limits
+from pipeline.models.endpoint.limits import LONGEST_WAIT, Bucket, Limiter, Rate, backoff, sleep
+from pipeline.models.exchange import StoppedError
+from pipeline.models.memory.database import Database
 
 LONG = 30.0
 NEVER = threading.Event()

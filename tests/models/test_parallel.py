@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AuthError
-from pipeline.models import parallel
+from pipeline.models import exchange as parallel
 from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.cache import ReplyCache, completion_key
-from pipeline.models.exchange import Exchange
-from pipeline.models.parallel import FIRST, FOLLOW_UP, Answered, Asked, Workers, converse, in_parallel
+from pipeline.models.exchange import FIRST, FOLLOW_UP, Answered, Asked, Exchange, Workers, converse, in_parallel
+from pipeline.models.memory.cache import ReplyCache, completion_key
 from tests.servers.openai_server import OpenAIServer
 from tests.talking import NoMemory
 
@@ -147,8 +146,8 @@ def test_what_a_conversation_raises_ends_the_work():
 ASKING = """
 import sys
 from pipeline.models.base import ChatRequest
-from pipeline.models.cache import ReplyCache
-from pipeline.models.openai import OpenAIChat
+from pipeline.models.memory.cache import ReplyCache
+from pipeline.models.endpoint.chat import OpenAIChat
 url, cache = sys.argv[1:]
 chat = OpenAIChat("m", url, "test-key", ReplyCache(cache), concurrency=4, timeout=60)
 chat.complete([ChatRequest(str(i), ({"role": "user", "content": str(i)},)) for i in range(50)])

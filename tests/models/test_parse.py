@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.models.parse import (
+from pipeline.models.parse.graph import (
     Entity,
     Parsed,
     Relationship,

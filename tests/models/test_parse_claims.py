@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.models.parse import Claim, parse_claims, unreadable
+from pipeline.models.parse.graph import Claim, parse_claims, unreadable
 
 FINED = Claim(
     subject="Velmar Shipping",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.models.parse_inquiry import (
+from pipeline.models.parse.report import (
     PartialAnswer,
     Point,
     parse_partial_answer,

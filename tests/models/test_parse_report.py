@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.models.parse import Finding, Problem, Report, parse_report
+from pipeline.models.parse.graph import Finding, Problem, Report, parse_report
 
 REPORT = {
     "title": "Mira Vale and the Harrow Light",

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Talk
-from pipeline.models.cache import ReplyCache
-from pipeline.models.openai import OpenAIChat
-from pipeline.prompts import Prompt
-from pipeline.schemas import TEXT_UNITS
-from pipeline.sentences import halves
+from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.memory.cache import ReplyCache
+from pipeline.text.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.servers.openai_server import OpenAIServer, Reply
 

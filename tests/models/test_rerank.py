@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.adapters import reranker
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
 from pipeline.models.base import Reranker
-from pipeline.models.rerank import EndpointReranker
-from pipeline.settings import Settings
+from pipeline.models.endpoint.rerank import EndpointReranker
+from pipeline.runs.adapters import reranker
+from pipeline.settings.schema import Settings
 from tests.servers.rerank_server import RerankServer, Told, rerank_server
 
 KEY = "sk-canary-77"

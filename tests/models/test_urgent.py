@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pipeline.errors import ModelError
-from pipeline.models import buckets
 from pipeline.models.base import ChatRequest
-from pipeline.models.buckets import Rate
-from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.openai import OpenAIChat
-from pipeline.models.openai_embedding import OpenAIEmbedding
+from pipeline.models.endpoint import limits as buckets
+from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.endpoint.embedding import OpenAIEmbedding
+from pipeline.models.endpoint.limits import Rate
+from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 from tests.servers.openai_replies import Messages
 from tests.servers.openai_server import Limits, OpenAIServer, Reply, Request
 from tests.talking import Hearer
@@ -124,10 +124,10 @@ def send(model: OpenAIChat | OpenAIEmbedding, *texts: str) -> None:
 RUN = """
 import sys
 from pipeline.models.base import ChatRequest
-from pipeline.models.buckets import Rate
-from pipeline.models.cache import ReplyCache
-from pipeline.models.openai import OpenAIChat
-from pipeline.models.openai_embedding import OpenAIEmbedding
+from pipeline.models.endpoint.limits import Rate
+from pipeline.models.memory.cache import ReplyCache
+from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.endpoint.embedding import OpenAIEmbedding
 kind, url, key, cache = sys.argv[1:]
 options = {"cache": ReplyCache(cache), "rate": Rate(requests_per_minute=5)}
 if kind == "embedding":

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DataError, LockedError, UsageError
-from pipeline.init import init_project
 from pipeline.purge.intention import FILE
+from pipeline.settings.init import init_project
 from tests.projects import ProjectFolder, new_project
 from tests.sizes import size
 from tests.states import postgres_rows
@@ -21,10 +21,10 @@ import pipeline.project, pipeline.purge.document as document, pipeline.purge.his
 import pipeline.purge.workspaces as workspaces
 from pathlib import Path
 from pipeline.purge.intention import Intentions
-from pipeline.gc import collect_garbage
+from pipeline.runs.gc import collect_garbage
 from pipeline.project import Project
-from pipeline.runs import Runs
-from pipeline.models.cache import ReplyCache
+from pipeline.runs.reports import Runs
+from pipeline.models.memory.cache import ReplyCache
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.purge.survey import rows_of
-from pipeline.purge.target import Target
+from pipeline.purge.target import Target, rows_of
 from tests.projects import ProjectFolder, new_project
 
 TEXTS = {

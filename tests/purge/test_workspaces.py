@@ -12,12 +12,12 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from pipeline.engine.options import RunOptions
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import DataError, UsageError
-from pipeline.init import init_project
-from pipeline.owner import owner_of
+from pipeline.runs.owner import owner_of
+from pipeline.settings.init import init_project
 from pipeline.stores.loaded_workspaces import FILE, LoadedWorkspaces, Workspace, postgres_address
-from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres.store import PostgresStore
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.states import neo4j_rows, postgres_rows

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipeline.contract.prompts import Prompt
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk
 from pipeline.models.exchange import one_question
-from pipeline.prompts import Prompt
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import QueryStage
 from pipeline.stores.base import (
@@ -26,8 +26,8 @@ from pipeline.stores.base import (
     Live,
     Writer,
 )
-from pipeline.stores.bm25 import bm25_scores, word_weight
-from pipeline.words import words
+from pipeline.stores.postgres.lexical import bm25_scores, word_weight
+from pipeline.text.ids import words
 from tests.talking import converse
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -6,8 +6,7 @@ import pytest
 
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatReply
-from pipeline.query.answer import Answer, answer
-from pipeline.query.evidence_text import NOTICE
+from pipeline.query.answer import NOTICE, Answer, answer
 from pipeline.query.stream import Done, Failed, Sources, Token, stream_answer
 from tests.query.memory_stores import (
     PROMPTS,

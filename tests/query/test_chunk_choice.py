@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.query.chunk_choice import ChunkChoice, by_weight
+from pipeline.query.search.evidence import ChunkChoice, by_weight
 from tests.query.memory_stores import letters, village
 
 sources = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), max_size=5)

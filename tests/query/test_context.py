@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.models.base import Tokenizer
+from pipeline.query.answer import NOTICE, evidence_text
 from pipeline.query.context import REFERENCES, RESERVE, Context, Table, build_context, ranked_chunks
-from pipeline.query.evidence import Evidence
-from pipeline.query.evidence_text import NOTICE, evidence_text
+from pipeline.query.search.evidence import Evidence
 from pipeline.stores.base import CHUNK_COLUMNS
-from pipeline.text import clean
-from pipeline.tokens import tokenizer
+from pipeline.text.ids import clean
+from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import CharacterTokens, chunk, entity, question, relationship
 
 CHARACTERS, REAL = CharacterTokens(), tokenizer("o200k_base")

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.query.citations import Citations
-from pipeline.query.data_citations import UNCHECKED, DataCitations
+from pipeline.query.context import UNCHECKED, DataCitations
 
 SHOWN = DataCitations.of({"reports": range(1, 8), "sources": [2]})
 

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.models.base import Listener
-from pipeline.query.embed_between import read_embedding_between
-from pipeline.query.evidence import Evidence
-from pipeline.query.prepare import prepare
+from pipeline.query.prepare import prepare, read_embedding_between
+from pipeline.query.search.evidence import Evidence
 from tests.query.memory_stores import LetterEmbedding, letters, question, stage, village
 
 NOTHING = (Evidence(), village().chunk_rows)

@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.query.filtered import FilteredGraph, FilteredVectors, matching_documents
 from pipeline.query.prepare import prepare
+from pipeline.query.search.filtered import FilteredGraph, FilteredVectors, matching_documents
 from tests.query.memory_stores import letters, question, stage, village
 
 MODES = ["naive", "local", "global", "hybrid", "mix"]

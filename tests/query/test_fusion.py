@@ -2,8 +2,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.query.evidence import Evidence
-from pipeline.query.fusion import merge_frames, round_robin
+from pipeline.query.search.evidence import Evidence, merge_frames, round_robin
 
 rankings = st.lists(st.lists(st.integers(0, 9), unique=True, max_size=6), max_size=4)
 

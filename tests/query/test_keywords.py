@@ -1,10 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
+from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply
-from pipeline.prompts import Prompt
-from pipeline.query.keywords import SHORT_QUESTION, Keywords, find_keywords
 from pipeline.query.request import QueryRequest
+from pipeline.query.search.keywords import SHORT_QUESTION, Keywords, find_keywords
 from tests.query.memory_stores import ScriptedChat, question
 
 PROMPT = Prompt("extract_keywords", "Keywords of: $query")

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.query.mention_links import (
+from pipeline.query.walk.seeds import (
     ABOUT,
     ANY_NAME,
     ASIDE,

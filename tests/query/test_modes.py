@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from sqlalchemy import event
 
-from pipeline.load.diff import diff, with_hashes
-from pipeline.query.evidence import Evidence
-from pipeline.query.keywords import Keywords
-from pipeline.query.retrieve import embed_question, retrieve
+from pipeline.load.desired import diff, with_hashes
+from pipeline.query.search.evidence import Evidence
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import embed_question, retrieve
 from pipeline.stores.base import GraphStore, Live, Store
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.text import entity_id, relationship_id
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, question, village
 
 KEYWORDS = Keywords(("lawsuit",), ("Ada",))

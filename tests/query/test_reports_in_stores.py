@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.query.answer import answer
 from pipeline.query.stage import QueryStage
 from pipeline.stores.base import Live
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
 from tests.query.memory_stores import LETTERS, MemoryStores, letters, question, stage
 from tests.query.reported import COMMUNITIES, reader, reported_village
 

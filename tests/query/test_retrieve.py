@@ -1,13 +1,10 @@
 import numpy as np
 import pytest
 
-from pipeline.query.chunk_choice import ChunkChoice
-from pipeline.query.evidence import Evidence
-from pipeline.query.global_search import global_search
-from pipeline.query.keywords import Keywords
-from pipeline.query.local_search import local_search
-from pipeline.query.retrieve import QuestionVectors, embed_question, retrieve
-from pipeline.query_options import ChunkPick
+from pipeline.query.search.evidence import ChunkChoice, Evidence
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import QuestionVectors, embed_question, global_search, local_search, retrieve
+from pipeline.settings.query_options import ChunkPick
 from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
 
 LOCAL = ["nearest entities", "entities", "relationships_of", "shared_units"]

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.query.where import read_conditions
+from pipeline.query.request import read_conditions
 from tests.query.memory_stores import question
 
 

@@ -4,7 +4,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.resolution.clusters import Clusters, Criteria, pinned_units
+from pipeline.resolution.resolve import Clusters, Criteria, pinned_units
 
 Pairs = set[frozenset[int]]
 

@@ -12,9 +12,8 @@ from typing import Any
 import httpx2
 
 from pipeline.project import Project
-from pipeline.serve.address import address_of, is_loopback, listen
 from pipeline.serve.app import Api, api_of
-from pipeline.serve.server import Server, make_ready
+from pipeline.serve.server import Server, address_of, is_loopback, listen, make_ready
 
 QUESTION = "Who founded the Brack Institute?"
 

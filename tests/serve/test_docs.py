@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pipeline.serve.failures import BY_KIND, BY_STATUS, OWN
-from pipeline.settings import ServeSettings
+from pipeline.settings.schema import ServeSettings
 from tests.serve.serving import Serving, events_in
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.serve import events
-from pipeline.serve.events import EventStream
+from pipeline.serve import responses as events
 from pipeline.serve.queries import BusyError, Queries
-from pipeline.settings import ServeSettings
+from pipeline.serve.responses import EventStream
+from pipeline.settings.schema import ServeSettings
 
 SCOPE: dict[str, Any] = {"type": "http", "asgi": {"spec_version": "2.3"}}
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from pipeline import services
-from pipeline.cli import serve as command
+from pipeline.cli import ask as command
 from pipeline.errors import UsageError
 from pipeline.project import Project
-from pipeline.serve.address import address_of, listen, refuse_without_key
+from pipeline.runs import services
 from pipeline.serve.queries import Queries
-from pipeline.serve.server import make_ready, serve
+from pipeline.serve.server import address_of, listen, make_ready, refuse_without_key, serve
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION

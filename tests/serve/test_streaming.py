@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from pipeline.project import Project
-from pipeline.serve import events
+from pipeline.serve import responses as events
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, events_in, serving, wait_until

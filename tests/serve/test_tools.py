@@ -12,12 +12,10 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from pipeline.project import Project
-from pipeline.query_options import Mode
-from pipeline.serve.address import address_of, listen
-from pipeline.serve.mcp_server import http_app
+from pipeline.serve.mcp import http_app, mcp_of
 from pipeline.serve.queries import Queries
-from pipeline.serve.server import Server
-from pipeline.serve.tools import mcp_of
+from pipeline.serve.server import Server, address_of, listen
+from pipeline.settings.query_options import Mode
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, in_thread
 from tests.servers.openai_server import OpenAIServer, Reply

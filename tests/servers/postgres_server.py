@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from pipeline.stores.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
 
 
 @contextmanager

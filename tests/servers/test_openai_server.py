@@ -10,7 +10,7 @@ import openai as openai_library
 import pytest
 from openai import OpenAI
 
-from pipeline.prompts import read_prompt
+from pipeline.contract.prompts import read_prompt
 from tests.servers.openai_replies import Reply, count_tokens
 from tests.servers.openai_server import OpenAIServer, openai_server
 

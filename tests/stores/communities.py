@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import COMMUNITY_COLUMNS
-from pipeline.text import digest
+from pipeline.text.ids import digest
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
 
 COLUMNS = ["id", "level", "parent", "title", "summary", "rating", "weight", "size", "entity_ids"]

@@ -4,10 +4,10 @@ from secrets import token_hex
 import pytest
 from neo4j import GraphDatabase
 
-from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LoadableGraph
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore, Live, Store
-from pipeline.text import digest, entity_id, relationship_id
+from pipeline.text.ids import digest, entity_id, relationship_id
 
 LIVE = Live("index", "version 1", {"model": "m", "dimensions": 3}, 3)
 NODE_COLUMNS = ["id", "display_name", "entity_type", "description", "source_id", "degree"]

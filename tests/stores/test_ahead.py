@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.stores.ahead import ahead
+from pipeline.stores.connection import ahead
 
 
 def test_items_come_in_their_order():

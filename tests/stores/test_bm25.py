@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from pipeline.stores.bm25 import bm25_scores, text_statistics, word_weight
+from pipeline.stores.postgres.lexical import bm25_scores, text_statistics, word_weight
 
 
 def test_a_score_is_the_formula_s():

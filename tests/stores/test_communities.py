@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.load.diff import diff, with_hashes
-from pipeline.query.filtered import FilteredGraph, FilteredVectors
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.neo4j_states import state_of
+from pipeline.load.desired import diff, with_hashes
+from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
+from pipeline.stores.neo4j.rows import state_of
+from pipeline.stores.neo4j.store import Neo4jStore
 from tests.query.memory_stores import village
 from tests.stores.communities import COLUMNS, community, expected_communities_of, load
 from tests.stores.graphs import LIVE, LoadableGraph, random_graph

@@ -13,22 +13,22 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
-from pipeline.stores.embedded import start_embedded, stop_embedded
-from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import server_folder
 
 ROOT = Path(__file__).parents[2]
 USER = """
 import sys
 from pathlib import Path
-from pipeline.stores.embedded import start_embedded
+from pipeline.stores.postgres.embedded import start_embedded
 print(start_embedded(Path(sys.argv[1])), flush=True)
 sys.stdin.readline()
 """
 STOP = """
 import sys
 from pathlib import Path
-from pipeline.stores.embedded import stop_embedded
+from pipeline.stores.postgres.embedded import stop_embedded
 stop_embedded(Path(sys.argv[1]))
 """
 

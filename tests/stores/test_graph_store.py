@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.load.projection import type_name
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.text import clean, clean_name, entity_id, relationship_id
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import clean, clean_name, entity_id, relationship_id
 from tests.stores.graphs import (
     LIVE,
     Graph,

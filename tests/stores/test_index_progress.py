@@ -5,10 +5,10 @@ import threading
 import pytest
 from sqlalchemy import text
 
-from pipeline.stores import index_progress
 from pipeline.stores.base import Live
-from pipeline.stores.index_progress import watched
-from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres import tables as index_progress
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.postgres.tables import watched
 
 KEY = 7_230_011
 ROWS = 2_000

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from pipeline.load.loader import load
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import GraphStore, Store, VectorStore
-from pipeline.stores.moment import read_together
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.stores.tables import VECTOR_TABLES
-from pipeline.text import entity_id, relationship_id
+from pipeline.stores.connection import read_together
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.schema import VECTOR_TABLES
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id, relationship_id
 from tests.load.tables import corpus, save
 from tests.sizes import size
 

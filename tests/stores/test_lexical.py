@@ -7,12 +7,11 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.bm25 import bm25_scores, word_weight
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_lexical import index_name, lexical_pattern, lexical_query
-from pipeline.words import words
+from pipeline.stores.postgres.lexical import bm25_scores, index_name, lexical_pattern, lexical_query, word_weight
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import words
 
 OpenStore = Callable[..., PostgresStore]
 TEXTS = [
@@ -95,7 +94,7 @@ def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
 
 
 def test_frequent_words_are_not_followed_but_count(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.stores.postgres_lexical.FOLLOWED", 10)
+    monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
     texts = [f"common {'plain ' * (number % 3)}text{number}" for number in range(60)]
     store = postgres()
     load(store, texts)
@@ -121,7 +120,7 @@ def test_the_best_of_many_texts_with_the_same_words_is_found(postgres: OpenStore
 
 
 def test_of_more_texts_than_are_looked_at_the_short_ones_are(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.stores.postgres_lexical.FOLLOWED", 10)
+    monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
     texts = [*MANY[:299], "a lantern"]
     store = postgres()
     load(store, texts)

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import ENTITIES, partition_of
+from pipeline.stores.postgres.schema import ENTITIES, partition_of
+from pipeline.stores.postgres.store import PostgresStore
 
 OpenStore = Callable[..., PostgresStore]
 UNITS = {"ent-a": ["c1", "c2"], "ent-b": ["c2"], "ent-c": [], "ent-hub": [f"c{number}" for number in range(2, 60)]}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pipeline.load.loader import LoadOptions, load
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import GraphStore, VectorStore
-from pipeline.stores.moment import read_together
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.text import entity_id
+from pipeline.stores.connection import read_together
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id
 from tests.load.tables import corpus, save
 
 NAMES = {f"Person {number}": "person" for number in range(40)}

@@ -10,10 +10,10 @@ from typing import LiteralString
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.load.diff import diff, with_hashes
-from pipeline.stores.cypher import DELETE_EDGES, RELATIONSHIPS
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.text import entity_id
+from pipeline.load.desired import diff, with_hashes
+from pipeline.stores.neo4j.cypher import DELETE_EDGES, RELATIONSHIPS
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.text.ids import entity_id
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, edge, graph, node, random_graph
 

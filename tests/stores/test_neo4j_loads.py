@@ -11,13 +11,12 @@ import pytest
 from neo4j.exceptions import ServiceUnavailable, TransientError
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.diff import diff, with_hashes
-from pipeline.stores import cypher
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Shown
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.neo4j_rows import NAME_KEY_LENGTH, as_stored, batches, name_key
-from pipeline.stores.neo4j_states import state_of
-from pipeline.text import entity_id
+from pipeline.stores.neo4j import cypher
+from pipeline.stores.neo4j.rows import NAME_KEY_LENGTH, as_stored, batches, name_key, state_of
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.text.ids import entity_id
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, edge, graph, node, random_graph
 
 OpenStore = Callable[..., Neo4jStore]

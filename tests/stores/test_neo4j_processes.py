@@ -8,9 +8,9 @@ from multiprocessing import get_context
 
 import pytest
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Shown
-from pipeline.stores.neo4j import Neo4jStore
+from pipeline.stores.neo4j.store import Neo4jStore
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.sizes import size
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph

@@ -10,14 +10,14 @@ import psutil
 import pytest
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.verify import verify
-from pipeline.snapshots import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import Shown
-from pipeline.stores.moment import read_together
-from pipeline.stores.neo4j import Neo4jStore
-from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.connection import read_together
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.verify.verify import verify
 from tests.servers.neo4j_server import QUICK_START, Neo4jAddress, maven_server, temporary_folder, why_no_maven
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
 from tests.stores.test_postgres_restart import MAX_TYPES, keywords, version

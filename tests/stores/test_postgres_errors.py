@@ -9,8 +9,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_errors import store_error
+from pipeline.stores.postgres.errors import store_error
+from pipeline.stores.postgres.store import PostgresStore
 
 ADDRESS = "stores.postgres.url: postgresql://user:***@host/db"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.verify import verify
-from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import TABLES
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.schema import TABLES
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.sizes import size
 from tests.stored import stored_hashes

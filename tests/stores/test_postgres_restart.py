@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.verify import verify
-from pipeline.snapshots import Manifest, SnapshotStore
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import GraphStore, VectorStore
-from pipeline.stores.moment import read_together
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.postgres_graph import PostgresGraph
-from pipeline.text import entity_id
+from pipeline.stores.connection import read_together
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import entity_id
+from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.servers.postgres_server import OwnServer, server_folder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.stores import cypher
+from pipeline.stores.neo4j import cypher
 
 PIPELINE = Path(cypher.__file__).parents[1]
 FOLDERS = ("stores", "load", "models", "doctor", "query", "evaluation", "export")

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.load.diff import diff, with_hashes
-from pipeline.query.filtered import FilteredVectors
+from pipeline.load.desired import diff, with_hashes
+from pipeline.query.search.filtered import FilteredVectors
 from pipeline.stores.base import CLAIM_COLUMNS, REPORT_COLUMNS, Live
-from pipeline.stores.postgres import PostgresStore
+from pipeline.stores.postgres.store import PostgresStore
 
 OpenStore = Callable[..., PostgresStore]
 

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.diff import diff, with_hashes
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.hnsw import Hnsw
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import ENTITIES, partition_of
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.schema import ENTITIES, partition_of
+from pipeline.stores.postgres.store import PostgresStore
 
 LIVE = Live("index", "1", {"model": "m"}, 3)
 ROWS, NIGHTS = 1000, 8

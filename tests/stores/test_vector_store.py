@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import event
 
 from pipeline.errors import StoreError
-from pipeline.load.diff import diff, with_hashes
-from pipeline.stores import postgres_writer
+from pipeline.load.desired import diff, with_hashes
 from pipeline.stores.base import CHUNK_COLUMNS, Live
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import ENTITIES, partition_of
+from pipeline.stores.postgres import writer as postgres_writer
+from pipeline.stores.postgres.schema import ENTITIES, partition_of
+from pipeline.stores.postgres.store import PostgresStore
 from tests.stored import stored_hashes
 
 OpenStore = Callable[..., PostgresStore]

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import func, select, text
 
 from pipeline.load.loader import load
-from pipeline.snapshots import Manifest, SnapshotStore
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import CHUNKS, TABLES, VECTOR_TABLES, partition_of
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.stores.postgres.schema import CHUNKS, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.store import PostgresStore
 from tests.load.tables import corpus, save
 
 CORPUS = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])

@@ -1,8 +1,8 @@
 import pytest
 
+from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.prompts import Prompt
-from pipeline.tuning.ask import Findings, Passages, TunePrompts, Wanted, questions
+from pipeline.tuning.prompts import Findings, Passages, TunePrompts, Wanted, questions
 from tests.talking import converse
 
 PROMPTS = TunePrompts(

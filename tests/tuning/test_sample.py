@@ -1,4 +1,4 @@
-from pipeline.tuning.sample import sample
+from pipeline.tuning.tune import sample
 from tests.verbs.graphs import text_units
 
 UNITS = text_units([f"{document}/{order}" for document in "abcd" for order in range(5)])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pipeline.errors import BudgetError, ModelError, UsageError
-from pipeline.tuning.ask import Wanted
+from pipeline.tuning.prompts import Wanted
 from pipeline.tuning.tune import TuneOptions
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply

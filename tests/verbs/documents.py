@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.schemas import DOCUMENTS
-from pipeline.text import digest, document_id
+from pipeline.contract.schemas import DOCUMENTS
+from pipeline.text.ids import digest, document_id
 
 
 def documents(**metadata: dict[str, Any]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from typing import Any
 import networkx as nx
 import pandas as pd
 
-from pipeline.schemas import (
+from pipeline.contract.schemas import (
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,
     ENTITIES,
@@ -14,7 +14,7 @@ from pipeline.schemas import (
     RELATIONSHIPS,
     TEXT_UNITS,
 )
-from pipeline.text import entity_id, relationship_id
+from pipeline.text.ids import entity_id, relationship_id
 
 Record = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.schemas import DOCUMENTS, TEXT_UNITS
-from pipeline.tokens import tokenizer
+from pipeline.contract.schemas import DOCUMENTS, TEXT_UNITS
+from pipeline.text.tokens import tokenizer
 from pipeline.verbs.chunk_documents import ChunkParams, chunk_documents
 
 Strategy = Literal["stable", "tokens", "sentence"]

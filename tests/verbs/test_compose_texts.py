@@ -1,7 +1,7 @@
 import networkx as nx
 import pandas as pd
 
-from pipeline.schemas import ENTITIES, RELATIONSHIPS, TEXTS
+from pipeline.contract.schemas import ENTITIES, RELATIONSHIPS, TEXTS
 from pipeline.verbs.compose_texts import TextParams, compose_texts
 from tests.verbs.graphs import ranked
 

@@ -3,7 +3,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.schemas import DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, ENTITIES, RELATIONSHIPS
+from pipeline.contract.schemas import DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, ENTITIES, RELATIONSHIPS
 from pipeline.verbs.compute_degrees import compute_degrees
 from tests.verbs.graphs import described
 

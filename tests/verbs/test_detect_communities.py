@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.registry import REGISTRY
-from pipeline.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
-from pipeline.text import entity_id
-from pipeline.tokens import tokenizer
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
+from pipeline.text.ids import entity_id
+from pipeline.text.tokens import tokenizer
 from pipeline.verbs.compute_degrees import compute_degrees
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
 from pipeline.verbs.read_graphrag import GraphragParams, read_graphrag
@@ -23,7 +23,7 @@ from tests.verbs.graphs import ranked, towns
 DATASETS = "GRAPHMILL_DATASETS"
 PROJECT = Path(__file__).parent.parent.parent
 PRINT_TABLES = """
-from pipeline.schemas import COMMUNITIES, NODES
+from pipeline.contract.schemas import COMMUNITIES, NODES
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
 from tests.verbs.graphs import ranked, towns
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.contract.schemas import EMBEDDINGS, TEXTS
 from pipeline.models.base import Listener
-from pipeline.schemas import EMBEDDINGS, TEXTS
 from pipeline.verbs.embed_text import embed_text
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.contract.prompts import Prompt, read_prompt
+from pipeline.contract.schemas import COVARIATES, REJECTS
 from pipeline.models.base import ChatReply
-from pipeline.prompts import Prompt, read_prompt
-from pipeline.schemas import COVARIATES, REJECTS
-from pipeline.sentences import halves
-from pipeline.text import entity_id
+from pipeline.text.ids import entity_id
+from pipeline.text.sentences import halves
 from pipeline.verbs.extract_claims import ClaimParams, extract_claims
 from tests.verbs.test_extract_graph import TWO, ScriptedChat, text_units
 

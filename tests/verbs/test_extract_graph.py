@@ -5,11 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pipeline.contract.prompts import Prompt, read_prompt
+from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatReply
 from pipeline.models.exchange import one_question
-from pipeline.prompts import Prompt, read_prompt
-from pipeline.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
-from pipeline.sentences import halves
+from pipeline.text.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.talking import converse
 

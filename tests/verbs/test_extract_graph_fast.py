@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
+from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
 from pipeline.verbs.extract_graph_fast import ALIAS_KEYWORD, FastParams, extract_graph_fast
 
 KEY = list(EXTRACTIONS.key)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pipeline.contract.schemas import EMBEDDINGS, NODES
 from pipeline.errors import SettingsError
-from pipeline.schemas import EMBEDDINGS, NODES
 from pipeline.verbs.embed_graph import EDGES, Node2VecParams, embed_graph
 from pipeline.verbs.layout_graph import LayoutParams, layout_graph
 

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from pipeline.documents.convert import _converter
-from pipeline.engine.rejected import no_input
+from pipeline.contract.schemas import DOCUMENTS, REJECTS
+from pipeline.documents.files import _converter
+from pipeline.engine.losses import no_input
 from pipeline.errors import SettingsError
-from pipeline.schemas import DOCUMENTS, REJECTS
-from pipeline.text import digest, document_id
+from pipeline.text.ids import digest, document_id
 from pipeline.verbs.chunk_documents import chunk_documents
 from pipeline.verbs.load_documents import LoadParams, input_digest, load_documents
 from tests.documents.legacy import RUSSIAN
@@ -200,7 +200,7 @@ def test_what_a_converter_stumbles_over_is_told_in_words(tmp_path: Path, monkeyp
         def convert_local(self, path: str) -> object:
             raise KeyError("Root")
 
-    monkeypatch.setattr("pipeline.documents.convert._converter", Stumbling)
+    monkeypatch.setattr("pipeline.documents.files._converter", Stumbling)
     (tmp_path / "a.pdf").write_bytes(b"%PDF")
     assert load(tmp_path)[1]["message"].tolist() == ["a.pdf: 'Root' is missing; mend it or remove it"]
 

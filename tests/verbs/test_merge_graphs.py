@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS
-from pipeline.text import entity_id, match_key, relationship_id
+from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS
+from pipeline.text.ids import entity_id, match_key, relationship_id
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
 from tests.verbs.graphs import Record, entity, extractions, link, text_units
 

@@ -3,8 +3,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pipeline.registry import REGISTRY
-from pipeline.schemas import ENTITIES, FLOAT, INT, MENTIONS, RELATIONSHIPS, STRING, table
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import ENTITIES, FLOAT, INT, MENTIONS, RELATIONSHIPS, STRING, table
 from pipeline.verbs.prune_graph import PruneParams, prune_graph
 
 SOME_ENTITIES = table("id", id=STRING, frequency=INT)

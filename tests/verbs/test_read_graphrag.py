@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import DataError, SettingsError
-from pipeline.text import document_id, entity_id, relationship_id, text_unit_id
-from pipeline.tokens import tokenizer
+from pipeline.text.ids import document_id, entity_id, relationship_id, text_unit_id
+from pipeline.text.tokens import tokenizer
 from pipeline.verbs import read_graphrag
 from pipeline.verbs.read_graphrag import GraphragParams, folder_digest
 from tests.verbs.graphrag_folders import DOCUMENT, TEXT, VERSIONS, Tables, version_3, write

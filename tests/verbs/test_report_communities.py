@@ -7,15 +7,14 @@ import networkx as nx
 import pandas as pd
 import pytest
 
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.exchange import one_question
-from pipeline.prompts import Prompt
-from pipeline.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
-from pipeline.tokens import tokenizer
-from pipeline.verbs.compose_report_texts import ReportTextParams, compose_report_texts
+from pipeline.text.tokens import tokenizer
+from pipeline.verbs.compose_texts import ReportTextParams, compose_report_texts
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
-from pipeline.verbs.report_communities import ReportParams, report_communities
-from pipeline.verbs.report_communities_with_claims import report_communities_with_claims
+from pipeline.verbs.report_communities import ReportParams, report_communities, report_communities_with_claims
 from tests.talking import converse
 from tests.verbs.graphs import ranked, towns
 from tests.verbs.test_report_context import claims

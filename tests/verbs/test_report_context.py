@@ -8,10 +8,10 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.models.parse import Finding, Report
-from pipeline.schemas import COVARIATES
-from pipeline.text import claim_id, entity_id
-from pipeline.tokens import tokenizer
+from pipeline.contract.schemas import COVARIATES
+from pipeline.models.parse.graph import Finding, Report
+from pipeline.text.ids import claim_id, entity_id
+from pipeline.text.tokens import tokenizer
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
 from pipeline.verbs.report_communities import rounds
 from pipeline.verbs.report_context import Community, Facts, Page, facts

@@ -1,7 +1,7 @@
 """Claims whose names have become one entity."""
 
-from pipeline.schemas import COVARIATES, MERGED_ENTITIES, RESOLUTIONS
-from pipeline.text import entity_id
+from pipeline.contract.schemas import COVARIATES, MERGED_ENTITIES, RESOLUTIONS
+from pipeline.text.ids import entity_id
 from pipeline.verbs.resolve_claims import resolve_claims
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, RESOLUTIONS
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.prompts import Prompt
-from pipeline.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, RESOLUTIONS
-from pipeline.text import entity_id, relationship_id
+from pipeline.text.ids import entity_id, relationship_id
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.resolve_entities import ResolveParams, resolve_entities
 from tests.query.memory_stores import LetterEmbedding

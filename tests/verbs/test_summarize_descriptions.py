@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.models.base import ChatReply
-from pipeline.models.exchange import one_question
-from pipeline.prompts import Prompt
-from pipeline.schemas import (
+from pipeline.contract.prompts import Prompt
+from pipeline.contract.schemas import (
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,
     MERGED_ENTITIES,
     MERGED_RELATIONSHIPS,
     REJECTS,
 )
-from pipeline.text import digest
+from pipeline.models.base import ChatReply
+from pipeline.models.exchange import one_question
+from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import JoinParams, join_descriptions, join_within
 from pipeline.verbs.summarize_descriptions import BRANCHES, RELATIONSHIP, SummarizeParams, summarize_descriptions
 from tests.talking import converse

@@ -3,8 +3,8 @@
 import pandas as pd
 from pydantic import Field
 
-from pipeline.registry import Params, verb
-from pipeline.schemas import ENTITIES
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import ENTITIES
 
 
 class KeepParams(Params):

@@ -9,7 +9,7 @@ from math import ceil, sqrt
 
 import pandas as pd
 
-from pipeline.engine.rehearsal import Tally
+from pipeline.engine.bill.rehearsal import Tally
 from pipeline.engine.resources import Model
 from pipeline.engine.workflow import Step
 from pipeline.models.base import ChatModel, Tokens

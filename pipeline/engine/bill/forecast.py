@@ -15,19 +15,24 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.engine import estimate as bill
-from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, document_changes, documents_before, identities
-from pipeline.engine.estimate import COMMUNITIES, Asked, Estimate, Former, Likely, ToCome
+from pipeline.engine.bill import estimate as bill
+from pipeline.engine.bill.estimate import COMMUNITIES, Asked, Estimate, Former, Likely, ToCome
+from pipeline.engine.bill.rehearsal import Tally, rehearsed
 from pipeline.engine.kept_rows import kept_rows
-from pipeline.engine.plan import PlannedStep, Planner, tables_of
-from pipeline.engine.rehearsal import Tally, rehearsed
-from pipeline.engine.rejected import refuse_nothing
+from pipeline.engine.losses import (
+    DOCUMENTS,
+    DocumentChanges,
+    document_changes,
+    documents_before,
+    identities,
+    refuse_nothing,
+    with_kept,
+)
+from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, tables_of
 from pipeline.engine.resources import Resources
-from pipeline.engine.selection import ALL, Selection
-from pipeline.engine.unread import with_kept
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
-from pipeline.snapshots import Manifest, Snapshot, SnapshotStore
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 

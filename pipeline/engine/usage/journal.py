@@ -20,10 +20,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.contract.schemas import FLOAT, INT, STRING, table
 from pipeline.errors import DiskFullError, UsageError
 from pipeline.files import digest_named, full_disk_named, is_as_named, publish_file, tell, temporary_file
 from pipeline.models.base import Usage
-from pipeline.schemas import FLOAT, INT, STRING, table
 
 USAGE = table(
     "run_id", "at", "step", "row_id", "attempt",

@@ -21,6 +21,7 @@ from pipeline.models.base import NO_TOKENS, Tokens
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
 
+
 Answer = TypeVar("Answer")
 OPENAI = "https://api.openai.com/v1"
 PREFLIGHT_SECONDS = 4.0

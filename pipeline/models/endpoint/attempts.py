@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.models.base import Listener, Tokens, Usage
-from pipeline.models.endpoint import Endpoint, Failure
-from pipeline.models.limits import Limiter, backoff, sleep
+from pipeline.models.endpoint.address import Endpoint, Failure
+from pipeline.models.endpoint.limits import Limiter, backoff, sleep
 
 if TYPE_CHECKING:
     from openai import OpenAI
+
 
 Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1

@@ -13,13 +13,12 @@ from typing import Any
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
-from pipeline.models.batch_api import COMPLETIONS, BatchApi, RefusedError
-from pipeline.models.batch_intents import Intent, Intents
-from pipeline.models.cache import Completion
-from pipeline.models.endpoint import Failure
+from pipeline.models.endpoint.address import Failure
+from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, Intent, Intents, RefusedError
+from pipeline.models.endpoint.chat import OpenAIChat, completion_of
 from pipeline.models.exchange import Exchange, in_rounds, one_question
-from pipeline.models.openai import OpenAIChat, completion_of
-from pipeline.models.remembered import RememberedReplies
+from pipeline.models.memory.cache import Completion
+from pipeline.models.memory.recall import RememberedReplies
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 EXPIRED = "expired"

@@ -7,21 +7,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.attempts import Attempts, Call, Patience
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
-from pipeline.models.buckets import Bucket, Rate
-from pipeline.models.cache import NO_CACHE, Completion, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, UselessAnswerError, sendable, token_counts
-from pipeline.models.exchange import Exchange, Heard, one_question
-from pipeline.models.limits import Limiter
-from pipeline.models.parallel import Answered, Asked, Workers, converse, in_parallel
-from pipeline.models.remembered import RememberedReplies, read
-from pipeline.once import made_once
-from pipeline.text import clean
-from pipeline.tokens import tokenizer
+from pipeline.models.endpoint.address import Endpoint, Failure, UselessAnswerError, sendable, token_counts
+from pipeline.models.endpoint.attempts import Attempts, Call, Patience
+from pipeline.models.endpoint.limits import Bucket, Limiter, Rate
+from pipeline.models.exchange import (
+    Answered,
+    Asked,
+    Exchange,
+    Heard,
+    Workers,
+    converse,
+    in_parallel,
+    made_once,
+    one_question,
+)
+from pipeline.models.memory.cache import NO_CACHE, Completion, ReplyCache
+from pipeline.models.memory.recall import RememberedReplies, read
+from pipeline.text.ids import clean
+from pipeline.text.tokens import tokenizer
 
 if TYPE_CHECKING:
     from openai import OpenAI
+
 
 REPLY_OPTIONS = (
     "extra_body", "frequency_penalty", "max_completion_tokens", "max_tokens", "presence_penalty",

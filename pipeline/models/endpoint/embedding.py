@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.errors import ModelError
-from pipeline.models.attempts import Attempts, Call, Patience
 from pipeline.models.base import Listener, Tokens, Usage
-from pipeline.models.buckets import Bucket, Rate
-from pipeline.models.cache import NO_CACHE, ReplyCache
-from pipeline.models.endpoint import Endpoint, Failure, sendable, token_counts
-from pipeline.models.limits import Limiter
-from pipeline.models.parallel import Workers, in_parallel
-from pipeline.models.remembered import embedding_keys, recall_vectors, unit, unknown_texts
-from pipeline.once import made_once
-from pipeline.tokens import tokenizer
+from pipeline.models.endpoint.address import Endpoint, Failure, sendable, token_counts
+from pipeline.models.endpoint.attempts import Attempts, Call, Patience
+from pipeline.models.endpoint.limits import Bucket, Limiter, Rate
+from pipeline.models.exchange import Workers, in_parallel, made_once
+from pipeline.models.memory.cache import NO_CACHE, ReplyCache
+from pipeline.models.memory.recall import embedding_keys, recall_vectors, unit, unknown_texts
+from pipeline.text.tokens import tokenizer
 
 if TYPE_CHECKING:
     from openai import OpenAI
+
 
 SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has another trouble
 

@@ -9,17 +9,16 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.attempts import Attempts, Call, Patience
 from pipeline.models.base import NO_TOKENS, Tokens
-from pipeline.models.buckets import Bucket, Rate
-from pipeline.models.database import Database
-from pipeline.models.endpoint import Endpoint, Failure, sendable
-from pipeline.models.limits import Limiter
-from pipeline.models.parallel import Workers, in_parallel
-from pipeline.once import made_once
+from pipeline.models.endpoint.address import Endpoint, Failure, sendable
+from pipeline.models.endpoint.attempts import Attempts, Call, Patience
+from pipeline.models.endpoint.limits import Bucket, Limiter, Rate
+from pipeline.models.exchange import Workers, in_parallel, made_once
+from pipeline.models.memory.database import Database
 
 if TYPE_CHECKING:
     from openai import OpenAI
+
 
 SHORTEST_TO_HALVE = 200  # characters; an endpoint that cannot take so many has another trouble
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.models.base import Listener
-from pipeline.models.remembered import unit
-from pipeline.text import clean
+from pipeline.models.memory.recall import unit
+from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from wordllama import WordLlamaInference
+
 
 DIMENSIONS = 256
 TEXTS_AT_ONCE = 512

@@ -16,9 +16,8 @@ import sqlalchemy as sa
 
 from pipeline.files import tell
 from pipeline.models.base import ChatRequest
-from pipeline.models.compaction import compact
-from pipeline.models.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
-from pipeline.models.salvage import mend
+from pipeline.models.memory.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
+from pipeline.models.memory.mending import compact, mend
 
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
 

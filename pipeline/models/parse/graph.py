@@ -1,16 +1,49 @@
-"""Records of fields, ``("kind"<|>field<|>...)``, as models really write them. No reply raises.
+"""Read a graph, claims or keywords that a model wrote, as records or as JSON. No reply raises.
 
 Time grows with the length of the reply: every repetition in a pattern is bounded.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic
+from typing import Any, Generic
 
-from pipeline.models.parsed import Item, Parsed, Problem, problem
-from pipeline.models.reply_text import CLOSE, OPEN, QUOTES, balanced, one_line, plain
+from pipeline.models.base import Message
+from pipeline.models.parse.read import (
+    Claim,
+    Entity,
+    Graph,
+    Item,
+    Parsed,
+    Problem,
+    Record,
+    Relationship,
+    claim,
+    entity,
+    failed,
+    problem,
+    relationship,
+    unreadable,
+    unusable,
+)
+from pipeline.models.parse.reply import (
+    CLOSE,
+    OPEN,
+    QUOTES,
+    balanced,
+    distinct_names,
+    first_of,
+    folded,
+    json_values,
+    keywords_of,
+    one_line,
+    plain,
+    text_of,
+    weight_of,
+)
+from pipeline.models.parse.report import REPORT_JSON_FORMAT, Finding, Report, parse_report
+from pipeline.text.ids import clean
 
 _Q = f"[{re.escape(QUOTES)}]"
 _LT, _GT, _BAR, _HASH = "[<＜〈《⟨]", "[>＞〉》⟩]", "[|｜¦│]", "[#＃]"
@@ -159,3 +192,193 @@ def running_text(pieces: list[str]) -> str:
 
 def record_problem(reason: str, text: str, message: str) -> Problem:
     return problem(reason, text[:400].replace(_MARK, "<|>"), message)
+
+
+_ENTITIES = ("entities", "entity", "nodes")
+_RELATIONSHIPS = ("relationships", "relations", "relationship", "edges")
+_NAME = ("name", "entityname", "entity", "title")
+_TYPE = ("type", "entitytype", "category", "label")
+_DESCRIPTION = ("description", "entitydescription", "relationshipdescription", "summary")
+_SOURCE = ("source", "sourceentity", "src", "srcid", "from", "subject", "head")
+_TARGET = ("target", "targetentity", "tgt", "tgtid", "to", "object", "tail")
+_KEYWORDS = ("keywords", "relationshipkeywords", "keyword", "type", "relation")
+_STRENGTH = ("strength", "relationshipstrength", "weight", "score", "rating")
+_HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
+_LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
+
+
+ASK_FOR_GRAPH_JSON: Message = {
+    "role": "system",
+    "content": "Where the format of records is described, give one JSON object instead, "
+    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
+    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
+}
+"""Stands before a prompt that describes the record format."""
+
+
+def _list_of(**types: object) -> dict[str, object]:
+    fields = {"type": "object", "properties": types, "required": list(types), "additionalProperties": False}
+    return {"type": "array", "items": fields}
+
+
+_STRING = {"type": "string"}
+_STRINGS = {"type": "array", "items": _STRING}
+_GRAPH = {
+    "entities": _list_of(name=_STRING, type=_STRING, description=_STRING),
+    "relationships": _list_of(
+        source=_STRING, target=_STRING, description=_STRING, keywords=_STRINGS, strength={"type": "integer"}
+    ),
+}
+_SCHEMA = {"type": "object", "properties": _GRAPH, "required": list(_GRAPH), "additionalProperties": False}
+GRAPH_JSON_FORMAT: Mapping[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {"name": "graph", "strict": True, "schema": _SCHEMA},
+}
+"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads."""
+
+
+def parse_graph_json(reply: str) -> Graph:
+    """The records of a reply that is, or holds, ``{"entities": [...], "relationships": [...]}``.
+
+    A bare list of records is read too. ``complete`` when there is a list of entities, be it empty.
+    """
+    values = json_values(reply)
+    found = [_record(item) for value in values for item in _items(value)]
+    return Graph(
+        records=tuple(one for one in found if not isinstance(one, Problem)),
+        problems=tuple(one for one in found if isinstance(one, Problem)),
+        complete=any(isinstance(first_of(folded(value), _ENTITIES), list) for value in values),
+    )
+
+
+def parse_keywords(reply: str) -> tuple[list[str], list[str]] | None:
+    """(high-level, low-level) keywords; None when the reply holds no such object."""
+    for value in json_values(reply):
+        fields = folded(value)
+        high, low = first_of(fields, _HIGH), first_of(fields, _LOW)
+        if high is not None or low is not None:
+            return _phrases(high), _phrases(low)
+    return None
+
+
+def _items(value: Any) -> Iterator[Any]:
+    """What should be records: those of a graph, of a list of graphs or records, or the value itself."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _items(item) if isinstance(item, Mapping) else [item]
+        return
+    graph = folded(value)
+    lists = [first_of(graph, _ENTITIES), first_of(graph, _RELATIONSHIPS)]
+    if any(isinstance(items, list) for items in lists):
+        yield from (item for items in lists if isinstance(items, list) for item in items)
+    elif value:
+        yield value
+
+
+def _record(item: Any) -> Record | Problem:
+    fields, shown = folded(item), clean(str(item))
+    source, target, name = (first_of(fields, keys) for keys in (_SOURCE, _TARGET, _NAME))
+    description = one_line(text_of(first_of(fields, _DESCRIPTION)))
+    if source is not None or target is not None:
+        keywords = keywords_of(_texts(first_of(fields, _KEYWORDS)))
+        weight = weight_of(text_of(first_of(fields, _STRENGTH)))
+        return relationship(text_of(source), text_of(target), description, keywords, weight, shown)
+    if name is not None:
+        return entity(text_of(name), text_of(first_of(fields, _TYPE)), description, shown)
+    return problem("kind", shown, "neither an entity nor a relationship")
+
+
+def _phrases(value: Any) -> list[str]:
+    return list(distinct_names(_texts(value)) if isinstance(value, list) else keywords_of(_texts(value)))
+
+
+def _texts(value: Any) -> Iterable[str]:
+    return map(text_of, value if isinstance(value, list) else [value])
+
+
+def parse_records(reply: str) -> Graph:
+    """The entities and relationships of a reply, however damaged."""
+    return Graph(**vars(_FORMAT.parse(reply)))
+
+
+def _entity(fields: list[str], shown: str) -> Record | Problem:
+    if len(fields) < 2:
+        return record_problem("fields", shown, "an entity needs a name, a type and a description")
+    name, type, *description = fields
+    if not description and len(type.split()) > 3:
+        type, description = "", [type]
+    if len(description) > 1 and weight_of(description[-1], strict=True) is not None:
+        description.pop()
+    return entity(name, type, running_text(description), shown)
+
+
+def _relationship(fields: list[str], shown: str) -> Record | Problem:
+    if len(fields) < 3:
+        return record_problem("fields", shown, "a relationship needs a source, a target and a description")
+    source, target, *others = fields
+    weight = weight_of(others[-1], strict=len(others) < 3)
+    if weight is None and len(others) > 2 and weight_of(others[-2], strict=True) is not None:
+        others[-2], others[-1] = others[-1], others[-2]
+        weight = weight_of(others[-1])
+    if weight is not None:
+        others.pop()
+    keywords = others.pop() if len(others) > 1 else ""
+    return relationship(source, target, running_text(others), keywords_of([keywords]), weight, shown)
+
+
+_FORMAT: RecordFormat[Record] = RecordFormat(
+    (
+        Kind("entity|entities|实体|實體", 2, 3, _entity),
+        Kind("relationships?|relations?|关系|關係", 3, 5, _relationship),
+        Kind("content[ _]keywords?", 3, 5, None),
+    ),
+    "neither an entity nor a relationship",
+)
+
+
+FIELDS = 8
+LEAST_FIELDS = 7
+"""The source text may be missing."""
+
+
+def parse_claims(reply: str) -> Parsed[Claim]:
+    """The claims of a reply, however damaged: subject, object, type, status, start, end, description, source text."""
+    return _CLAIM_FORMAT.parse(reply)
+
+
+def _claim(fields: list[str], shown: str) -> Claim | Problem:
+    if len(fields) < LEAST_FIELDS:
+        return record_problem(
+            "fields", shown, "a claim needs a subject, an object, a type, a status, two dates and words"
+        )
+    subject, object, type, status, start, end, description, *source = fields
+    return claim(subject, object, status, (start, end), (type, description, " ".join(source)), shown)
+
+
+_CLAIM_FORMAT: RecordFormat[Claim] = RecordFormat(
+    (Kind("claims?|covariates?|声明|聲明|主张", FIELDS - 1, FIELDS, _claim),), "no claim"
+)
+
+
+__all__ = [
+    "ASK_FOR_GRAPH_JSON",
+    "GRAPH_JSON_FORMAT",
+    "REPORT_JSON_FORMAT",
+    "Claim",
+    "Entity",
+    "Finding",
+    "Graph",
+    "Parsed",
+    "Problem",
+    "Record",
+    "Relationship",
+    "Report",
+    "failed",
+    "parse_claims",
+    "parse_graph_json",
+    "parse_keywords",
+    "parse_records",
+    "parse_report",
+    "unreadable",
+    "unusable",
+]

@@ -1,19 +1,33 @@
-"""Dynamic selection of reports: from level 0 down, below a report only where the model finds it relevant."""
+"""Mode ``community``: points from the reports of a level, or of those chosen, then an answer from them.
+
+Mode ``community``: points from all reports of a level, then an answer from the points (the global answer of Edge et
+al. 2024, "From Local to Global", section 2.6: map, then reduce).
+"""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pandas as pd
 
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk
-from pipeline.models.parse_inquiry import parse_ratings
-from pipeline.query.messages import instructed
-from pipeline.query.read_allowed import allowed
-from pipeline.query.replies import refuse_all_failed, told_failures
-from pipeline.query.report_context import read_reports, window_budget
-from pipeline.query.report_windows import windows_of
+from pipeline.models.parse.report import parse_points, parse_ratings
+from pipeline.query.messages import Prepared, instructed, refuse_all_failed, told_failures
+from pipeline.query.reports.windows import (
+    Checked,
+    Window,
+    checked_points,
+    fewer_windows,
+    read_reports,
+    reduced,
+    report_context,
+    window_budget,
+    windows_of,
+)
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.search.filtered import allowed
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.stage import Clock, QueryStage
 from pipeline.stores.base import REPORT_COLUMNS, GraphReads, VectorReads
 
 RATE = "community_rate"
@@ -81,7 +95,7 @@ def _rated(
     windows = windows_of(numbered, window_budget(request, stage, RATE), stage.tokenizer)
     asked = windows[: max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)]
     replies = yield [
-        ChatRequest("rate", instructed(request, stage, RATE, window.text, request.query), check=_unreadable)
+        ChatRequest("rate", instructed(request, stage, RATE, window.text, request.query), check=_no_ratings)
         for window in asked
     ]
     refuse_all_failed(replies)
@@ -99,7 +113,7 @@ def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, 
     return allowed(request, lambda vectors, _: vectors.reports(ids))
 
 
-def _unreadable(text: str) -> str | None:
+def _no_ratings(text: str) -> str | None:
     return None if parse_ratings(text) is not None else "no ratings in the reply"
 
 
@@ -108,3 +122,64 @@ def _outcome(tree: _Tree, notes: Iterable[str]) -> Chosen:
     ranked = rows.sort_values(["weight", "rating", "id"], ascending=[False, False, True]).reset_index(drop=True)
     unrated = [f"max_calls left {tree.unrated} reports without a rating"] if tree.unrated else []
     return Chosen(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))
+
+
+MAP = "community_map"
+LAST_CALL = 1
+
+
+def prepare_community(request: QueryRequest, stage: QueryStage) -> Prepared:
+    """The reports in windows. Asks the model which, where the request says so; else nothing.
+
+    Raises NothingLoadedError where no reports are loaded.
+    """
+    clock = Clock()
+    with clock.measure("retrieval"):
+        chosen = _chosen(request, stage)
+    with clock.measure("context"):
+        reports = chosen.reports.assign(number=range(1, len(chosen.reports) + 1))
+        most = request.max_calls - len(chosen.replies) - LAST_CALL
+        windows = fewer_windows(reports, window_budget(request, stage, MAP), most, stage.tokenizer)
+        context = report_context(reports, windows)
+    most_calls = request.max_calls if request.dynamic_community_selection else len(windows) + LAST_CALL
+    prepared = Prepared(
+        request,
+        Keywords(),
+        context,
+        tuple(message for window in windows for message in _map_request(request, stage, window).messages),
+        clock.parts,
+        "" if windows else "no_room" if len(reports) else "nothing_found",
+        chosen.notes,
+        most_calls,
+        chosen.replies,
+    )
+    return replace(prepared, inquiry=partial(_inquire, prepared, stage, windows))
+
+
+def _chosen(request: QueryRequest, stage: QueryStage) -> Chosen:
+    chat = stage.chat(request.model)
+    if request.dynamic_community_selection and chat is not None:
+        return choose_reports(request, stage, chat)
+    reports, notes = read_reports(
+        request, stage, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT)
+    )
+    return Chosen(reports, notes)
+
+
+def _map_request(request: QueryRequest, stage: QueryStage, window: Window) -> ChatRequest:
+    return ChatRequest("map", instructed(request, stage, MAP, window.text, request.query), check=_no_points)
+
+
+def _inquire(prepared: Prepared, stage: QueryStage, windows: Sequence[Window]) -> Talk[Prepared]:
+    replies = yield [_map_request(prepared.request, stage, window) for window in windows]
+    refuse_all_failed(replies)
+    found = [_points(reply, window) for reply, window in zip(replies, windows, strict=True)]
+    return reduced(prepared, stage, found, replies, told_failures(replies, "windows of reports"))
+
+
+def _points(reply: ChatReply, window: Window) -> Checked:
+    return checked_points(parse_points(reply.text) or (), window.citable)
+
+
+def _no_points(text: str) -> str | None:
+    return None if parse_points(text) is not None else "no list of points in the reply"

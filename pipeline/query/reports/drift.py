@@ -1,29 +1,142 @@
-"""Mode ``drift``: a first answer from the reports most like the question, then local searches for what it leaves open,
-then an answer from all (DRIFT search of Microsoft GraphRAG: dynamic reasoning and inference, flexible traversal)."""
+"""Mode ``drift``: a first answer from the reports most like the question, then local searches for the rest.
+
+Mode ``drift``: a first answer from the reports most like the question, then local searches for what it leaves open,
+then an answer from all (DRIFT search of Microsoft GraphRAG: dynamic reasoning and inference, flexible traversal).
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
+import numpy as np
 import pandas as pd
 
 from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.parse_inquiry import Point, parse_partial_answer
-from pipeline.query.clock import Clock
-from pipeline.query.data_citations import DataCitations
-from pipeline.query.drift_local import LOCAL, LocalContexts, LocalSearch
-from pipeline.query.follow_ups import FollowUps
-from pipeline.query.keywords import Keywords
-from pipeline.query.messages import instructed
-from pipeline.query.numbers import Numbers
-from pipeline.query.points import Checked, checked_points, reduced
-from pipeline.query.prepared import Prepared
-from pipeline.query.replies import refuse_all_failed, told_failures
-from pipeline.query.report_context import read_reports, report_context, window_budget
-from pipeline.query.report_windows import Window, windows_of
+from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
+from pipeline.query.context import RESERVE, Context, DataCitations, Numbers, Table
+from pipeline.query.messages import Prepared, count_tokens, instructed, refuse_all_failed, told_failures
+from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.reports.windows import (
+    Checked,
+    Window,
+    checked_points,
+    read_reports,
+    reduced,
+    report_context,
+    window_budget,
+    windows_of,
+)
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.search.filtered import allowed
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import QuestionVectors, find_evidence
+from pipeline.query.stage import Clock, Found, QueryStage
 from pipeline.stores.base import GraphReads, VectorReads
+
+LOCAL = "drift_local"
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    question: str
+    context: Context
+
+    @property
+    def citable(self) -> DataCitations:
+        return mixed_citable(self.context)
+
+
+@dataclass
+class LocalContexts:
+    """Contexts as ``local`` has them with ``context: graphrag``, each within max_map_tokens."""
+
+    request: QueryRequest
+    stage: QueryStage
+    numbers: Numbers
+    built: list[Context] = field(default_factory=list)
+
+    def of(self, questions: Sequence[str]) -> tuple[list[LocalSearch], tuple[str, ...]]:
+        """A search for each question, without those that find nothing, from one read of the stores; and what is to be
+        said of the moment. The question itself is what is searched for."""
+        if not questions:
+            return [], ()
+        vectors = self.stage.embedding.embed(questions)
+        found, notes = self.stage.read(allowed(self.request, lambda *stores: self._found(questions, vectors, *stores)))
+        searches = [
+            LocalSearch(question, self._context(question, one)) for question, one in zip(questions, found, strict=True)
+        ]
+        shown = [search for search in searches if not search.context.empty]
+        self.built.extend(search.context for search in shown)
+        return shown, notes
+
+    def merged_with(self, first: Context) -> Context:
+        """All records that were shown, each once; a window for each call."""
+        contexts = [first, *self.built]
+        references = {entry.id: entry for context in contexts for entry in context.references}
+        return Context(
+            _merged([context.entities for context in contexts]),
+            _merged([context.relationships for context in contexts]),
+            _merged([context.chunks for context in contexts]),
+            tuple(references[number] for number in sorted(references)),
+            _merged([context.reports for context in contexts]),
+            _merged([context.claims for context in contexts]),
+            tuple(chain(first.windows, (context.text for context in self.built))),
+        )
+
+    def _found(
+        self, questions: Sequence[str], embedded: np.ndarray, vectors: VectorReads, graph: GraphReads
+    ) -> list[Found]:
+        searched = zip(questions, embedded, strict=True)
+        n_chunks = self.request.chunk_top_k
+        return [
+            find_evidence(self._local(question), QuestionVectors(vector, vector, None), vectors, graph, n_chunks)
+            for question, vector in searched
+        ]
+
+    def _context(self, question: str, found: Found) -> Context:
+        evidence, chunks = found
+        tokenizer = self.stage.tokenizer
+        overhead = count_tokens(instructed(self.request, self.stage, LOCAL, "", question), tokenizer)
+        total = min(self.request.max_total_tokens, self.request.max_map_tokens + overhead + RESERVE)
+        local = self._local(question).model_copy(update={"max_total_tokens": total})
+        return mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
+
+    def _local(self, question: str) -> QueryRequest:
+        return self.request.model_copy(update={"mode": "local", "context": "graphrag", "query": question})
+
+
+def _merged(tables: Sequence[Table]) -> Table:
+    """``dropped`` stays a count of all windows together."""
+    filled = [table.records for table in tables if len(table.records)]
+    records = pd.concat(filled).drop_duplicates("id") if filled else tables[0].records.assign(number=[])
+    ordered = records.sort_values("number", kind="stable").reset_index(drop=True)
+    return Table(ordered, "", sum(table.tokens for table in tables), sum(table.dropped for table in tables))
+
+
+@dataclass
+class FollowUps:
+    """``question``: the one that is asked already. Questions that differ by case only are the same."""
+
+    question: str
+    _open: list[tuple[float, int, str]] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._seen.add(self.question.casefold())
+
+    def add(self, answer: PartialAnswer) -> None:
+        for place, question in enumerate(answer.follow_ups):
+            if question.casefold() not in self._seen:
+                self._seen.add(question.casefold())
+                self._open.append((-answer.score, place, question))
+
+    def best(self, most: int) -> list[str]:
+        """Taken out: those that the best answers have left open, an answer's own in its order, ties by text."""
+        self._open.sort()
+        chosen, self._open = self._open[: max(most, 0)], self._open[max(most, 0) :]
+        return [question for _, _, question in chosen]
+
 
 PRIMER = "drift_primer"
 LAST_CALL = 1

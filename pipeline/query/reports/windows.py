@@ -1,17 +1,151 @@
-"""Scored points: what the calls before the last one bring, and what of it the last one is shown."""
+"""Reports in windows, each what one call is shown, and the scored points that the calls bring."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from pipeline.models.base import ChatReply
-from pipeline.models.parse_inquiry import Point
-from pipeline.query.context import RESERVE, SECTION, cut
-from pipeline.query.data_citations import DataCitations, cited
-from pipeline.query.messages import count_tokens, messages
-from pipeline.query.prepared import Abstention, Prepared
+from pipeline.errors import NothingLoadedError
+from pipeline.models.base import ChatReply, Tokenizer
+from pipeline.models.parse.report import Point
+from pipeline.query.context import RESERVE, SECTION, Context, DataCitations, Table, cited, csv_line, cut
+from pipeline.query.messages import Abstention, Prepared, count_tokens, instructed, messages
+from pipeline.query.request import QueryRequest
+from pipeline.query.search.filtered import Work, allowed
 from pipeline.query.stage import QueryStage
+from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
+from pipeline.text.ids import digest
+
+REPORT_HEADER = ("id", "title", "rating", "content")
+HEADER_LINE = ",".join(REPORT_HEADER) + "\n"
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """``lines``: the report in full and, where there is no room for that, its summary; each with its tokens."""
+
+    number: int
+    lines: tuple[tuple[str, int], ...]
+
+    def fitting(self, room: int) -> tuple[str, int] | None:
+        return next((line for line in self.lines if line[1] <= room), None)
+
+
+def report_rows(reports: pd.DataFrame, tokenizer: Tokenizer) -> Iterator[ReportRow]:
+    """``reports``: REPORT_COLUMNS and ``number``."""
+    columns = ["number", "title", "rating", "content", "summary"]
+    for number, title, rating, content, summary in reports[columns].itertuples(index=False):
+        texts = [csv_line((number, title, f"{rating:g}", text)) for text in (content, summary)]
+        yield ReportRow(number, tuple((text, tokenizer.count(text)) for text in texts))
+
+
+def frame_tokens(tokenizer: Tokenizer) -> int:
+    """Of a table of reports without a row."""
+    return tokenizer.count(SECTION.format("Reports", HEADER_LINE))
+
+
+def report_table(reports: pd.DataFrame, budget: int, tokenizer: Tokenizer) -> Table:
+    """The reports, the first first, that the budget has room for: in full, else by their summaries. ``reports`` as of
+    ``report_rows``."""
+    used = frame_tokens(tokenizer)
+    lines: dict[int, str] = {}
+    for row in report_rows(reports, tokenizer):
+        if line := row.fitting(budget - used):
+            lines[row.number] = line[0]
+            used += line[1]
+    kept = reports[reports["number"].isin(list(lines))].reset_index(drop=True)
+    return Table(kept, "".join([HEADER_LINE, *lines.values()]), used if lines else 0, len(reports) - len(kept))
+
+
+SEED = "community"
+
+
+@dataclass(frozen=True)
+class Window:
+    text: str
+    tokens: int
+    numbers: tuple[int, ...]
+
+    @property
+    def citable(self) -> DataCitations:
+        return DataCitations.of({"reports": self.numbers})
+
+
+def shuffled(reports: pd.DataFrame) -> pd.DataFrame:
+    """In an order that has nothing to do with rank, so that no window holds only what matters least. It is the same for
+    the same reports, and one more or less leaves that of the others."""
+    places = [digest(f"{SEED} {id}") for id in reports["id"]]
+    return reports.assign(place=places).sort_values("place").drop(columns="place").reset_index(drop=True)
+
+
+def windows_of(reports: pd.DataFrame, budget: int, tokenizer: Tokenizer) -> list[Window]:
+    """The reports in their order, ``number`` being what they are cited by, in as many windows as it takes, each within
+    the budget. One too long for a window is shown by its summary; left out where that is too long too."""
+    return list(_packed(report_rows(reports, tokenizer), budget - frame_tokens(tokenizer), frame_tokens(tokenizer)))
+
+
+def fewer_windows(reports: pd.DataFrame, budget: int, most: int, tokenizer: Tokenizer) -> list[Window]:
+    """At most so many windows over the shuffled reports; those at the end are left out where it takes more."""
+    windows = windows_of(shuffled(reports), budget, tokenizer)
+    while len(windows) > most:
+        reports = reports.head(len(reports) * most // len(windows))
+        windows = windows_of(shuffled(reports), budget, tokenizer)
+    return windows
+
+
+def _packed(rows: Iterable[ReportRow], room: int, frame: int) -> Iterable[Window]:
+    lines: dict[int, str] = {}
+    used = 0
+    for row in rows:
+        line = row.fitting(room)
+        if line is None:
+            continue
+        if used + line[1] > room:
+            yield _window(lines, used + frame)
+            lines, used = {}, 0
+        lines[row.number] = line[0]
+        used += line[1]
+    if lines:
+        yield _window(lines, used + frame)
+
+
+def _window(lines: dict[int, str], tokens: int) -> Window:
+    return Window(SECTION.format("Reports", "".join([HEADER_LINE, *lines.values()])), tokens, tuple(lines))
+
+
+Notes = tuple[str, ...]
+NO_REPORTS = "query: no community reports in this workspace; run the workflow 'communities'"
+
+
+def read_reports(request: QueryRequest, stage: QueryStage, find: Work[pd.DataFrame]) -> tuple[pd.DataFrame, Notes]:
+    """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
+
+    Raises NothingLoadedError where the workspace has none at all.
+    """
+
+    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
+        if vectors.reports_at(0, 1).empty:
+            raise NothingLoadedError(NO_REPORTS)
+        return allowed(request, find)(vectors, graph)
+
+    return stage.read(read)
+
+
+def window_budget(request: QueryRequest, stage: QueryStage, prompt: str) -> int:
+    """Tokens of evidence that a call with this prompt may have: max_map_tokens, within max_total_tokens."""
+    overhead = count_tokens(instructed(request, stage, prompt, "", request.query), stage.tokenizer)
+    return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
+
+
+def report_context(reports: pd.DataFrame, windows: Sequence[Window]) -> Context:
+    """Those of the reports that a window shows."""
+    shown = {number for window in windows for number in window.numbers}
+    kept = reports[reports["number"].isin(shown)].reset_index(drop=True)
+    table = Table(kept, "", sum(window.tokens for window in windows), len(reports) - len(kept))
+    others = (ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, CHUNK_COLUMNS)
+    entities, relationships, chunks = (Table(pd.DataFrame(columns=names), "", 0, 0) for names in others)
+    return Context(entities, relationships, chunks, (), table, windows=tuple(window.text for window in windows))
+
 
 POINT_HEADER = ["score", "point"]
 

@@ -1,16 +1,59 @@
-"""Which text units stand for entities or relationships: ``kg_chunk_pick_method``."""
+"""What a retriever finds, before it is cut to a budget: ranked lists merged, text units chosen and reranked."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
-from pipeline.query.evidence import Picks
-from pipeline.query_options import ChunkPick
-from pipeline.stores.base import VectorReads
+from pipeline.errors import ModelError
+from pipeline.models.base import Reranker
+from pipeline.settings.query_options import ChunkPick
+from pipeline.stores.base import CLAIM_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, REPORT_COLUMNS, VectorReads
+
+Picks = Mapping[str, int]
+"""Text units that a lane has chosen, best first, each with how often it came up there."""
+
+
+def _empty(columns: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(columns=columns)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Entities, relationships, reports and claims ranked; text units by the lane that found them, each lane ranked;
+    what is to be said of the search."""
+
+    entities: pd.DataFrame = field(default_factory=lambda: _empty(ENTITY_COLUMNS))
+    relationships: pd.DataFrame = field(default_factory=lambda: _empty(RELATIONSHIP_COLUMNS))
+    chunk_lanes: Mapping[str, Picks] = field(default_factory=dict)
+    reports: pd.DataFrame = field(default_factory=lambda: _empty(REPORT_COLUMNS))
+    claims: pd.DataFrame = field(default_factory=lambda: _empty(CLAIM_COLUMNS))
+    notes: tuple[str, ...] = ()
+
+
+Item = TypeVar("Item")
+
+
+def round_robin(*rankings: Iterable[Item]) -> list[Item]:
+    """First of each, second of each, ...; each item once, where it first comes up."""
+    lists = [list(ranking) for ranking in rankings]
+    turns = range(max(map(len, lists), default=0))
+    return list(dict.fromkeys(items[turn] for turn in turns for items in lists if turn < len(items)))
+
+
+def merge_frames(frames: Sequence[pd.DataFrame], by: str) -> pd.DataFrame:
+    """Rows of ranked frames in round-robin order, each value of ``by`` once."""
+    filled = [frame for frame in frames if len(frame)] or list(frames[:1])
+    if len(filled) == 1:
+        return filled[0].drop_duplicates(by).reset_index(drop=True)
+    ranked = [frame.assign(turn=range(len(frame)), lane=lane) for lane, frame in enumerate(filled)]
+    merged = pd.concat(ranked, ignore_index=True).sort_values(["turn", "lane"], kind="stable")
+    return merged.drop_duplicates(by).drop(columns=["turn", "lane"]).reset_index(drop=True)
+
 
 Sources = Sequence[Sequence[str]]
 """Text units of each of the records found, the best record first."""
@@ -84,3 +127,20 @@ def _each_once(sources: Sources) -> list[list[str]]:
         result.append([unit for unit in dict.fromkeys(units) if unit not in seen])
         seen.update(units)
     return result
+
+
+CANDIDATES = 3
+"""So many times the text units that are shown are found first, where a reranker chooses among them."""
+
+
+def reranked(chunks: pd.DataFrame, query: str, reranker: Reranker) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The chunks by their relevance, kept as ``rerank_score``, ties in the order given; and what is to be said of it:
+    a reranker that fails leaves them as they are."""
+    if chunks.empty:
+        return chunks, ()
+    try:
+        scores = reranker.rerank(query, chunks["content"].tolist())
+    except ModelError as error:
+        return chunks, (f"not reranked: {error}",)
+    ranked = chunks.assign(rerank_score=scores).sort_values("rerank_score", ascending=False, kind="stable")
+    return ranked.reset_index(drop=True), ()

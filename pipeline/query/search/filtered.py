@@ -5,7 +5,7 @@ one of its sources; what was written of it from other documents too (description
 is there if all of its sources are text units of these documents, a claim if its one is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from pipeline.documents.conditions import holds
+from pipeline.query.request import QueryRequest
+from pipeline.query.stage import Result
 from pipeline.stores.base import GraphReads, Lexical, VectorReads
 
 
@@ -130,3 +132,18 @@ class FilteredGraph:
 
 
 UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}
+
+
+Work = Callable[[VectorReads, GraphReads], Result]
+
+
+def allowed(request: QueryRequest, work: Work[Result]) -> Work[Result]:
+    """The same work over the documents of ``where`` alone."""
+    if not request.where:
+        return work
+
+    def look(vectors: VectorReads, graph: GraphReads) -> Result:
+        seen = FilteredVectors(vectors, matching_documents(vectors.documents(), request.where))
+        return work(seen, FilteredGraph(graph, seen))
+
+    return look

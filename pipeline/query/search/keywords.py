@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
-from pipeline.models.parse import parse_keywords
-from pipeline.prompts import Placeholders, Prompt
+from pipeline.models.parse.graph import parse_keywords
 from pipeline.query.request import QueryRequest
 
 PLACEHOLDERS = Placeholders(("query",))

@@ -1,21 +1,58 @@
-"""Mode -> evidence."""
+"""Mode -> evidence: local, global, hybrid, mix, naive and graph."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
-from pipeline.models.base import EmbeddingModel
-from pipeline.query.chunk_choice import ChunkChoice
-from pipeline.query.evidence import Evidence
-from pipeline.query.fact_paths import Embed
-from pipeline.query.fusion import merge_frames
-from pipeline.query.global_search import global_search
-from pipeline.query.graph_search import graph_search
-from pipeline.query.keywords import Keywords
-from pipeline.query.local_search import local_search
+from pipeline.errors import UsageError
+from pipeline.models.base import EmbeddingModel, Tokenizer
+from pipeline.query.context import ranked_chunks
 from pipeline.query.request import QueryRequest
+from pipeline.query.search.evidence import ChunkChoice, Evidence, by_relation, merge_frames
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.stage import Found
+from pipeline.query.walk.facts import Embed
+from pipeline.query.walk.search import graph_search
 from pipeline.stores.base import GraphReads, VectorReads
+
+RELATIONSHIP_LIMIT = 1000
+"""Relationships read at most: more than any budget shows, and a bound on hubs."""
+
+
+def local_search(low: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads) -> Evidence:
+    """Four reads whatever ``top_k`` is. Entities in the order of their similarity; relationships by rank, then
+    weight; text units as ``choice`` says."""
+    ids = [id for id, _ in vectors.nearest("entities", low, top_k)]
+    if not ids:
+        return Evidence()
+    entities = graph.entities(ids)
+    relationships = graph.relationships_of(ids, RELATIONSHIP_LIMIT)
+    if choice.method == "RELATION":
+        picks = by_relation(graph.shared_units(ids), ids)
+    else:
+        picks = choice.among(entities["text_unit_ids"].tolist())
+    return Evidence(entities, relationships, {"entity": picks})
+
+
+def global_search(
+    high: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads
+) -> Evidence:
+    """Three reads whatever ``top_k`` is, one more to compare text units. Relationships by rank, then weight; entities
+    in the order of the relationships' similarity; text units, the relationships' own, as ``choice`` says."""
+    ids = [id for id, _ in vectors.nearest("relationships", high, top_k)]
+    if not ids:
+        return Evidence()
+    nearest = graph.relationships(ids)
+    ends = zip(nearest["source_entity_id"], nearest["target_entity_id"], strict=True)
+    ranked = nearest.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
+    return Evidence(
+        entities=graph.entities(list(dict.fromkeys(chain.from_iterable(ends)))),
+        relationships=ranked.reset_index(drop=True),
+        chunk_lanes={"relationship": choice.among(nearest["text_unit_ids"].tolist())},
+    )
+
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
 GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
@@ -85,3 +122,49 @@ def _merged(found: Sequence[Evidence]) -> Evidence:
         chunk_lanes={lane: picks for evidence in found for lane, picks in evidence.chunk_lanes.items()},
         notes=tuple(note for evidence in found for note in evidence.notes),
     )
+
+
+CLAIM_LIMIT = 1000
+"""Claims read at most: more than any budget shows, and a bound on hubs."""
+
+
+def with_communities(evidence: Evidence, level: int, vectors: VectorReads, graph: GraphReads) -> Evidence:
+    """The evidence with the claims of its entities, and the reports of their communities down to ``level``: those first
+    that hold most of the entities (``found_entities``), then by weight, rating and id. Three reads."""
+    ids = evidence.entities["id"].tolist()
+    if not ids:
+        return evidence
+    held = graph.communities_of(ids, level)["community_id"].value_counts()
+    reports = vectors.reports(sorted(held.index))
+    ranked = reports.assign(found_entities=reports["id"].map(held)).sort_values(
+        ["found_entities", "weight", "rating", "id"], ascending=[False, False, False, True]
+    )
+    return replace(evidence, reports=ranked.reset_index(drop=True), claims=vectors.claims_of(ids, CLAIM_LIMIT))
+
+
+LONG_QUESTION = 1000
+"""Tokens; a question up to here is searched for even where the budget has no room for it."""
+
+
+def refuse_endless(request: QueryRequest, tokenizer: Tokenizer) -> None:
+    """Raises UsageError for a question that leaves no room for anything else: searching for it would take long."""
+    tokens = tokenizer.count(request.query)
+    if tokens > max(request.max_total_tokens, LONG_QUESTION):
+        raise UsageError(f"query: the question has {tokens:,} tokens; shorten it, or raise max_total_tokens")
+
+
+def find_evidence(
+    request: QueryRequest,
+    question: QuestionVectors,
+    vectors: VectorReads,
+    graph: GraphReads,
+    n_chunks: int,
+    embed: Embed | None = None,
+) -> Found:
+    """Evidence, and the text units to show; reports and claims only where ``context`` asks for them."""
+    evidence = retrieve(request, question, vectors, graph, n_chunks, embed)
+    ranked = ranked_chunks(evidence, n_chunks)
+    chunks = vectors.chunks(ranked["id"].tolist(), question.question)
+    if request.mixed:
+        evidence = with_communities(evidence, request.community_level, vectors, graph)
+    return evidence, chunks.merge(ranked, on="id", how="left")

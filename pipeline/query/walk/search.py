@@ -12,19 +12,22 @@ import numpy as np
 import pandas as pd
 
 from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.query.evidence import Evidence
-from pipeline.query.fact_paths import Embed, Facts, best_paths, find_facts
-from pipeline.query.graph_seeds import (
+from pipeline.query.search.evidence import Evidence
+from pipeline.query.walk.facts import Embed, Facts, best_paths, find_facts
+from pipeline.query.walk.seeds import (
     FEW,
     POOL,
+    Edge,
+    Mentioned,
+    Steps,
+    mention_steps,
     named_entities,
     named_passages,
     passage_scores,
+    personalised_pagerank,
     read_mentions,
     read_openings,
 )
-from pipeline.query.mention_links import Mentioned, Steps, mention_steps
-from pipeline.query.pagerank import Edge, personalised_pagerank
 from pipeline.stores.base import LINK_COLUMNS, GraphReads, Lexical, VectorReads
 
 SEEDS, TARGETS = 20, 1000

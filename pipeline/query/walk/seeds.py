@@ -1,4 +1,7 @@
-"""Steps from a passage over a name in it to the passages that are about what the name names.
+"""Where a walk over passages and entities starts, its steps over names, and how it spreads (PageRank).
+
+Personalised PageRank by power iteration (Page, Brin, Motwani and Winograd 1999, "The PageRank citation ranking")
+over a small undirected graph.
 
 Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
 are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
@@ -7,14 +10,100 @@ for; and by whether the passage at its end is about the name or just holds it. L
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline.query.pagerank import Edge
-from pipeline.sentences import sentence_spans
-from pipeline.text import match_key
-from pipeline.words import words
+import numpy as np
+
+from pipeline.phrases.lexicon import guess_language, stop_words
+from pipeline.stores.base import Lexical, VectorReads
+from pipeline.text.ids import entity_id, is_syllabic, match_key, words
+from pipeline.text.sentences import sentence_spans
+
+LONGEST, MOST = 12, 2000
+"""Words (of Chinese and Japanese: characters) of a name, and names looked for in a question."""
+_AROUND = ",;:!?()[]{}。，、；：！？（）《》"
+
+
+def possible_names(question: str) -> list[str]:
+    """Match keys of all runs of up to LONGEST words, longest first, then by place; no lone stop word."""
+    parts = [part for word in match_key(question).split() for part in _parts(word)]
+    stop = stop_words(guess_language(match_key(question).split()))
+    runs = (run for size in range(min(LONGEST, len(parts)), 0, -1) for run in _runs(parts, size))
+    return list(dict.fromkeys(run for run in runs if run and run not in stop))[:MOST]
+
+
+def longest_names(question: str, names: list[str]) -> list[str]:
+    """Of names that the question holds those that stand in no longer one of them."""
+    left = match_key(question)
+    kept = []
+    for name in sorted(names, key=lambda name: (-len(name), name)):
+        if name in left:
+            kept.append(name)
+            left = left.replace(name, "\n")
+    return kept
+
+
+def _parts(word: str) -> list[str]:
+    """A word; one of Chinese or Japanese character by character."""
+    return list(word) if any(map(is_syllabic, word)) else [word]
+
+
+def _runs(parts: list[str], size: int) -> Iterator[str]:
+    for start in range(len(parts) - size + 1):
+        run = parts[start : start + size]
+        joined = "".join(run) if all(map(is_syllabic, run)) else " ".join(run)
+        yield joined
+        yield joined.strip(_AROUND)
+
+
+STEPS, TOLERANCE = 50, 1e-9
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two nodes and how strongly they are linked, above 0."""
+
+    one: str
+    other: str
+    weight: float
+
+
+def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], damping: float) -> dict[str, float]:
+    """Each node's share of the mass, which sums to one: with ``damping`` a step goes on along an edge in proportion to
+    its weight, else back to a node in proportion to ``restart``. From a node without edges it goes back. Nothing where
+    nothing restarts.
+
+    The result is the same in whatever order edges and nodes come.
+    """
+    total = sum(restart[node] for node in sorted(restart))
+    if total <= 0:
+        return {}
+    nodes = sorted({node for edge in edges for node in (edge.one, edge.other)} | set(restart))
+    place = {node: number for number, node in enumerate(nodes)}
+    back = np.array([restart.get(node, 0.0) for node in nodes]) / total
+    pairs = sorted((place[one], place[other], edge.weight) for edge in edges for one, other in _both_ways(edge))
+    start = np.array([pair[0] for pair in pairs], dtype=np.int64)
+    end = np.array([pair[1] for pair in pairs], dtype=np.int64)
+    weight = np.array([pair[2] for pair in pairs], dtype=np.float64)
+    outgoing = np.bincount(start, weight, len(nodes))
+    share = weight / outgoing[start]
+    stuck = outgoing == 0
+    mass = back
+    for _ in range(STEPS):
+        moved = np.bincount(end, mass[start] * share, len(nodes)) + mass[stuck].sum() * back
+        following = (1 - damping) * back + damping * moved
+        settled = np.abs(following - mass).sum() < TOLERANCE
+        mass = following
+        if settled:
+            break
+    return dict(zip(nodes, mass.tolist(), strict=True))
+
+
+def _both_ways(edge: Edge) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (edge.one, edge.other), (edge.other, edge.one)
+
 
 OPENING = 300
 """Characters of a passage that tell what it is about."""
@@ -142,3 +231,63 @@ def _is_inside(pair: str) -> bool:
 
 
 _WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+
+POOL = 50
+"""Passages of either lane."""
+FEW = 30
+"""Passages that an entity is followed to at most: one in more of them tells nothing."""
+SHARPNESS, BY_VECTOR = 8, 0.5
+"""The power of similarity, so that only the best few count, and what the best of that lane gets."""
+NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
+"""What a passage about a name in the question gets; 1 is what the best of a lane gets."""
+
+
+def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -> dict[str, float]:
+    """Of the best passages by words and by vector the sum of both scores, each as a share of the best one. One that
+    only the other lane has found gets what the last of this one has, which is the most it can have."""
+    nearest = vectors.nearest("chunks", vector, POOL)
+    by_words = _shares(lexical.hits, 1)
+    by_vector = {id: BY_VECTOR * share for id, share in _shares(nearest, SHARPNESS).items()}
+    floors = [min(shares.values()) if len(shares) == POOL else 0.0 for shares in (by_words, by_vector)]
+    found = dict.fromkeys([*by_words, *by_vector])
+    return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
+
+
+def named_entities(question: str, vectors: VectorReads) -> list[Mentioned]:
+    """The entities whose names the question holds, without those whose names are a part of another's."""
+    ids = {entity_id(name): name for name in possible_names(question)}
+    found = read_mentions([], list(ids), vectors)
+    kept = set(longest_names(question, [ids[entity.id] for entity in found]))
+    return [entity for entity in found if ids[entity.id] in kept]
+
+
+def named_passages(named: Sequence[Mentioned], vectors: VectorReads) -> dict[str, float]:
+    """What each passage that mentions one of the entities gets for being about it."""
+    ids = sorted({passage for entity in named for passage in entity.passages})
+    openings = read_openings(ids, vectors)
+    scores: dict[str, float] = {}
+    for entity in named:
+        most = NAMED if len(match_key(entity.name).split()) > 1 else NAMED_BY_ONE_WORD
+        for passage in entity.passages:
+            if passage in openings:
+                score = most * aboutness(entity.name, *openings[passage])
+                scores[passage] = max(score, scores.get(passage, 0.0))
+    return scores
+
+
+def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorReads) -> list[Mentioned]:
+    """The entities that the passages mention and those asked for, with the passages of those that have few."""
+    rows = vectors.mentions(passages, entities, FEW).itertuples(index=False)
+    return [Mentioned(id, name, units) for id, name, units in rows]
+
+
+def read_openings(ids: Sequence[str], vectors: VectorReads) -> Mapping[str, tuple[str, str]]:
+    """id -> title and opening."""
+    rows = vectors.openings(ids, OPENING).itertuples(index=False)
+    return {id: (title or "", opening or "") for id, title, opening in rows}
+
+
+def _shares(hits: Sequence[tuple[str, float]], power: int) -> dict[str, float]:
+    best = max((score for _, score in hits), default=0.0)
+    return {id: max(score / best, 0.0) ** power for id, score in hits} if best > 0 else {}

@@ -80,7 +80,7 @@ HASHES: Mapping[str, LiteralString] = {
 }
 
 # Twelve hexadecimal digits as a number that sums of millions of rows stay exact with: Cypher reads no
-# hexadecimal text and has no hash function. pipeline/stores/neo4j_states.py says the same of rows at hand.
+# hexadecimal text and has no hash function. pipeline/stores/neo4j/rows.py says the same of rows at hand.
 # A hash that HASHES leaves out without $most is left out here.
 STATES: Mapping[str, LiteralString] = {
     "nodes": """

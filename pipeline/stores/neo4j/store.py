@@ -20,11 +20,11 @@ from typing import Any, LiteralString
 import pandas as pd
 import pyarrow as pa
 from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, SummaryCounters, Transaction
+from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavailable, SessionExpired
 
-from pipeline.addresses import shown_neo4j
-from pipeline.errors import LostConnectionError, StoreError
-from pipeline.schema_version import UNMARKED, refuse_newer
-from pipeline.stores import cypher
+from pipeline.contract.schemas import UNMARKED, refuse_newer
+from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
+from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
 from pipeline.stores.base import (
     COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
@@ -44,9 +44,53 @@ from pipeline.stores.base import (
     this_client,
     unheard,
 )
-from pipeline.stores.neo4j_errors import check_address, store_errors
-from pipeline.stores.neo4j_rows import as_read, as_stored, places
-from pipeline.stores.neo4j_writer import FETCH_ROWS, Neo4jWriter, read_hashes
+from pipeline.stores.neo4j import cypher
+from pipeline.stores.neo4j.rows import as_read, as_stored, places
+from pipeline.stores.neo4j.writer import FETCH_ROWS, Neo4jWriter, read_hashes
+
+
+@contextmanager
+def store_errors(uri: str, database: str) -> Iterator[None]:
+    """Raises StoreError for what the driver raises; LostConnectionError where trying again may cure it."""
+    address = shown_neo4j(uri)
+    try:
+        yield
+    except AuthError as error:
+        raise StoreAuthError(
+            f"stores.neo4j.user, stores.neo4j.password: {address} refuses them "
+            f"({error.code}); correct them in settings.yaml"
+        ) from error
+    except DriverError as error:
+        raise _kind(error)(
+            f"stores.neo4j.uri: {address} does not answer ({_first_line(error)}); "
+            "start it (make neo4j) or set stores.graph: postgres"
+        ) from error
+    except Neo4jError as error:
+        if error.is_retryable():
+            raise LostConnectionError(
+                f"stores.neo4j: {address}, database '{database}', could not now ({error.message}); try again"
+            ) from error
+        raise StoreError(
+            f"stores.neo4j: {address}, database '{database}', refuses ({error.message}); "
+            "Neo4j 5.26 or later and a database that exists are needed"
+        ) from error
+
+
+def check_address(uri: str) -> None:
+    """Raises StoreError for what the driver would not take, or would take for another protocol."""
+    if fault := fault_of_neo4j(uri):
+        raise StoreError(f"stores.neo4j.uri: {fault}")
+
+
+def _kind(error: DriverError) -> type[StoreError]:
+    """A commit whose answer was lost counts as lost, though the driver would not try it again."""
+    lost = error.is_retryable() or isinstance(error, ServiceUnavailable | SessionExpired)
+    return LostConnectionError if lost else StoreError
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
 
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 WAITING_SECONDS = 1.0

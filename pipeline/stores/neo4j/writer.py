@@ -15,14 +15,14 @@ from neo4j import ManagedTransaction, Transaction
 from neo4j.exceptions import TransientError
 
 from pipeline.errors import LostConnectionError, StoreError
-from pipeline.stores import cypher
 from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, silent
 from pipeline.stores.lists import lengths_of
-from pipeline.stores.neo4j_rows import AS_WRITTEN, batches, bytes_of, members, parents, places
-from pipeline.stores.neo4j_states import state_of
+from pipeline.stores.neo4j import cypher
+from pipeline.stores.neo4j.rows import AS_WRITTEN, batches, bytes_of, members, parents, places, state_of
 
 if TYPE_CHECKING:
-    from pipeline.stores.neo4j import Neo4jStore
+    from pipeline.stores.neo4j.store import Neo4jStore
+
 
 FETCH_ROWS = 10_000
 BATCH_BYTES = 8_000_000

@@ -16,7 +16,7 @@ import psutil
 from fasteners import InterProcessLock
 
 from pipeline.errors import StoreError, in_words
-from pipeline.text import digest
+from pipeline.text.ids import digest
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")  # as under cron

@@ -19,8 +19,8 @@ from pipeline.stores.base import (
     VectorStore,
     in_order,
 )
-from pipeline.stores.postgres import PostgresStore
-from pipeline.stores.tables import COMMUNITIES, EDGES, NODES
+from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES
+from pipeline.stores.postgres.store import PostgresStore
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 
 from pipeline.stores.base import Live
-from pipeline.stores.tables import HALFVEC_LIMIT, VECTOR_LIMIT, VECTOR_TABLES, partition_of
-from pipeline.text import digest
+from pipeline.stores.postgres.schema import HALFVEC_LIMIT, VECTOR_LIMIT, VECTOR_TABLES, partition_of
+from pipeline.text.ids import digest
 
 SEARCH_LIMIT = 1000
 """The largest ef_search that pgvector takes."""

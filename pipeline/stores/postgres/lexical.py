@@ -1,23 +1,70 @@
 """The lexical index over a workspace's text units: PostgreSQL's full text (GIN) finds them, BM25 ranks them.
 
+Okapi BM25 (Robertson and Zaragoza 2009, "The probabilistic relevance framework", section 3.4) over texts at hand.
+
 PostgreSQL's own ranks know nothing of how rare a word is. So the index gives for each word the text units that have it,
 a guess at BM25 the candidates, and BM25 their order. A word that very many text units have costs too
 much to follow and tells too little: it only counts in the order. How frequent the frequent ones are is read off a
 sample at each load (ids are digests: the first ones are as good as drawn).
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from psycopg import sql
 from sqlalchemy import Connection, cast, func, literal_column, select
 from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Lexical
-from pipeline.stores.bm25 import K1, B, TextStatistics, bm25_scores, text_statistics, word_weight
-from pipeline.stores.hnsw import cursor, execute_in_parallel
-from pipeline.stores.tables import CHUNKS, LIVE, partition_of
-from pipeline.words import SHORTEST_STEM, is_syllabic, words
+from pipeline.stores.postgres.hnsw import cursor, execute_in_parallel
+from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
+from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
+
+K1, B = 0.9, 0.4
+"""Saturation and the weight of length, as in Anserini's runs on passages."""
+
+
+@dataclass(frozen=True)
+class TextStatistics:
+    """Of a corpus: how many texts, words in a text on average, and in which share of the texts a frequent word is."""
+
+    texts: int
+    length: float
+    shares: Mapping[str, float]
+
+
+def word_weight(texts: int, frequency: float) -> float:
+    """The inverse document frequency of a word that so many of the texts have."""
+    return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
+
+
+def bm25_scores(texts: Sequence[str], weights: Mapping[str, float], length: float) -> np.ndarray:
+    """Each text's score for words of these weights, in a corpus of texts of so many words on average."""
+    scores = np.zeros(len(texts))
+    for place, text in enumerate(texts):
+        found = words(text)
+        counts = Counter(filter(weights.__contains__, found))
+        base = K1 * (1 - B + B * len(found) / max(length, 1.0))
+        scores[place] = sum(weights[word] * count * (K1 + 1) / (count + base) for word, count in counts.items())
+    return scores
+
+
+def text_statistics(sample: Iterable[str], texts: int, least_share: float) -> TextStatistics:
+    """Of a sample of so many texts: words in less than ``least_share`` of it are left out."""
+    frequencies: Counter[str] = Counter()
+    lengths = []
+    for text in sample:
+        found = words(text)
+        lengths.append(len(found))
+        frequencies.update(set(found))
+    shares = {word: count / len(lengths) for word, count in sorted(frequencies.items())}
+    frequent = {word: share for word, share in shares.items() if share >= least_share}
+    return TextStatistics(texts, sum(lengths) / max(len(lengths), 1), frequent)
+
 
 SAMPLE, LEAST_SHARE = 1000, 0.01
 FOLLOWED = 3000
@@ -131,7 +178,7 @@ def lexical_search(
 
 
 def lexical_query(word: str) -> str:
-    """The tsquery of a word as ``pipeline.words`` gives it, which holds letters and digits alone."""
+    """The tsquery of a word as ``pipeline.text.ids`` gives it, which holds letters and digits alone."""
     if is_syllabic(word):
         return " & ".join(f"'{character}'" for character in word)
     plural = f" | '{word[:-1]}ies'" if word.endswith("y") else ""

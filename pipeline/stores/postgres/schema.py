@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 
 from pipeline.stores.binary_copy import Kind
-from pipeline.text import digest
+from pipeline.text.ids import digest
 
 METADATA = MetaData()
 DIALECT = postgresql.dialect()

@@ -18,9 +18,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from pipeline.addresses import fault_of_postgres
+from pipeline.contract.schemas import refuse_newer
 from pipeline.errors import StoreError
-from pipeline.schema_version import refuse_newer
+from pipeline.settings.addresses import fault_of_postgres
 from pipeline.stores.base import (
     CHUNK_COLUMNS,
     CLAIM_COLUMNS,
@@ -35,7 +35,9 @@ from pipeline.stores.base import (
     this_client,
     unheard,
 )
-from pipeline.stores.hnsw import (
+from pipeline.stores.connection import PAUSE_SECONDS
+from pipeline.stores.postgres.errors import store_error
+from pipeline.stores.postgres.hnsw import (
     Hnsw,
     broken_indexes,
     drop_index,
@@ -46,18 +48,25 @@ from pipeline.stores.hnsw import (
     unindexed,
     usual_settings,
 )
-from pipeline.stores.postgres_errors import store_error
-from pipeline.stores.postgres_lexical import index_name as lexical_index
-from pipeline.stores.postgres_lexical import lexical_search
-from pipeline.stores.postgres_mentions import embeddings, mention_index, mentions, openings
-from pipeline.stores.postgres_origins import origins, told_by
-from pipeline.stores.postgres_reports import claims_of, reports, reports_at
-from pipeline.stores.postgres_rows import hashes, rows
-from pipeline.stores.postgres_tables import create_tables, place_vectors, register_types, vacuum, worn_tables
-from pipeline.stores.postgres_workspaces import drop, has_partitions, lock, workspaces
-from pipeline.stores.postgres_writer import PostgresWriter, table_states
-from pipeline.stores.reconnect import PAUSE_SECONDS
-from pipeline.stores.tables import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, SINCE, TABLES, VECTOR_TABLES
+from pipeline.stores.postgres.lexical import index_name as lexical_index
+from pipeline.stores.postgres.lexical import lexical_search
+from pipeline.stores.postgres.reads import (
+    claims_of,
+    embeddings,
+    hashes,
+    mention_index,
+    mentions,
+    openings,
+    origins,
+    reports,
+    reports_at,
+    rows,
+    told_by,
+)
+from pipeline.stores.postgres.schema import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, SINCE, TABLES, VECTOR_TABLES
+from pipeline.stores.postgres.tables import create_tables, place_vectors, register_types, vacuum, worn_tables
+from pipeline.stores.postgres.workspaces import drop, has_partitions, lock, workspaces
+from pipeline.stores.postgres.writer import PostgresWriter, table_states
 
 KNOWS_TYPES = "graphmill_types"
 NO_INDEX = (

@@ -9,9 +9,9 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table, text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.schema_version import UNMARKED
+from pipeline.contract.schemas import UNMARKED
 from pipeline.stores.base import Live, Waits, read_probe, read_states, unheard
-from pipeline.stores.tables import LIVE, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.schema import LIVE, TABLES, VECTOR_TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 PG_CLASS = table("pg_class", column("relname"), column("oid"))

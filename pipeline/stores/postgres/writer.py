@@ -22,15 +22,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from pipeline.stores.ahead import ahead
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
-from pipeline.stores.hnsw import Hnsw, build_index, cursor
-from pipeline.stores.index_progress import watched
-from pipeline.stores.postgres_lexical import build_lexical_index, read_statistics
-from pipeline.stores.postgres_mentions import build_mention_index
-from pipeline.stores.postgres_rows import hashes
-from pipeline.stores.tables import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, kind_of, partition_of
+from pipeline.stores.connection import ahead
+from pipeline.stores.postgres.hnsw import Hnsw, build_index, cursor
+from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
+from pipeline.stores.postgres.reads import build_mention_index, hashes
+from pipeline.stores.postgres.schema import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, kind_of, partition_of
+from pipeline.stores.postgres.tables import watched
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
 IDS_AT_ONCE = 1_000_000

@@ -12,13 +12,12 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
+from pipeline.contract.registry import Params
+from pipeline.contract.schemas import BOOL, FLOAT, INT, STRING, STRINGS, TableSchema, is_list, type_name
 from pipeline.documents.metadata import as_json, as_text
-from pipeline.registry import Params
-from pipeline.schemas import BOOL, FLOAT, INT, STRING, STRINGS, TableSchema, is_list, type_name
-from pipeline.text import digest
-from pipeline.validation import did_you_mean
-from pipeline.verbs.tables.cells import plain_cells
-from pipeline.verbs.tables.columns import number_column, plain_column, text_column, type_of
+from pipeline.settings.validation import did_you_mean
+from pipeline.text.ids import digest
+from pipeline.verbs.tables.cells import number_column, plain_cells, plain_column, text_column, type_of
 
 Value = StrictStr | StrictBool | StrictInt | StrictFloat
 TYPES: Mapping[type, pa.DataType] = {str: STRING, bool: BOOL, int: INT, float: FLOAT}

@@ -6,9 +6,9 @@ import pandas as pd
 import pyarrow as pa
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.engine.local import LocalEngine
-from pipeline.registry import REGISTRY
-from pipeline.schemas import FLOAT, INT, STRING, STRINGS, TableSchema, table
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import FLOAT, INT, STRING, STRINGS, TableSchema, table
+from pipeline.engine.resources import LocalEngine
 
 PEOPLE = table("id", id=STRING, name=STRING, town=STRING, age=INT, height=FLOAT, tags=STRINGS)
 ROWS = [

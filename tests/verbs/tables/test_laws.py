@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.registry import REGISTRY
+from pipeline.contract.registry import REGISTRY
 from pipeline.verbs import tables
 from tests.sizes import size as sized
 from tests.verbs.tables.apply import PEOPLE, TOWN_ROWS, TOWNS, applied, people

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pipeline.registry import REGISTRY
-from pipeline.schemas import FLOAT, INT, STRING, STRINGS, table
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import FLOAT, INT, STRING, STRINGS, table
 from pipeline.verbs.tables.operations import Operation, cells_of
 from tests.verbs.tables.apply import PEOPLE, TOWN_ROWS, TOWNS, applied, on_people, people, refusal
 

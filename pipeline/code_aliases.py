@@ -1,3 +1,0 @@
-"""Code."""
-
-KNOWN_AS: dict[str, str] = {}

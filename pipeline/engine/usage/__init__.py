@@ -1,0 +1,1 @@
+"""What calls of models have cost: counted as they are made, kept whatever becomes of the run."""

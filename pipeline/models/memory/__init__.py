@@ -1,0 +1,1 @@
+"""Replies and vectors, remembered by what was asked, in a database."""

@@ -1,0 +1,1 @@
+"""Read what a chat model wrote. Pure functions; no reply raises."""

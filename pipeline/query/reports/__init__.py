@@ -1,0 +1,1 @@
+"""Modes ``community`` and ``drift``: reports on communities, read in windows."""

@@ -1,0 +1,1 @@
+"""Mode ``graph``: a walk over passages and entities."""

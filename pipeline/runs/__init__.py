@@ -1,0 +1,1 @@
+"""The composition root, and runs of a project: stages, reports, events, whose the rows are."""

@@ -1,0 +1,1 @@
+"""The graph in Neo4j 5.26 or later."""

@@ -1,0 +1,1 @@
+"""Do the stores hold what the snapshots say? Reads, writes nothing."""
