@@ -4,20 +4,46 @@ from pipeline import Project
 with Project.open("my-project") as project:
     project.run("fast")
     print(project.query("Who built the lighthouse?").text)
+
+A verb of one's own needs ``verb``, ``Params`` and the schemas of the tables that it reads and writes (docs/verbs.md).
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.contract.prompts import Prompt
+    from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
+    from pipeline.contract.schemas import TableSchema, at_least, table
+    from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
     from pipeline.project import Project
 
-__all__ = ["Project"]
+__all__ = [
+    "UNTRACKED",
+    "ChatModel",
+    "EmbeddingModel",
+    "Params",
+    "Project",
+    "Prompt",
+    "TableSchema",
+    "Tokenizer",
+    "Tracker",
+    "at_least",
+    "table",
+    "verb",
+]
+ROOMS = {
+    "pipeline.contract.prompts": ("Prompt",),
+    "pipeline.contract.registry": ("UNTRACKED", "Params", "Tracker", "verb"),
+    "pipeline.contract.schemas": ("TableSchema", "at_least", "table"),
+    "pipeline.models.base": ("ChatModel", "EmbeddingModel", "Tokenizer"),
+    "pipeline.project": ("Project",),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Project on first use: importing a single verb does not have to import the stores."""
-    if name == "Project":
-        from pipeline.project import Project
-
-        return Project
+    """On first use: importing a single verb does not have to import the stores."""
+    for room, names in ROOMS.items():
+        if name in names:
+            return getattr(import_module(room), name)
     raise AttributeError(f"module 'pipeline' has no attribute '{name}'")

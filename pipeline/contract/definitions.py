@@ -14,8 +14,10 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from pipeline.contract.former_paths import FORMER
+
 PACKAGE = "pipeline"
-MACHINERY = frozenset({"errors", "registry", "schemas", "models.base"})
+MACHINERY = frozenset({"errors", "contract.registry", "contract.schemas", "models.base"})
 """Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
 fingerprinted as such."""
 
@@ -132,6 +134,7 @@ class _Closure:
 
     def _of(self, module: str, names: Sequence[str]) -> str:
         """What a dotted name stands for that starts at a module; the module itself is all that it defines."""
+        module = FORMER.get(module, module)
         if not _is_ours(module):
             return _dotted(module, names)
         if names and _is_module(f"{module}.{names[0]}"):

@@ -9,7 +9,130 @@ from typing import Any
 
 from pipeline.contract.definitions import forms
 
-KNOWN_AS: dict[str, str] = {}
+KNOWN_AS: dict[str, str] = {
+    # aggregate
+    "2a1a8ca21b5be7fb9624f89fa14ece78fc14b8668c7553c2b92293fa20ae2e04":
+        "fb39636d708f6b24b0c2664a9ef7f0c9258011494dac80805f4be50747559071",
+    # chunk_documents
+    "7bd48fb932e31496cf12dcfc6e4f9e1f02bfcc5024468a0055a3fc1894e50cdc":
+        "422e8abae7a49e29bdd647d62a4138bdf7b4e3070188505f04e480cbf4ba5baf",
+    # compose_report_texts
+    "fb9c6066c246c7acc8b103b09213a8e20d40d6a7284c0757df80cacf48889e91":
+        "babf753b8b20b9d6e246c22d6de965f4da1f6c34afdabe7883503cd4e37190fe",
+    # compose_texts
+    "10b9f2577561798e48d149ffd8fde7dbcd29b62f817759ce61df5d5347a3be62":
+        "af408653c84564109bcc2985506ded20e14a28de433c309502ece82a126ea5c8",
+    # compute_degrees
+    "0c0b4f8b74ce0f6bbfad3991be85457b5a4e7da87c5962e201366b7e7f022316":
+        "2bd06b4dc30a34d16977c73c3e6fcb4f0299860b400c8d622899ed1c53923f24",
+    # concat
+    "22c39f80b5a214f95116994c84f8146e14365dcb3aa65a33ac1368e4cca3b777":
+        "33a1e6d8d5ecd0fd6377161c61b557ac26f76dac6e3ef93acb45e7ce68477aa3",
+    # convert
+    "26a6450e507341d7846e89bda4ef45e71ec63554891f5ceeb7b4f3613472d7ae":
+        "717df27ba9ed8c9aa628eaf741ebca6732c33e141e1d296ce2419027d775cfd2",
+    # dedupe
+    "45c9a0c95ad0aff2fae33616b1af87614945918b173211cdb9b3e6aa56f5e19d":
+        "98d93b2f199befafc8af1b92ea578d33f6fba40ba4323a7924252a3a65d61537",
+    # derive
+    "3c4a8d5e704fd23d6154dbc7bfde4a39a77d5f31d704e6c834d08dbfd61e7889":
+        "68711769252349103aeda019881e7089201e545a6b1a90ae83dec60eaeb86fdf",
+    # detect_communities
+    "5902b86920afc8f9408c5187e7c9415b2e8f7581a187d69290cede59a3c0ad97":
+        "4b8a281c234ef5a1d6e86f79ec903734793f7fced3ac7cd5e9e8baf3114a8055",
+    # drop
+    "34819e6daef3ad3caa5167b1b1e32747cd380b3c1ddb8f6eb8b7967f5aed2e45":
+        "9ab8072c159c4ccaecfd71d39def7639ce4cfe4815641a5dd0a318858679ab5d",
+    # embed_graph
+    "a2783a002e943ace0cf98201894e5757427dba2f7c27ce3f477e74687ceee537":
+        "48a670f0e3e30294b03a78663ababe63bced38ae50fe7eeec09f70b7179fc944",
+    # embed_text
+    "9df0620cff536bac111504f625383b7da024ec95260848acf7f485eef53f395c":
+        "ccad02591a6e5edff8ccb45e9d458f9a2bdc72ed044917edfeec620b1103092e",
+    # extract_claims
+    "adf92543c6671405802f242edc51e09865f8fdc41207486b12d37e6234b8aa2b":
+        "3300dca7646b96eaec287c5d13163721f4a4aca2cd94f670bdb00f833944b53d",
+    # extract_graph
+    "a826533b3f1731190bb1443c3a4b88679df60b64071786a0d523774e8dbc45c1":
+        "7e6d245cd11cd51f37a06b18a0137d169f71e7179c17559a66feca91fb50d61a",
+    # extract_graph_fast
+    "244c88a902c05683a289d5a933ffc1fe36eec2bc50c4043e78c1c997c8c0d63c":
+        "49c487023202546d227cb828c058c0eb3f9ec4f3432d71c00c33ba21497f0e58",
+    # filter
+    "7d28a01b45c30be1ab616eb4c6d23ce32af32d161c37116fce5e7c99c123b8cd":
+        "7e168d5ac6e129fd233ad3831b02ff5d5793428ef6769f5581bb97258277d751",
+    # filter_documents
+    "92a2862d92988f12463ab7a96f279d1ea0f648a4d91f33749d24fb8d14e2b17b":
+        "15478c3bd659fdedf34f7e8d5f18c05e5bfec7b00dd9c4e040481611a2d560f3",
+    # join
+    "d39f3478982d1e3f1e23cdaa4198b4020d765b64b7aa54f66eb211c1aad5811b":
+        "8ca4aa6f01186c37992e69906b003e9f09d7ceb65e338c3cebe410a6dbd9ae97",
+    # join_descriptions
+    "21e530f660cec0db0bc5a18b57959dad79511fe1e4d26596f001a0d85e7c053b":
+        "4683693094c86ebf04ac4ca248091798fd1061fd43cf5c198de118697e180c6e",
+    # join_documents
+    "aeb0c5906712a5e20123449845992e490cdb6f6264ad1db558c62b49254a8720":
+        "a08a6e988cc8ed1c64922f7e3e66c7ce0b48d65a320f081adb0f60a643a9e340",
+    # layout_graph
+    "857808220847c6ba53be996e71802842afe9ceeb6e085d205f52f3e73432628d":
+        "e608c76e47d18ee4f0e8f78503e9160db389e4b27bd10d9a9a8c29c047580bfb",
+    # load_documents
+    "69ea6e40915eca55690eed6744fb94efc68dbb2b42e5e5bf1470e2442e9c7e9a":
+        "068a3a5cfdd6d44237f3331486b29b335736274f808a549085022141e7e67b1d",
+    # merge_graphs
+    "2ef720e9006efac5f781498a7c5b7bfc2cc24f217d76d7cc1dc1700b5375c7be":
+        "2b366b823fe35ca25cc7033fc7892210b15e884ce7b4d7ef1fef7ab1bdc333b2",
+    # order_by
+    "7602e21793fcf672d47de372865de6029fdca9373797b71fd0722e08aa97c867":
+        "ce122eb1cd63f8c0429310709bba5db7023f856b1ee5db93592f2748860489a7",
+    # project_table
+    "428ca34ca6b6bdc11121f61eaaeb7f1416af0362c46d1c5f86a7d30d2ffa1ddb":
+        "7d3c140c2c6992f9f3659fb7fd9ee98a64411d2cfd61ac0c8adbeb48822ccbf8",
+    # prune_graph
+    "093fe1dfe9c715067083823d8e329cd8af29d0859de4d485c050186de9247b75":
+        "7d9e1d8d35871f116808fb54887bb79a62b654f588b22cc389107bf7ed97342a",
+    # read_graphrag
+    "568fd5eb26cf2173441f9b68aef38a990bac1596fd0d601183c78c09a61fad40":
+        "a11106cb0c8122d8d0cbf22fcea14b1a9e5fb07fcc343ef36f9dfae8947ea8b6",
+    # rename
+    "a8cfe7dc4cc0c9616e100672a43e31e2c1ecb801165a334124d52283c1b2c196":
+        "c3d75169a0b481dfb739fdad97f12cfcead170e82614b6aac799724de88c0aae",
+    # replace_text
+    "8b3056110410325a037513c371d280874ddd62f00cb725ee6ba07c2499cd0350":
+        "88c59c5f6be31d2c4d1eb2b7f8ff4c00d4e210baec20d6caa0ee03b765f6cbd6",
+    # report_communities
+    "3e12fd93cef1d3c615b8b194ab1f503808a5a39c4cbd2c78768291de7e121280":
+        "ec148862a633c614e17329c9ef65ddeefee7404fb1e81b8397db5a2d44a0aecb",
+    # report_communities_with_claims
+    "55a517b9796dc8ef4ea4129489e7e47bed7536737fd2a8a9dc597e38173fe67c":
+        "62547f3eccf14c951cc9870b1bcf601e1b9931f4763431527fd1c1f840e240d5",
+    # resolve_claims
+    "b352d624e71112a7af3797b353122d837214fcce13f46174622949d8de45ab69":
+        "3bb1b2b7a64e62a9faadf4d987e8d66c345eafa259c685e5a86f2fde16e2196c",
+    # resolve_entities
+    "1d7fe376f32a7fe40081b2e9d89372e5d2abee89a7f9c44c5a0b37df5b9cb9da":
+        "da35700a2026b7625c3fd792f379d2b8e6686ddd78bdc2ee48788529b389f3cb",
+    # select
+    "759549840c1e68fa69fc83726bf628df9fc5dba3f6aa0c4fe62c85c7a5f5fa0d":
+        "9ebde185e806ece538eaeb30f288427c60d1fb088872dd715be1e496cd230f96",
+    # select_documents
+    "d9de7620561a1adea83fc9ba542463a1e5728afc11f8c7c36fca0ba5819a1f4a":
+        "62d6d81768b3ae749d0019b20682c80403c19f7f713be5cf84bddef222b774f7",
+    # snapshot
+    "5c1bd87d4dac4b7b57d49e5c890c32562f47f76f6835512665109e360a82703f":
+        "003a77a9186706fff8f98e377b07f2a19236266da001158fbfb7638888ee5211",
+    # summarize_descriptions
+    "a6506023f005f949ba9075de4a124a3b231f88fd3f09d32948ced3976710465b":
+        "fc379faa0bc184001276faae3fc7a1408520673bafd227b285e35fbde1dc8563",
+    # unroll
+    "9099e89516c314efd367ba226ee59c77613f1408f6543a10ac111197d4738c5f":
+        "86bc129941c010f0bf0329cf39ec301f87fc16de16274116fc79ef5850e8b6ce",
+    # with_hashes
+    "3ec30c80e76116a45a8121c532a23085b14e3e531da5f24a02c7380802edf292":
+        "03ac9544b6666ec5d6fd0597f0712c4cac43ea0cdf3e30aefbb8309a91e210b3",
+}  # fmt: skip
+"""What code was called before fingerprints were of definitions: steps and loads of that time go on. A line whose
+code has changed since says nothing any more: delete it."""
 
 
 def fingerprint(value: Any) -> str:

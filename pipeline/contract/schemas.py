@@ -1,6 +1,6 @@
 """Every table: its columns, their types, and the order its rows are kept in; and the version of all that is kept.
 
-It is in every manifest and step record (key ``schema_version``) and in the stores' live row. A Parquet file
+The version is in every manifest and step record (key ``schema_version``) and in the stores' live row. A Parquet file
 does not have it: it would change the file's content hash, and so run every step again.
 
 A verb declares the schemas it reads and writes; the runner checks them at the boundary. Column

@@ -3,8 +3,8 @@
 How much a text looks like writing, by its characters outside ASCII: bytes read in a wrong encoding give rare
 ideographs beside Latin letters, or accented letters beside each other, where writing has neither.
 
-Bytes to text: byte order marks, UTF-8, UTF-16, then the likeliest legacy encoding, by charset-normalizer's
-measures of disorder and of language, by its look, or not at all.
+The likeliest legacy encoding is found by charset-normalizer's measures of disorder and of language, by its look, or not
+at all.
 """
 
 import codecs

@@ -1,8 +1,4 @@
-"""CSV for Neo4j's import tool: nodes, relationships and communities as a load writes them.
-
-CSV for Neo4j's import tool: nodes and relationships as a load writes them (pipeline/stores/neo4j/store.py), and
-communities where the workflow finds them.
-"""
+"""CSV for Neo4j's import tool: nodes, relationships and communities as a load writes them."""
 
 import shlex
 from collections import Counter

@@ -1,6 +1,6 @@
 """From a question to the messages for the chat model: keywords, evidence, context.
 
-Texts that are found in a read and must be embedded to go on: embedded between two reads, so that no connection to a
+Texts that are found in a read and must be embedded to go on are embedded between two reads, so that no connection to a
 database is held while an endpoint thinks.
 """
 

@@ -18,8 +18,8 @@ from tests.test_runs import report
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
-    "filelock", "neo4j", "networkx", "numpy", "openai", "pandas", "pipeline.project", "pipeline.settings.schema", "psycopg",
-    "pyarrow", "pydantic", "rich", "sqlalchemy", "yaml",
+    "filelock", "neo4j", "networkx", "numpy", "openai", "pandas", "pipeline.project", "pipeline.settings.schema",
+    "psycopg", "pyarrow", "pydantic", "rich", "sqlalchemy", "yaml",
 }  # fmt: skip
 MAIN = """
 import sys

@@ -3,7 +3,7 @@
 import pandas as pd
 from pydantic import Field
 
-from pipeline.contract.registry import Params, verb
+from pipeline import Params, verb
 from pipeline.contract.schemas import ENTITIES
 
 

@@ -1,7 +1,6 @@
 """Mode ``community``: points from the reports of a level, or of those chosen, then an answer from them.
 
-Mode ``community``: points from all reports of a level, then an answer from the points (the global answer of Edge et
-al. 2024, "From Local to Global", section 2.6: map, then reduce).
+It is the global answer of Edge et al. 2024, "From Local to Global", section 2.6: map, then reduce.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence

@@ -1,7 +1,6 @@
 """Mode ``drift``: a first answer from the reports most like the question, then local searches for the rest.
 
-Mode ``drift``: a first answer from the reports most like the question, then local searches for what it leaves open,
-then an answer from all (DRIFT search of Microsoft GraphRAG: dynamic reasoning and inference, flexible traversal).
+The answer is from all of them (DRIFT search of Microsoft GraphRAG: dynamic reasoning, flexible traversal).
 """
 
 from collections.abc import Sequence
