@@ -12,9 +12,10 @@ import pytest
 
 from pipeline.stores.neo4j import cypher
 
-PIPELINE = Path(cypher.__file__).parents[1]
-FOLDERS = ("stores", "load", "models", "doctor", "query", "evaluation", "export")
-MODULES = sorted(path for folder in FOLDERS for path in (PIPELINE / folder).glob("*.py"))
+PIPELINE = Path(cypher.__file__).parents[2]
+FOLDERS = ("stores", "load", "verify", "models", "doctor", "query", "evaluation", "export")
+MODULES = sorted(path for folder in FOLDERS for path in (PIPELINE / folder).rglob("*.py"))
+assert Path(cypher.__file__) in MODULES
 
 TAKES_TEXT = frozenset({"text", "literal_column", "SQL", "DDL", "exec_driver_sql", "execute_query", "executescript"})
 """What makes its first argument, or sends it as, a part of a statement."""
