@@ -52,10 +52,11 @@ class _Reference:
 
 @dataclass(frozen=True)
 class _Module:
-    """``definitions``: the places in ``statements`` that bind a name. ``stars``: modules of which all is imported."""
+    """``definitions``: of a name, the places in ``statements`` that bind it, and which of the names bound there it is.
+    ``stars``: modules of which all is imported."""
 
     statements: tuple[ast.stmt, ...]
-    definitions: dict[str, list[int]]
+    definitions: dict[str, list[tuple[int, int]]]
     imports: dict[str, _Origin]
     stars: tuple[str, ...]
     loose: tuple[int, ...]
@@ -88,12 +89,11 @@ class _Closure:
     def number(self, module: str, name: str) -> str:
         """What stands for a name that the module defines."""
         numbers = []
-        for place in self._read(module).definitions[name]:
+        for place, position in self._read(module).definitions[name]:
             if (module, place) not in self._numbers:
                 self._numbers[module, place] = len(self._numbers)
                 self._waiting.append((module, place))
-            bound = list(dict.fromkeys(_bound_at_the_top(self._read(module).statements[place])))
-            numbers.append(f"#{self._numbers[module, place]}.{bound.index(name)}")
+            numbers.append(f"#{self._numbers[module, place]}.{position}")
         return " ".join(numbers)
 
     def _meets_loose(self) -> bool:
@@ -109,7 +109,7 @@ class _Closure:
     def _concerns(self, module: str, place: int) -> bool:
         read = self._read(module)
         names = {token.start for token in read.form(place) if isinstance(token, _Reference)}
-        return any((module, at) in self._numbers for name in names for at in read.definitions.get(str(name), ()))
+        return any((module, at) in self._numbers for name in names for at, _ in read.definitions.get(str(name), ()))
 
     def _token(self, module: str, token: str | _Reference) -> str:
         if isinstance(token, str):
@@ -182,14 +182,14 @@ def _source(module: str) -> str:
 def _read(source: str) -> _Module:
     """By the source itself, which may change while the process goes on."""
     statements = tuple(ast.parse(source).body)
-    definitions: dict[str, list[int]] = {}
+    definitions: dict[str, list[tuple[int, int]]] = {}
     imports: dict[str, _Origin] = {}
     stars: list[str] = []
     loose: list[int] = []
     for place, statement in enumerate(statements):
         bound = dict.fromkeys(_bound_at_the_top(statement))
-        for name in bound:
-            definitions.setdefault(name, []).append(place)
+        for position, name in enumerate(bound):
+            definitions.setdefault(name, []).append((place, position))
         found = [node for node in _of_this_scope([statement]) if isinstance(node, ast.Import | ast.ImportFrom)]
         for node in found:
             imports |= _origins(node)
@@ -210,8 +210,9 @@ def _origins(node: ast.Import | ast.ImportFrom) -> dict[str, _Origin]:
 
 
 def _starred(node: ast.Import | ast.ImportFrom) -> list[str]:
-    starred = isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
-    return [node.module or ""] if starred and isinstance(node, ast.ImportFrom) else []
+    if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+        return [node.module or ""]
+    return []
 
 
 def _is_docstring(statement: ast.AST) -> bool:
