@@ -1,9 +1,11 @@
 """Verbs of files that settings name."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+import pipeline.verbs  # noqa: F401 - the names that are taken
 from pipeline.contract.fingerprint import code_fingerprint
 from pipeline.contract.own_verbs import read_verbs
 from pipeline.contract.registry import REGISTRY
@@ -37,16 +39,29 @@ def test_a_file_declares_verbs_for_its_project_alone(tmp_path: Path):
 
 
 def test_the_code_counts_and_the_place_does_not(tmp_path: Path):
-    def fingerprint(folder: str, source: str) -> str:
-        path = tmp_path / folder / "own.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(source)
-        return code_fingerprint(read_verbs(path.parent, ["own.py"]).verbs["shout"].function)
+    first = _fingerprint(tmp_path / "a", SOURCE)
+    assert _fingerprint(tmp_path / "b", SOURCE) == first
+    assert _fingerprint(tmp_path / "a", SOURCE.replace('"""Louder."""', '"""Loud."""')) == first
+    assert _fingerprint(tmp_path / "a", SOURCE.replace('"!"', '"?"')) != first
 
-    first = fingerprint("a", SOURCE)
-    assert fingerprint("b", SOURCE) == first
-    assert fingerprint("a", SOURCE.replace('"""Louder."""', '"""Loud."""')) == first
-    assert fingerprint("a", SOURCE.replace('"!"', '"?"')) != first
+
+def _fingerprint(folder: Path, source: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "own.py").write_text(source)
+    return code_fingerprint(read_verbs(folder, ["own.py"]).verbs["shout"].function)
+
+
+def test_paths_of_earlier_versions_go_on_working_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    former = SOURCE.replace("pipeline.contract.", "pipeline.")
+    assert former != SOURCE
+    for name in ("pipeline.registry", "pipeline.schemas"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    fingerprints = set()
+    for folder, source in (("now", SOURCE), ("face", SOURCE.replace("pipeline.contract.registry", "pipeline"))):
+        fingerprints.add(_fingerprint(tmp_path / folder, source))
+    with pytest.warns(FutureWarning, match=r"pipeline\.(registry|schemas) is pipeline\.contract\.\1 now"):
+        fingerprints.add(_fingerprint(tmp_path / "former", former))
+    assert len(fingerprints) == 1
 
 
 @pytest.mark.parametrize(
