@@ -56,3 +56,9 @@ def test_init_run_and_query_from_the_wheel(python: Path, tmp_path: Path) -> None
     assert asked.returncode == 0, asked.stderr
     assert "Mira Vale" in asked.stdout
     assert "one.txt" in asked.stdout
+
+    questions, page = project / "questions.jsonl", project / "eval.html"
+    questions.write_text('{"question": "Who built the Harrow Light?", "documents": ["one.txt"]}\n', encoding="utf-8")
+    told = _graphmill(python, "-C", str(project), "eval", str(questions), "--modes", "naive", "--html", str(page))
+    assert told.returncode == 0, told.stderr
+    assert "The Harrow Light (one.txt)" in page.read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """Evaluations of a small corpus in a real store."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from pipeline.errors import UsageError
 from pipeline.evaluation.compare import evaluation_table, left_out_lines
 from pipeline.evaluation.evaluation import Evaluation
-from pipeline.evaluation.page import element, html_text, page
+from pipeline.evaluation.page import page
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
@@ -200,9 +201,12 @@ def test_the_page_shows_everything_and_runs_nothing(evaluation: Evaluation):
     assert page(evaluation) == text
 
 
-def test_control_characters_do_not_reach_the_page():
-    written = html_text(element("p", "a\x00\x1b\ud800", element("b", "<b>"), "c\ufffe", title='\x00"d'))
-    assert written == '<!DOCTYPE html>\n<p title="&quot;d">a<b>&lt;b&gt;</b>c</p>\n'
+def test_control_characters_do_not_reach_the_page(evaluation: Evaluation):
+    first, *others = evaluation.questions
+    odd = replace(first, text='a\x00\x1b\ud800<b>\ufffec \x00"d')
+    text = page(replace(evaluation, questions=(odd, *others)))
+    assert f"{odd.id}: a&lt;b&gt;c &#34;d\n" in text
+    assert "".join(character for character in text if not character.isprintable()).strip("\n") == ""
 
 
 def test_the_command_writes_json_and_a_page_and_compares(project: ProjectFolder, tmp_path: Path):
