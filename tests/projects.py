@@ -22,6 +22,8 @@ from pipeline.runs.owner import PLACE_FILE
 from pipeline.settings.init import init_project
 from tests.servers.openai_server import OpenAIServer
 
+NO_STORE = "postgresql://nobody@127.0.0.1:9/nothing"
+"""For projects that no load comes to."""
 DOCUMENTS = {
     "harbour.txt": (
         "The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871. The Harrow Light stands at Quill Point. "

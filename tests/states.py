@@ -33,6 +33,16 @@ def set_args(folder: ProjectFolder, workflow: str = "index", **steps: Mapping[st
     path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
 
 
+def in_batches(folder: ProjectFolder, *verbs: str) -> None:
+    """Let the steps of these verbs ask in batches."""
+    path = folder.root / "workflows" / "index.yaml"
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for step in workflow["steps"]:
+        if step["verb"] in verbs:
+            step["execution"] = "batch"
+    path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
+
+
 def table_hashes(project: Project, workflow: str = "index") -> dict[str, str]:
     """Every table of the workflow by its content's hash."""
     tables = project.snapshots.manifest(workflow).tables

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.states import is_extraction, models, set_args
-from tests.test_batch_run import NO_STORE
 
 STEPS = [
     "load_documents", "chunk_documents", "extract_graph", "merge_graphs", "summarize_descriptions", "compute_degrees",

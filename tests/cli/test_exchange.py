@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import DeletionError, UsageError
-from tests.projects import ProjectFolder, new_project
-from tests.test_batch_run import NO_STORE
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.verbs.graphrag_folders import version_3, write
 
 TABLES = ("documents", "text_units", "mentions", "entities", "relationships")

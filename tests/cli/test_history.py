@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from pipeline.runs.reports import Begun, Runs
-from tests.projects import DOCUMENTS, Invoked, ProjectFolder, new_project
+from tests.projects import DOCUMENTS, NO_STORE, Invoked, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
-from tests.test_batch_run import NO_STORE
 
 WAIT = 120
 

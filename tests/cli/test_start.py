@@ -14,7 +14,7 @@ import typer.main
 from pipeline.cli import COMMANDS, app
 from pipeline.runs.reports import Runs
 from pipeline.settings.init import init_project
-from tests.test_runs import report
+from tests.runs.test_runs import report
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {

@@ -15,8 +15,7 @@ from pipeline import files
 from pipeline.cli.options import Lasting
 from pipeline.runs.events import Events
 from pipeline.runs.reports import Runs
-from tests.projects import ProjectFolder, new_project
-from tests.test_batch_run import NO_STORE
+from tests.projects import NO_STORE, ProjectFolder, new_project
 
 WAIT = 120
 

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from pipeline.cli import app
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
-from tests.test_batch_run import NO_STORE
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 
 
 @pytest.fixture

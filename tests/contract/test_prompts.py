@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.errors import SettingsError
 
-PROMPTS = Path(__file__).parent.parent / "prompts"
+PROMPTS = Path(__file__).parents[2] / "prompts"
 TRICKY = '{braces} {0} {{}} %s %(x)d $y ${z} $$ \\n \\g<0> "quotes"'
 
 

@@ -9,7 +9,7 @@ from pipeline.contract.reasons import REASONS, refuse_unknown_reasons
 from pipeline.engine.runner import PASSING_REASONS
 from pipeline.errors import DataError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GIVEN = re.compile(
     r"""(?:Fault|Failure)\(\s*"(\w+)" | Mark\("\w+",\s"(\w+)" | _rejects\([^"\n]*"(\w+)"\) """
     r"""| ^\s+reason,\smessage\s=\s"(\w+)" """,

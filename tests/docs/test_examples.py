@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.verbs.load_documents import LoadParams, load_documents
 from tests.projects import new_project
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def test_ask(tmp_path: Path, postgres_url: str) -> None:

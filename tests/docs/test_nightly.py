@@ -18,7 +18,7 @@ from pipeline.errors import BudgetError, GraphmillError, UsageError, WaitingErro
 from pipeline.runs.stages import ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED
 from tests.projects import new_project
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NIGHTLY = ROOT / "examples" / "nightly"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NIGHTLY / "crontab", NIGHTLY / "graphmill.service"]
 FAILURES = {GraphmillError.exit_code, UsageError.exit_code, ABOVE_MAX_REJECTS, BudgetError.exit_code}

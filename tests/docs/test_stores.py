@@ -25,7 +25,7 @@ from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LoadableGraph, graph, node
 
-PAGE = (Path(__file__).parent.parent / "docs" / "stores.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
 QUESTION = "Who taught optics?"
 KEYS = """
     MATCH (n:Entity {workspace: $workspace})-[r]->() UNWIND keys(n) AS node UNWIND keys(r) AS link

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.engine.workflow import read_workflow
-from tests.verb_table import PAGE, page_with, verb_table
+from tests.docs.verb_table import PAGE, page_with, verb_table
 
 
 def test_the_table_is_that_of_the_registry():
-    """Else: python -m tests.verb_table"""
+    """Else: python -m tests.docs.verb_table"""
     assert page_with(verb_table()) == PAGE.read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/verbs.md, from the registry. `python -m tests.verb_table` writes it anew."""
+"""The table of docs/verbs.md, from the registry. `python -m tests.docs.verb_table` writes it anew."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY, Tracker, Verb
 from pipeline.engine.workflow import REJECTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "verbs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "verbs.md"
 BEGIN, END = "<!-- verbs -->\n", "<!-- end of verbs -->"
 
 

@@ -20,11 +20,10 @@ from pipeline.engine.health import health, refuse_all_empty
 from pipeline.errors import DataError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_replies import Messages, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.states import is_extraction, postgres_versions, set_args
-from tests.test_batch_run import NO_STORE
 from tests.verbs.graphs import entity, extractions, link
 
 

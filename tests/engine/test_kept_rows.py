@@ -10,8 +10,7 @@ import pytest
 from pipeline.engine import runner
 from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.plan import PlannedStep
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
-from tests.test_batch_run import NO_STORE
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 
 HARBOUR = DOCUMENTS["harbour.txt"]
 ADDED = "The Harbour of Quill was named after Idra Senn.\n"

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tests.projects import new_project
+from tests.purge.test_purge import CANARY, KEPT, SECRET, found_in
 from tests.servers.openai_server import OpenAIServer
 from tests.states import table_hashes
-from tests.test_purge import CANARY, KEPT, SECRET, found_in
 
 
 def test_what_only_earlier_nights_hold_goes(tmp_path: Path, postgres_url: str, openai: OpenAIServer):

@@ -11,9 +11,9 @@ from pipeline.errors import DataError, LockedError, UsageError
 from pipeline.purge.intention import FILE
 from pipeline.settings.init import init_project
 from tests.projects import ProjectFolder, new_project
+from tests.purge.test_purge import CANARY, KEPT, SECRET, found_in
 from tests.sizes import size
 from tests.states import postgres_rows
-from tests.test_purge import CANARY, KEPT, SECRET, found_in
 
 AT = """
 import os, signal, sys

@@ -19,9 +19,9 @@ from pipeline.settings.init import init_project
 from pipeline.stores.loaded_workspaces import FILE, LoadedWorkspaces, Workspace, postgres_address
 from pipeline.stores.postgres.store import PostgresStore
 from tests.projects import ProjectFolder, new_project
+from tests.purge.test_purge import CANARY, KEPT, SECRET, found_in
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.states import neo4j_rows, postgres_rows
-from tests.test_purge import CANARY, KEPT, SECRET, found_in
 
 TEXTS = {**KEPT, "secret.txt": SECRET}
 

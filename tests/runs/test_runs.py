@@ -123,7 +123,7 @@ def test_totals_are_over_the_steps_and_the_load():
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone(runs: Runs):
-    project = Path(__file__).parent.parent
+    project = Path(__file__).parents[2]
     command = [sys.executable, "-c", HOLDER, str(runs.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=project) as holder:
         assert holder.stdout

@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from pipeline.errors import UsageError
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models
-from tests.test_batch_run import NO_STORE
 
 
 def write_workflow(folder: ProjectFolder, name: str, keep: int, *more: dict[str, Any]) -> None:

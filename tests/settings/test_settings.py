@@ -76,13 +76,13 @@ def test_every_key_is_optional(project: Path):
 
 
 def test_the_settings_that_are_delivered_are_valid(tmp_path: Path):
-    delivered = Path(__file__).parent.parent / "settings.yaml"
+    delivered = Path(__file__).parents[2] / "settings.yaml"
     read_settings(write(tmp_path, delivered.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
 def test_every_key_is_in_the_settings_that_are_delivered_or_in_a_comment_there(section: str, model: type[BaseModel]):
-    text = section_text((Path(__file__).parent.parent / "settings.yaml").read_text(encoding="utf-8"), section)
+    text = section_text((Path(__file__).parents[2] / "settings.yaml").read_text(encoding="utf-8"), section)
     words = set(re.findall(r"\w+", text))
     assert set(model.model_fields) - UNSAID.get(section, set()) <= words
 

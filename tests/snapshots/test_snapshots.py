@@ -201,7 +201,7 @@ def test_a_failed_write_leaves_nothing(store: SnapshotStore, monkeypatch: pytest
 
 
 def test_killed_writers_leave_whole_files_only(store: SnapshotStore):
-    project = Path(__file__).parent.parent
+    project = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", KILLED_WRITERS, str(store.root)], cwd=project, check=True)
     tables, records = list(store.root.glob("texts/*.parquet")), list(store.root.glob("steps/*.json"))
     assert tables

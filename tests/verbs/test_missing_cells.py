@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema, as_json_text
 from pipeline.errors import DataError
-from tests.test_verb_laws import CHAIN, folder, inputs_of, run, schemas_of, tables
 from tests.verbs.graphs import entity, extractions, link
+from tests.verbs.test_verb_laws import CHAIN, folder, inputs_of, run, schemas_of, tables
 
 __all__ = ["folder", "tables"]
 

@@ -10,21 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.report import RunReport
 from pipeline.errors import AuthError, BudgetError, ModelError, WaitingError
-from tests.projects import ProjectFolder, new_project
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_replies import Messages, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 from tests.sizes import size
-from tests.states import is_extraction, set_args, table_hashes
+from tests.states import in_batches, is_extraction, set_args, table_hashes
 
 UNITS = 12
 SECONDS = 60
-NO_STORE = "postgresql://nobody@127.0.0.1:9/nothing"
-"""These tests end before a load."""
 BATCH = {"poll_seconds": 0.02, "wait_minutes": 1, "least": 2}
 CORPUS = {
     f"log-{number:02}.txt": f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number)}ella to Tessing "
@@ -45,15 +42,6 @@ def new_folder(
     set_args(folder, summarize_descriptions={"max_tokens": 60}, extract_graph={"gleanings": gleanings})
     in_batches(folder, *verbs)
     return folder
-
-
-def in_batches(folder: ProjectFolder, *verbs: str) -> None:
-    path = folder.root / "workflows" / "index.yaml"
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for step in workflow["steps"]:
-        if step["verb"] in verbs:
-            step["execution"] = "batch"
-    path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
 
 
 def index(folder: ProjectFolder, *overrides: str, **options: Any) -> RunReport:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.projects import ProjectFolder, new_project
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.purge.test_purge import CANARY, found_in
 from tests.servers.openai_replies import Messages, content_of, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply, Request, openai_server
 from tests.sizes import size
 from tests.states import models, set_args, table_hashes
-from tests.test_batch_run import NO_STORE
-from tests.test_purge import CANARY, found_in
 
 
 def ring(place: str, people: int) -> list[str]:

@@ -50,7 +50,7 @@ with Project.open(sys.argv[1]) as project:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), hard))
     project.index("fast") if sys.argv[2] == "index" else project.gc(keep=1, dry_run=False)
 """
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.oddities import Oddity, make, oddities, story
 from tests.projects import ProjectFolder, new_project
 from tests.sizes import size
 from tests.states import postgres_rows
+from tests.whole.oddities import Oddity, make, oddities, story
 
 DELETED = 13
 """Beside those that are mended or edited."""

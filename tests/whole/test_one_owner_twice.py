@@ -10,7 +10,7 @@ from pipeline.stores.base import alone
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.sizes import size
-from tests.test_workspace_owner import in_neo4j
+from tests.whole.test_workspace_owner import in_neo4j
 
 DOCUMENTS = {"one": {"one.txt": "Ada Byron met Charles Babbage."}, "other": {"other.txt": "Emmy Noether met Hilbert."}}
 

@@ -17,15 +17,15 @@ import psycopg
 import pytest
 
 from tests.corpora import voyage
-from tests.oddities import PEOPLE, PLACES
 from tests.projects import ProjectFolder, new_project
 from tests.servers import postgres_server
 from tests.servers.neo4j_server import Neo4jAddress, temporary_folder, why_no_maven
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
 from tests.states import models, neo4j_rows, postgres_rows
-from tests.stores import test_neo4j_restart as neo4j_restart
-from tests.traces import in_files, in_neo4j, in_postgres
+from tests.stores.neo4j import test_restart as neo4j_restart
+from tests.whole.oddities import PEOPLE, PLACES
+from tests.whole.traces import in_files, in_neo4j, in_postgres
 
 SEED = 11
 SECONDS = size(60, 1020)

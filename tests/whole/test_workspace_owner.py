@@ -21,7 +21,7 @@ from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of
 from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 ONE, OTHER = {"one.txt": "Ada Byron met Charles Babbage in London."}, {"other.txt": "Emmy Noether met David Hilbert."}
 NODES = "MATCH (n:Entity {workspace: $workspace}) RETURN n.id, n.row_hash ORDER BY n.id"
 

@@ -17,11 +17,10 @@ from pipeline.engine.usage.journal import USAGE
 from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.project import Project
 from pipeline.text.tokens import tokenizer
-from tests.engine.test_forecast import EXAMPLES, MODEL, PRICE, out_of_range, voyages
-from tests.projects import ProjectFolder, new_project
+from tests.engine.bill.test_forecast import EXAMPLES, MODEL, PRICE, out_of_range, voyages
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import Counting, OpenAIServer
 from tests.states import models
-from tests.test_batch_run import NO_STORE
 
 MOST = 4
 """How many times what a run comes to the upper end of its plan may be."""

@@ -15,12 +15,11 @@ from pipeline.engine.bill.forecast import totals
 from pipeline.engine.report import StepReport
 from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.text.tokens import tokenizer
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import Counting, OpenAIServer, openai_server
-from tests.states import is_extraction, models, set_args
-from tests.test_batch_run import NO_STORE, in_batches
+from tests.states import in_batches, is_extraction, models, set_args
 
-EXAMPLES = Path(__file__).parents[2] / "data" / "input"
+EXAMPLES = Path(__file__).parents[3] / "data" / "input"
 MODEL = "gpt-4o-mini"
 PRICE = {"input": 0.15, "output": 0.6}
 WITHIN = 0.02

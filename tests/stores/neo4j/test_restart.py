@@ -20,7 +20,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify
 from tests.servers.neo4j_server import QUICK_START, Neo4jAddress, maven_server, temporary_folder, why_no_maven
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
-from tests.stores.test_postgres_restart import MAX_TYPES, keywords, version
+from tests.stores.postgres.test_restart import MAX_TYPES, keywords, version
 
 
 @dataclass

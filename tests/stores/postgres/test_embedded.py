@@ -17,7 +17,7 @@ from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
 from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import server_folder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 USER = """
 import sys
 from pathlib import Path
