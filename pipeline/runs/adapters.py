@@ -16,7 +16,7 @@ from pipeline.models.here.builtin import BuiltinEmbedding
 from pipeline.models.here.transformers import CrossEncoderReranker, SentenceTransformerEmbedding
 from pipeline.models.memory.cache import ReplyCache
 from pipeline.runs.owner import owner_of
-from pipeline.settings.schema import EMBEDDED, Price, Settings
+from pipeline.settings.schema import EMBEDDED, Settings
 from pipeline.stores.base import GraphStore, Live, Store, VectorStore
 from pipeline.stores.connection import PATIENCE, Result, Work, read_together, reconnecting
 from pipeline.stores.loaded_workspaces import Workspace, neo4j_address, postgres_address
@@ -68,7 +68,6 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
 def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> OpenAIChat:
     """``urgent``: its calls go before those of models that are not, as a query's before those of a run."""
     chat = _named(settings.models.chat, name, "models.chat")
-    price = chat.price or Price()
     return OpenAIChat(
         model=chat.model,
         base_url=chat.base_url,
@@ -79,8 +78,8 @@ def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = 
         max_retries=chat.max_retries,
         rate=Rate(chat.requests_per_minute, chat.tokens_per_minute),
         options=chat.options,
-        input_price=price.input if chat.price else None,
-        output_price=price.output if chat.price else None,
+        input_price=chat.price.input if chat.price else None,
+        output_price=chat.price.output if chat.price else 0.0,
         where=f"models.chat.{name}",
         urgent=urgent,
     )

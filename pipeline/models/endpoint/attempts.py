@@ -1,4 +1,5 @@
-"""One call, tried until it is answered: in turn with all others, again where that may help, every attempt counted."""
+"""A model behind an address, and its calls: each tried until it is answered, in turn with all others, again where that
+may help, every attempt counted."""
 
 import threading
 import time
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.models.base import Listener, Tokens, Usage
 from pipeline.models.endpoint.address import Endpoint, Failure
-from pipeline.models.endpoint.limits import Limiter, backoff, sleep
+from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, backoff, sleep
+from pipeline.models.exchange import Done, Item, Workers, made_once
+from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -139,3 +142,53 @@ class Attempts:
             outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt, texts=call.texts,
         )  # fmt: skip
         self.listener.ended(usage, name)
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """``timeout`` in seconds; prices per million tokens; ``urgent``: its calls have places of their own and go ahead of
+    the turns of those that are not, in any process.
+
+    Raises SettingsError for an address or key that cannot be one.
+    """
+
+    model: str = ""
+    base_url: str = field(default="", repr=False)
+    api_key: str = field(default="", repr=False)
+    cache: ReplyCache = NO_CACHE
+    concurrency: int = 16
+    timeout: float = 120
+    max_retries: int = 5
+    rate: Rate = Rate()
+    input_price: float | None = None
+    output_price: float = 0.0
+    where: str = "models"
+    urgent: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self.endpoint
+
+    @made_once
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
+
+    def preflight(self) -> None:
+        self.endpoint.preflight()
+
+    def cost(self, tokens: Tokens) -> float | None:
+        """In the currency of the prices; None without them."""
+        if self.input_price is None:
+            return None
+        return (tokens.input * self.input_price + tokens.output * self.output_price) / 1e6
+
+    @made_once
+    def limiter(self) -> Limiter:
+        bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
+        return Limiter(self.concurrency, bucket, self.urgent)
+
+    def attempts(self, listener: Listener | None) -> Attempts:
+        patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
+        return Attempts(self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience, listener)
+
+    def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
+        return Workers(work, self.concurrency, attempts.stop, grace=self.timeout)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -128,23 +129,19 @@ class BatchApi:
 
     def upload(self, intent: Intent, content: bytes) -> Intent:
         """With the id of the file; one that an answer got lost for is found by its name."""
-
-        def create(client: "OpenAI") -> Any:
-            return client.files.create(file=(intent.file_name, content), purpose="batch")
-
-        file = self._once_or_found(create, lambda: self._file_called(intent.file_name))
+        file = self._insist(
+            lambda client: client.files.create(file=(intent.file_name, content), purpose="batch"),
+            lambda: self._file_called(intent.file_name),
+        )
         return replace(intent, file_id=file.id)
 
     def create(self, intent: Intent) -> Intent:
         """With the id of the batch; one that an answer got lost for is found by its metadata."""
-
-        def create(client: "OpenAI") -> Any:
-            return client.batches.create(
-                input_file_id=intent.file_id or "", endpoint=COMPLETIONS, completion_window=WINDOW,
-                metadata={METADATA: intent.id},
-            )  # fmt: skip
-
-        batch = self._once_or_found(create, lambda: self.find(intent))
+        asked = {"endpoint": COMPLETIONS, "completion_window": WINDOW, "metadata": {METADATA: intent.id}}
+        batch = self._insist(
+            lambda client: client.batches.create(input_file_id=intent.file_id or "", **asked),
+            lambda: self.find(intent),
+        )
         return replace(intent, batch_id=batch.id)
 
     def find(self, intent: Intent) -> Any | None:
@@ -172,42 +169,30 @@ class BatchApi:
         if intent.file_id is None:
             files.append(getattr(self._file_called(intent.file_name), "id", None))
         for file_id in filter(None, files):
-            self._delete(file_id)
+            self._insist(_unless_gone(lambda client, file_id=file_id: client.files.delete(file_id)))
 
     def cancel(self, intent: Intent) -> None:
         """Whether or not it still can be: an ended batch stays ended."""
         self.endpoint.call(_unless_gone(lambda client: client.batches.cancel(intent.batch_id or "")))
 
-    def _delete(self, file_id: str) -> None:
-        self._insist(_unless_gone(lambda client: client.files.delete(file_id)))
-
     def _file_called(self, name: str) -> Any | None:
-        def search(client: "OpenAI") -> Any | None:
-            return next((file for file in client.files.list(purpose="batch") if file.filename == name), None)
+        return self._insist(
+            lambda client: next((file for file in client.files.list(purpose="batch") if file.filename == name), None)
+        )
 
-        return self._insist(search)
-
-    def _once_or_found(self, create: "Callable[[OpenAI], Any]", find: Callable[[], Any | None]) -> Any:
-        for attempt in range(1, self.max_retries + 2):
-            made = self.endpoint.call(create)
-            if not isinstance(made, Failure):
-                return made
-            if not made.passing or attempt > self.max_retries:
-                raise self._error(made)
-            time.sleep(made.retry_after if made.retry_after is not None else backoff(attempt))
-            found = find()
-            if found is not None:
-                return found
-        raise AssertionError("unreachable")
-
-    def _insist(self, function: "Callable[[OpenAI], Answer]") -> Answer:
-        for attempt in range(1, self.max_retries + 2):
+    def _insist(
+        self, function: "Callable[[OpenAI], Answer]", find: "Callable[[], Answer | None]" = lambda: None
+    ) -> Answer:
+        """``find``: what a call whose answer got lost has made all the same, looked for before it is tried again."""
+        for attempt in count(1):
             answer = self.endpoint.call(function)
             if not isinstance(answer, Failure):
                 return answer
             if not answer.passing or attempt > self.max_retries:
                 raise self._error(answer)
             time.sleep(answer.retry_after if answer.retry_after is not None else backoff(attempt))
+            if (found := find()) is not None:
+                return found
         raise AssertionError("unreachable")
 
     def _error(self, failure: Failure) -> GraphmillError:

@@ -1,6 +1,5 @@
 """Chat models behind any address that speaks the OpenAI protocol."""
 
-import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,9 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
-from pipeline.models.endpoint.address import Endpoint, Failure, UselessAnswerError, sendable, token_counts
-from pipeline.models.endpoint.attempts import Attempts, Call, Patience
-from pipeline.models.endpoint.limits import Bucket, Limiter, Rate
+from pipeline.models.endpoint.address import Failure, UselessAnswerError, sendable, token_counts
+from pipeline.models.endpoint.attempts import Call, RemoteModel
 from pipeline.models.exchange import (
     Answered,
     Asked,
@@ -22,7 +20,7 @@ from pipeline.models.exchange import (
     made_once,
     one_question,
 )
-from pipeline.models.memory.cache import NO_CACHE, Completion, ReplyCache
+from pipeline.models.memory.cache import Completion
 from pipeline.models.memory.recall import RememberedReplies, read
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
@@ -44,44 +42,22 @@ CHARACTERS_PER_TOKEN_AT_FIRST = 16
 
 
 @dataclass(frozen=True)
-class OpenAIChat:
-    """A ChatModel. ``timeout`` in seconds; prices per million tokens; ``options``: see REPLY_OPTIONS. ``urgent``: its
-    calls have places of their own and go ahead of the turns of those that are not, in any process.
+class OpenAIChat(RemoteModel):
+    """A ChatModel. ``options``: see REPLY_OPTIONS. Raises SettingsError for an option that is not one of them."""
 
-    Raises SettingsError for an option that is not one of them, or an address or key that cannot be one.
-    """
-
-    model: str
-    base_url: str = field(default="", repr=False)
-    api_key: str = field(default="", repr=False)
-    cache: ReplyCache = NO_CACHE
-    concurrency: int = 16
-    timeout: float = 120
-    max_retries: int = 5
-    rate: Rate = Rate()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    input_price: float | None = None
-    output_price: float | None = None
     where: str = "models.chat.default"
-    urgent: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.options) - set(REPLY_OPTIONS))
         if unknown:
             known = ", ".join(REPLY_OPTIONS)
             raise SettingsError(f"{self.where}: unknown options {', '.join(unknown)}; known: {known}")
-        _ = self.endpoint
+        super().__post_init__()
 
     @property
     def identity(self) -> Mapping[str, Any]:
         return {"model": self.model, **self.options}
-
-    @made_once
-    def endpoint(self) -> Endpoint:
-        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
-
-    def preflight(self) -> None:
-        self.endpoint.preflight()
 
     def converse(
         self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
@@ -99,7 +75,7 @@ class OpenAIChat:
         return dict(in_parallel(requests.items(), self._workers(memory, listener)))
 
     def _workers(self, memory: RememberedReplies, listener: Listener | None) -> Workers[Asked, Answered]:
-        attempts = self._attempts(listener)
+        attempts = self.attempts(listener)
 
         def ask(item: Asked) -> Answered:
             key, request = item
@@ -118,7 +94,7 @@ class OpenAIChat:
             self._length_of_a_reply.learn(answer.output_tokens)
             return key, memory.better(key, request, read(answer, request.check))
 
-        return Workers(ask, self.concurrency, attempts.stop, grace=self.timeout)
+        return self.workers(ask, attempts)
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
@@ -159,16 +135,6 @@ class OpenAIChat:
             self.cache.flag({key: False})
         return reply
 
-    def _attempts(self, listener: Listener | None) -> Attempts:
-        patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
-        stop = threading.Event()
-        return Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
-
-    @made_once
-    def _limiter(self) -> Limiter:
-        bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
-        return Limiter(self.concurrency, bucket, self.urgent)
-
     @made_once
     def _length_of_a_reply(self) -> "_Mean":
         return _Mean()
@@ -192,7 +158,7 @@ class OpenAIChat:
         pieces: list[str] = []
         finish_reason, usage, caught = None, None, None
         call = self._call(request)
-        opened = self._attempts(None).ask(call, partial(self._open, request, call))
+        opened = self.attempts(None).ask(call, partial(self._open, request, call))
         if isinstance(opened, Failure):
             raise ModelError(f"{self.where}: {opened.message}; ask again")
         try:
@@ -213,7 +179,7 @@ class OpenAIChat:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
         tokens = token_counts(usage)
         if usage and call.tokens:
-            self._limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
+            self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
         return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
 
     def _open(self, request: ChatRequest, call: Call, client: "OpenAI") -> tuple[Any, Tokens]:
@@ -235,12 +201,6 @@ class OpenAIChat:
         """What is sent, as the client takes it."""
         body = self.body(request)
         return {"model": body.pop("model"), "messages": body.pop("messages"), "extra_body": body}
-
-    def cost(self, tokens: Tokens) -> float | None:
-        """In the currency of the prices; None without them."""
-        if self.input_price is None or self.output_price is None:
-            return None
-        return (tokens.input * self.input_price + tokens.output * self.output_price) / 1e6
 
 
 def _characters(request: ChatRequest) -> int:

@@ -1,20 +1,17 @@
 """Embedding models behind any address that speaks the OpenAI protocol."""
 
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline.errors import ModelError
 from pipeline.models.base import Listener, Tokens, Usage
-from pipeline.models.endpoint.address import Endpoint, Failure, sendable, token_counts
-from pipeline.models.endpoint.attempts import Attempts, Call, Patience
-from pipeline.models.endpoint.limits import Bucket, Limiter, Rate
-from pipeline.models.exchange import Workers, in_parallel, made_once
-from pipeline.models.memory.cache import NO_CACHE, ReplyCache
+from pipeline.models.endpoint.address import Failure, sendable, token_counts
+from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel
+from pipeline.models.exchange import in_parallel
 from pipeline.models.memory.recall import embedding_keys, recall_vectors, unit, unknown_texts
 from pipeline.text.tokens import tokenizer
 
@@ -26,50 +23,27 @@ SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has 
 
 
 @dataclass(frozen=True)
-class OpenAIEmbedding:
-    """An EmbeddingModel. ``dimensions`` is asked of the endpoint when given; price per million tokens; ``urgent``: see
-    OpenAIChat.
+class OpenAIEmbedding(RemoteModel):
+    """An EmbeddingModel. ``dimensions`` is asked of the endpoint when given.
 
     A text longer than the model takes is halved, at white space, as often as it needs; its vector is the mean
     of its parts' weighted by their lengths.
     """
 
-    model: str
-    base_url: str = field(default="", repr=False)
-    api_key: str = field(default="", repr=False)
-    cache: ReplyCache = NO_CACHE
+    where: str = "models.embedding.default"
     dimensions: int | None = None
     batch_size: int = 64
-    concurrency: int = 16
-    timeout: float = 120
-    max_retries: int = 5
-    rate: Rate = Rate()
-    input_price: float | None = None
-    where: str = "models.embedding.default"
-    urgent: bool = False
-
-    def __post_init__(self) -> None:
-        _ = self.endpoint
 
     @property
     def identity(self) -> Mapping[str, Any]:
         asked = {"dimensions": self.dimensions} if self.dimensions else {}
         return {"model": self.model, "normalized": True, **asked}
 
-    @made_once
-    def endpoint(self) -> Endpoint:
-        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
-
-    def preflight(self) -> None:
-        self.endpoint.preflight()
-
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of calls
         (``row_id`` "") and of texts that are done. Raises AuthError or ModelError; batches that came are kept."""
         recalled = recall_vectors(self.cache, self.identity, texts)
-        stop = threading.Event()
-        patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
-        attempts = Attempts(self.endpoint, self._limiter, self.max_retries, self.cost, stop, patience, listener)
+        attempts = self.attempts(listener)
 
         def ask(batch: Mapping[str, str]) -> int:
             new = dict(zip(batch, unit(self._vectors(list(batch.values()), attempts)), strict=True))
@@ -82,7 +56,7 @@ class OpenAIEmbedding:
                 listener.ended(Usage("", self.model, 0, 0, cached=True, seconds=0, calls=0, cost=0))
         batches = [dict(items) for items in _slices(list(recalled.missing.items()), self.batch_size)]
         ended = listener.finished if listener else None
-        in_parallel(batches, Workers(ask, self.concurrency, stop, grace=self.timeout), ended)
+        in_parallel(batches, self.workers(ask, attempts), ended)
         return recalled.stack(self._size(recalled.known, len(texts)))
 
     def keys(self, texts: Sequence[str]) -> set[str]:
@@ -93,11 +67,6 @@ class OpenAIEmbedding:
         """See EmbeddingModel."""
         missing = unknown_texts(self.cache, self.identity, texts)
         return list(_slices(list(missing.values()), self.batch_size))
-
-    @made_once
-    def _limiter(self) -> Limiter:
-        bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
-        return Limiter(self.concurrency, bucket, self.urgent)
 
     def _vectors(self, texts: list[str], attempts: Attempts) -> np.ndarray:
         """Vectors of texts that are not blank."""
@@ -168,10 +137,6 @@ class OpenAIEmbedding:
 
     def _error(self, fact: str, action: str) -> ModelError:
         return ModelError(f"{self.where}: {fact}; {action}")
-
-    def cost(self, tokens: Tokens) -> float | None:
-        """In the currency of the price; None without one."""
-        return None if self.input_price is None else tokens.input * self.input_price / 1e6
 
 
 def _data(response: Any) -> list[Any]:

@@ -135,7 +135,7 @@ def test_an_overloaded_endpoint_gets_fewer_calls_at_a_time(
     openai.script("chat", [Reply(status=status, headers=NOW)])
     many = replace(chat, concurrency=8)
     many.complete(ask("a"))
-    assert (many._limiter.allowed < 8) is halved
+    assert (many.limiter.allowed < 8) is halved
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])

@@ -206,4 +206,4 @@ def test_a_stream_takes_its_turn_and_is_begun_again_while_nothing_has_come(opena
     assert openai.count("chat") == 3
     (answer,) = [request for request in openai.requests if request.status == 200]
     used = answer.prompt_tokens + answer.completion_tokens
-    assert query._limiter.bucket.take(0) == pytest.approx(used / 10 / buckets.SHARE_OF_THE_LIMIT, abs=1)
+    assert query.limiter.bucket.take(0) == pytest.approx(used / 10 / buckets.SHARE_OF_THE_LIMIT, abs=1)
