@@ -23,7 +23,7 @@
 The command's other codes: 0, and 3 for a run with more rejects than max_reject_ratio allows.
 
 Messages read "where: fact; next action"; what other libraries raise is told ``in_words``, a number of things as
-``counted``.
+``counted``, an extra that is missing as ``install_extra``.
 """
 
 from pathlib import Path
@@ -113,6 +113,14 @@ class Terminated(KeyboardInterrupt):
 def counted(number: int, noun: str, plural: str = "") -> str:
     """The number with its noun, as in "1 night", "2,000 nights"; ``plural`` where that is not the noun and an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def install_extra(name: str) -> str:
+    """What to do where an extra is missing. graphmill is on no package index: its name there may be anybody's."""
+    return (
+        f"install the extra '{name}' as graphmill was: pip install 'WHEEL[{name}]' with its wheel's path, "
+        f"or pip install -e '.[{name}]' in a checkout"
+    )
 
 
 def in_words(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, open_project, print_json
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
     from pipeline.query.answer import Answer
@@ -261,6 +261,6 @@ def mcp(
 @contextmanager
 def extra(name: str, *packages: str) -> Iterator[None]:
     """Imports that need it. Raises UsageError where it is not installed."""
-    if not all(map(find_spec, packages)):
-        raise UsageError(f"{name}: the extra is not installed; pip install 'graphmill[{name}]'")
+    if missing := [package for package in packages if not find_spec(package)]:
+        raise UsageError(f"{name}: {missing[0]} is not installed; {install_extra(name)}")
     yield

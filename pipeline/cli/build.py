@@ -28,7 +28,7 @@ from pipeline.cli.progress import run_progress
 from pipeline.engine.report import RunReport, StepReport
 from pipeline.errors import FAILED, GraphmillError, counted
 from pipeline.files import SETTINGS
-from pipeline.settings.init import FIRST_WORKFLOW, init_project
+from pipeline.settings.init import FIRST_WORKFLOW, SAMPLE_QUESTIONS, init_project
 
 if TYPE_CHECKING:
     from pipeline.engine.bill.forecast import Forecast
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pipeline.tuning.tune import Tuning
 
 
+SAMPLE_QUESTION = "Who designed the Skarrow Light?"
 Steps = list[str] | None
 Start = Annotated[str | None, typer.Option("--from", metavar="STEP", help="Leave the steps before as they are.")]
 Only = Annotated[Steps, typer.Option("--only", metavar="STEP", help="Leave all other steps as they are.")]
@@ -56,11 +57,13 @@ Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help=
 def init(
     context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None,
     workflow: Annotated[str | None, typer.Option(metavar="NAME", help="Runs when none is named; else 'fast'.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="With documents to try it on, and questions.")] = False,
+    nightly: Annotated[bool, typer.Option("--nightly", help="With nightly/: cron, systemd, Kubernetes.")] = False,
 ) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = folder or context.obj or Path()
     try:
-        written, kept = init_project(root, workflow or FIRST_WORKFLOW)
+        written, kept = init_project(root, workflow or FIRST_WORKFLOW, sample, nightly)
     except GraphmillError as error:
         print(f"graphmill: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
@@ -73,7 +76,14 @@ def init(
             f"graphmill: {root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it",
             file=sys.stderr,
         )
-    print(f"Next: put documents into {root / 'data/input'}, then run: graphmill -C {root} run")
+    command = f"graphmill -C {root}"
+    if sample:
+        print(f"Next: {command} run", f'then: {command} query "{SAMPLE_QUESTION}"', sep="\n")
+        print(f"      {command} eval {root / SAMPLE_QUESTIONS}")
+    elif nightly:
+        print(f"Next: graphmill docs nightly says which of {root / 'nightly'} is for what")
+    else:
+        print(f"Next: put documents into {root / 'data/input'}, then run: {command} run")
 
 
 def plan(

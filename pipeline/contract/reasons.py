@@ -43,8 +43,8 @@ REASONS: Mapping[str, str] = {
 }
 """Reason -> what it means."""
 
-EXTRAS: Mapping[str, str] = {"needs_docs": "pip install 'graphmill[docs]'"}
-"""Reason -> what brings the extra whose absence it is."""
+EXTRAS: Mapping[str, str] = {"needs_docs": "needs the extra 'docs'"}
+"""Reason -> the extra whose absence it is."""
 
 
 def refuse_unknown_reasons(reasons: Iterable[str], where: str) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from pipeline.errors import SettingsError, in_words
+from pipeline.errors import SettingsError, in_words, install_extra
 from pipeline.text.ids import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
@@ -252,7 +252,7 @@ def _file_digest(path: Path) -> str:
 
 CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
 MOST_SAID = 200
-NEEDS_EXTRA = "needs the extra 'docs': pip install 'graphmill[docs]'"
+NEEDS_EXTRA = f"needs markitdown; {install_extra('docs')}"
 
 
 class NoConverterError(Exception):

@@ -1,4 +1,4 @@
-"""graphmill init: a project of one's own."""
+"""graphmill init: a project of one's own, and what comes with the package to make it of."""
 
 import re
 from importlib.resources import files
@@ -21,17 +21,28 @@ OPENAI_API_KEY=
 OPENAI_BASE_URL=
 NEO4J_PASSWORD=
 """
-GITIGNORE = ".env\ndata/*\n!data/input/\n"
+GITIGNORE = ".env\ndata/*\n!data/input/\n!data/questions.jsonl\n"
+SCRIPT = ".sh"
+SAMPLE_QUESTIONS = "data/questions.jsonl"
 
 
-def init_project(folder: Path, workflow: str = FIRST_WORKFLOW) -> tuple[list[str], list[str]]:
+def shipped() -> Path:
+    """Where what comes with graphmill is, in the folders that its repository has it in: the installed package, or the
+    clone it is developed in."""
+    return PACKAGED if PACKAGED.is_dir() else CLONE
+
+
+def init_project(
+    folder: Path, workflow: str = FIRST_WORKFLOW, sample: bool = False, nightly: bool = False
+) -> tuple[list[str], list[str]]:
     """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the folder. ``workflow``
-    is the one that settings.yaml names.
+    is the one that settings.yaml names; ``sample``: with documents, and questions about them; ``nightly``: with the
+    files of docs/nightly.md.
 
     Returns the names written and those that were there and are kept as they are. Raises UsageError for a workflow that
     does not come with the package.
     """
-    sources = {name: source.read_text(encoding="utf-8") for name, source in _templates().items()}
+    sources = {name: source.read_text(encoding="utf-8") for name, source in _templates(sample, nightly).items()}
     if f"workflows/{workflow}.yaml" not in sources:
         have = ", ".join(sorted(Path(name).stem for name in sources if name.startswith("workflows/")))
         raise UsageError(f"init: no workflow '{workflow}' comes with graphmill; have: {have}")
@@ -48,11 +59,19 @@ def init_project(folder: Path, workflow: str = FIRST_WORKFLOW) -> tuple[list[str
             written.append(name)
         except FileExistsError:
             kept.append(name)
+            continue
+        if path.suffix == SCRIPT:
+            path.chmod(path.stat().st_mode | 0o111)
     return written, kept
 
 
-def _templates() -> dict[str, Path]:
-    """Name in the project -> file: from the installed package, or from the clone it is developed in."""
-    root = PACKAGED if PACKAGED.is_dir() else CLONE
-    sources = [root / "settings.yaml", *root.glob("workflows/*.yaml"), *root.glob("prompts/*.md")]
-    return {source.relative_to(root).as_posix(): source for source in sources}
+def _templates(sample: bool, nightly: bool) -> dict[str, Path]:
+    """Name in the project -> file."""
+    root = shipped()
+    sources = [root / SETTINGS, *root.glob("workflows/*.yaml"), *root.glob("prompts/*.md")]
+    if sample:
+        sources += [*filter(Path.is_file, root.glob("data/input/**/*")), root / SAMPLE_QUESTIONS]
+    found = {source.relative_to(root).as_posix(): source for source in sources}
+    if nightly:
+        found |= {f"nightly/{source.name}": source for source in root.glob("examples/nightly/*")}
+    return found

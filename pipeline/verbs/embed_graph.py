@@ -12,7 +12,7 @@ from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import EMBEDDINGS, FLOAT, STRING, table, vector_column
-from pipeline.errors import SettingsError
+from pipeline.errors import SettingsError, install_extra
 
 EDGES = table(
     "source_entity_id", "target_entity_id",
@@ -65,7 +65,7 @@ def node2vec(edges: list[tuple[str, str, float]], params: Node2VecParams) -> tup
     try:
         from gensim.models import Word2Vec  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise SettingsError("embed_graph: gensim is not installed; pip install 'graphmill[analytics]'") from error
+        raise SettingsError(f"embed_graph: gensim is not installed; {install_extra('analytics')}") from error
     graph = _neighbours(edges)
     if not graph:
         return [], np.zeros((0, params.dimensions), dtype=np.float32)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import NODES
-from pipeline.errors import SettingsError
+from pipeline.errors import SettingsError, install_extra
 from pipeline.verbs.embed_graph import EDGES, Node2VecParams, node2vec, undirected
 
 DIGITS = 6
@@ -74,7 +74,7 @@ def _by_umap(edges: list[tuple[str, str, float]], params: LayoutParams) -> np.nd
     try:
         from umap import UMAP  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise SettingsError("layout_graph: umap is not installed; pip install 'graphmill[analytics]'") from error
+        raise SettingsError(f"layout_graph: umap is not installed; {install_extra('analytics')}") from error
     _, vectors = node2vec(edges, Node2VecParams(seed=params.seed))
     neighbours = min(params.neighbours, len(vectors) - 1)
     reducer = UMAP(

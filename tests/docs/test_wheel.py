@@ -1,6 +1,8 @@
 """The wheel is enough without the clone."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import venv
@@ -39,26 +41,32 @@ def _graphmill(python: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
-def test_init_run_and_query_from_the_wheel(python: Path, tmp_path: Path) -> None:
+def test_what_init_says_comes_next_works_from_the_wheel(python: Path, tmp_path: Path) -> None:
     where = subprocess.check_output(
         [str(python), "-c", "import pipeline; print(pipeline.__file__)"], text=True, cwd=python.parent
     )
     assert where.startswith(str(python.parent.parent))
 
-    project = tmp_path / "mine"
-    assert _graphmill(python, "init", str(project)).returncode == 0
-    (project / "data/input/one.txt").write_text(
-        "The Harrow Light\n\nMira Vale built the Harrow Light at Quill Point.", encoding="utf-8"
-    )
-    done = _graphmill(python, "-C", str(project), "run", "fast")
-    assert done.returncode == 0, done.stderr
-    asked = _graphmill(python, "-C", str(project), "query", "Who built the Harrow Light?")
-    assert asked.returncode == 0, asked.stderr
-    assert "Mira Vale" in asked.stdout
-    assert "one.txt" in asked.stdout
+    made = _graphmill(python, "init", str(tmp_path / "mine"), "--sample")
+    commands = [shlex.split(command) for command in re.findall(r"graphmill (-C .*)", made.stdout)]
+    assert [command[2] for command in commands] == ["run", "query", "eval"]
+    run, query = (_graphmill(python, *command) for command in commands[:2])
+    assert run.returncode == 0, run.stderr
+    assert query.returncode == 0, query.stderr
+    assert "skarrow-light.txt" in query.stdout
+    page = tmp_path / "eval.html"
+    evaluated = _graphmill(python, *commands[2], "--modes", "naive", "--html", str(page))
+    assert evaluated.stdout.startswith("50 questions"), evaluated.stderr
+    assert "skarrow-light.txt" in page.read_text(encoding="utf-8")
 
-    questions, page = project / "questions.jsonl", project / "eval.html"
-    questions.write_text('{"question": "Who built the Harrow Light?", "documents": ["one.txt"]}\n', encoding="utf-8")
-    told = _graphmill(python, "-C", str(project), "eval", str(questions), "--modes", "naive", "--html", str(page))
-    assert told.returncode == 0, told.stderr
-    assert "The Harrow Light (one.txt)" in page.read_text(encoding="utf-8")
+
+def test_the_pages_and_the_nightly_files_are_in_the_wheel(python: Path, tmp_path: Path) -> None:
+    listed = {line.split()[0] for line in _graphmill(python, "docs").stdout.splitlines()}
+    assert listed == {path.stem for path in (ROOT / "docs").glob("*.md")} | {"commands", "settings"}
+    for name in ("nightly", "commands", "settings"):
+        shown = _graphmill(python, "docs", name)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout.startswith("# ")
+    assert _graphmill(python, "init", str(tmp_path / "mine"), "--nightly").returncode == 0
+    for path in (ROOT / "examples" / "nightly").iterdir():
+        assert (tmp_path / "mine" / "nightly" / path.name).read_bytes() == path.read_bytes()

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from pipeline.cli import ask as command
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, install_extra
 from pipeline.project import Project
 from pipeline.runs import services
 from pipeline.serve.queries import Queries
@@ -100,13 +100,13 @@ def test_where_it_cannot_listen(folder: ProjectFolder):
     assert (done.exit_code, "choose another with --host, --port" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("name", ["serve", "mcp"])
-def test_without_the_extra(tmp_path: Path, postgres_url: str, name: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("name", "package"), [("serve", "fastapi"), ("mcp", "mcp")])
+def test_without_the_extra(tmp_path: Path, postgres_url: str, name: str, package: str, monkeypatch: pytest.MonkeyPatch):
     folder = new_project(tmp_path / "p", postgres_url, {})
     monkeypatch.setattr(command, "find_spec", lambda package: None)
     done = folder.invoke(name)
     assert done.exit_code == 2
-    assert done.stderr == f"graphmill: {name}: the extra is not installed; pip install 'graphmill[{name}]'\n"
+    assert done.stderr == f"graphmill: {name}: {package} is not installed; {install_extra(name)}\n"
 
 
 def test_threads_of_a_server_that_ended_end(project: Project):

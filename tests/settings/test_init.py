@@ -1,3 +1,5 @@
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,8 @@ import yaml
 from pipeline.settings.file import read_settings
 from pipeline.settings.init import init_project
 from pipeline.settings.schema import Settings
+
+ROOT = Path(__file__).parents[2]
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -45,3 +49,21 @@ def test_what_was_there_is_never_overwritten(tmp_path: Path):
     assert kept == sorted(set(written) - {"settings.yaml"})
     assert all(files(tmp_path)[name] == f"mine: {name}" for name in kept)
     assert yaml.safe_load(files(tmp_path)["settings.yaml"])
+
+
+def test_with_a_sample_there_are_documents_and_questions_about_them(tmp_path: Path):
+    written, _ = init_project(tmp_path, sample=True)
+    plain, _ = init_project(tmp_path / "plain")
+    sources = {name.removeprefix("data/input/") for name in set(written) - set(plain)}
+    questions = map(json.loads, files(tmp_path)["data/questions.jsonl"].splitlines())
+    gold = {source.partition("#")[0] for question in questions for source in question["documents"]}
+    assert gold <= sources
+    assert "!data/questions.jsonl" in files(tmp_path)[".gitignore"].splitlines()
+
+
+def test_the_nightly_files_come_into_a_project_that_is_there(tmp_path: Path):
+    init_project(tmp_path)
+    written, _ = init_project(tmp_path, nightly=True)
+    assert written == sorted(f"nightly/{path.name}" for path in (ROOT / "examples" / "nightly").iterdir())
+    assert os.access(tmp_path / "nightly" / "nightly.sh", os.X_OK)
+    assert not os.access(tmp_path / "nightly" / "crontab", os.X_OK)

@@ -84,9 +84,9 @@ def test_a_graph_without_relationships_has_no_places():
 @pytest.mark.skipif(EXTRA, reason="the extra is installed")
 def test_without_the_extra_it_is_named():
     nodes, edges = two_rings()
-    with pytest.raises(SettingsError, match=r"gensim is not installed; pip install 'graphmill\[analytics\]'"):
+    with pytest.raises(SettingsError, match=r"gensim is not installed; .*\.\[analytics\]"):
         embed_graph(edges)
-    with pytest.raises(SettingsError, match=r"umap is not installed; pip install"):
+    with pytest.raises(SettingsError, match=r"umap is not installed; .*\.\[analytics\]"):
         layout_graph(nodes, edges, LayoutParams(method="umap"))
 
 

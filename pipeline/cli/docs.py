@@ -1,0 +1,59 @@
+"""docs: the pages that come with graphmill, in a terminal."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import USAGE
+from pipeline.settings.init import shipped
+
+WIDEST = 100
+START = "index"
+MADE = {"commands": "Commands", "settings": "Settings"}
+"""From the code, when they are asked for: name -> title."""
+
+
+def docs(
+    context: typer.Context,
+    page: Annotated[str | None, typer.Argument(metavar="PAGE", help="One of them; without it, what there is.")] = None,
+) -> None:
+    """Show a page of the documentation, or what pages there are."""
+    files = {path.stem: path for path in (shipped() / "docs").glob("*.md")}
+    names = sorted({*files, *MADE} - {START})
+    if page is None:
+        titles = MADE | {name: _title(path) for name, path in files.items()}
+        width = max(map(len, titles))
+        print(*(f"{name:<{width}}  {titles[name]}" for name in [START, *names]), sep="\n")
+        return
+    name = Path(page).name.removesuffix(".md")
+    if name in MADE:
+        from pipeline.cli.reference import commands_page, settings_page
+
+        text = settings_page() if name == "settings" else commands_page(context.find_root().command)
+    elif name in files:
+        text = files[name].read_text(encoding="utf-8")
+    else:
+        from pipeline.settings.validation import did_you_mean
+
+        print(f"graphmill: docs: no page '{page}'; {did_you_mean(name, [START, *names])}", file=sys.stderr)
+        raise typer.Exit(USAGE)
+    if sys.stdout.isatty():
+        _render(text)
+    else:
+        print(text, end="")
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        return next(lines).lstrip("# ").rstrip()
+
+
+def _render(text: str) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(width=min(WIDEST, Console().width))
+    console.print(Markdown(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), hyperlinks=False))

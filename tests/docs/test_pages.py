@@ -1,0 +1,94 @@
+"""docs, and the two of its pages that are made from the code."""
+
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.cli.reference import commands_page, settings_page
+from pipeline.errors import USAGE
+from tests.settings.test_settings import SECTIONS
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"commands", "settings"}
+
+
+def shown(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["docs", *arguments])
+
+
+def test_without_a_page_all_are_listed_the_one_to_begin_with_first():
+    lines = shown().stdout.splitlines()
+    assert {line.split()[0] for line in lines} == PAGES
+    assert lines[0].split(maxsplit=1) == ["index", "Start here"]
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("nightly ")] == ["Every night"]
+
+
+@pytest.mark.parametrize("name", ["nightly", "nightly.md", "docs/nightly.md"])
+def test_a_page_is_printed_as_it_is_where_nobody_looks(name: str):
+    assert shown(name).stdout == (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    app(["docs", "verbs"], standalone_mode=False)
+    assert "filter_documents" in terminal.getvalue()
+    assert "```" not in terminal.getvalue()
+    assert "<!--" not in terminal.getvalue()
+
+
+def test_an_unknown_page_is_answered_with_the_nearest():
+    done = shown("nigthly")
+    assert done.exit_code == USAGE
+    assert done.stderr == "graphmill: docs: no page 'nigthly'; did you mean 'nightly'?\n"
+
+
+def test_every_command_and_option_is_on_the_page():
+    group: Any = typer.main.get_command(app)
+    page = commands_page(group)
+    parts = dict(zip(*[iter(re.split(r"^## (.*)$", page, flags=re.MULTILINE)[1:])] * 2, strict=True))
+    found = dict(_commands("graphmill", group))
+    assert list(parts) == sorted(parts) == sorted(found)
+    for name, one in found.items():
+        spelled = {option for parameter in one.params for option in parameter.opts if option.startswith("-")}
+        assert {option for option in spelled - {"--help"} if f"`{option}" not in parts[name]} == set(), name
+        assert one.help in parts[name]
+
+
+def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
+    for below, one in group.commands.items():
+        yield from _commands(f"{name} {below}", one) if hasattr(one, "commands") else [(f"{name} {below}", one)]
+
+
+@pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
+def test_every_setting_is_on_the_page(section: str, model: type[BaseModel]):
+    prefix = section.replace(".default", ".NAME")
+    for name in model.model_fields:
+        key = f"{prefix}.{name}".strip(".")
+        assert any(told == key or told.startswith((f"{key}.", f"{key}[")) for told in settings()), key
+
+
+def test_a_setting_has_its_type_and_its_default():
+    assert settings()["query.top_k"] == ("integer, at least 1, at most 10,000", "`60`")
+    assert settings()["stores.graph"] == ("`postgres`, `neo4j`", '`"postgres"`')
+    assert settings()["models.chat.NAME.seed"] == ("integer", "")
+    assert settings()["input.steps[].verb"] == ("text", "")
+
+
+def settings() -> dict[str, tuple[str, str]]:
+    rows = re.findall(r"^\| `(\S+)` \| (.*) \| (.*) \|$", settings_page(), re.MULTILINE)
+    return {key: (type, default) for key, type, default in rows}
