@@ -15,6 +15,11 @@ Check = Callable[[str], str | None]
 """Reads a reply's text; returns what is wrong with it, or None. An invalid reply is never served again."""
 
 
+def readable(read: Callable[[str], object], complaint: str) -> Check:
+    """Complains of a text that ``read`` makes nothing of (None)."""
+    return lambda text: complaint if read(text) is None else None
+
+
 @dataclass(frozen=True)
 class ChatRequest:
     """One call. ``row_id`` says which row it is for, ``check`` reads its reply, ``mends`` is the request of the same

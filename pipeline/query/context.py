@@ -193,32 +193,27 @@ def build_context(
         min(request.max_relation_tokens, left), tokenizer,
     )  # fmt: skip
     left -= relationships.tokens
-    references = _references(chunks)
-    numbers = {entry.document_id: entry.id for entry in references}
-    reference_tokens = tokenizer.count(REFERENCES.format(reference_list(references)))
-    rows = pd.DataFrame({"id": chunks["document_id"].map(numbers), "content": chunks["content"]})
-    shown = cut(chunks, rows, SOURCE_HEADER, max(left - reference_tokens, 0), tokenizer)
-    kept = set(shown.records["document_id"])
-    return Context(entities, relationships, shown, tuple(entry for entry in references if entry.document_id in kept))
+    return Context(entities, relationships, *cut_sources(chunks, _references(chunks), left, tokenizer))
 
 
 def entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "id": range(1, len(entities) + 1),
-            "entity": entities["name"].to_numpy(),
-            "type": entities["type"].to_numpy(),
-            "description": entities["description"].to_numpy(),
-            "rank": entities["degree"].to_numpy(),
-        }
-    )
+    return entities.assign(id=range(1, len(entities) + 1)).rename(columns={"name": "entity", "degree": "rank"})
 
 
 def relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
-    rows = links[["source", "target", "description", "weight", "rank"]].reset_index(drop=True)
-    rows.insert(0, "id", range(1, len(links) + 1))
-    rows.insert(4, "keywords", [", ".join(words) for words in links["keywords"]])
-    return rows
+    return links.assign(id=range(1, len(links) + 1), keywords=[", ".join(words) for words in links["keywords"]])
+
+
+def cut_sources(
+    chunks: pd.DataFrame, references: Sequence[Reference], budget: int, tokenizer: Tokenizer
+) -> tuple[Table, tuple[Reference, ...]]:
+    """The text units, cited by the numbers of their documents, and those of the references that they are of."""
+    numbers = {entry.document_id: entry.id for entry in references}
+    listed = tokenizer.count(REFERENCES.format(reference_list(references)))
+    rows = chunks.assign(id=chunks["document_id"].map(numbers))
+    shown = cut(chunks, rows, SOURCE_HEADER, max(budget - listed, 0), tokenizer)
+    kept = set(shown.records["document_id"])
+    return shown, tuple(entry for entry in references if entry.document_id in kept)
 
 
 def cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int, tokenizer: Tokenizer) -> Table:

@@ -2,25 +2,22 @@
 budget (Edge et al. 2024, "From Local to Global", and the local search of Microsoft GraphRAG)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
 from pipeline.models.base import Tokenizer
 from pipeline.query.context import (
     ENTITY_HEADER,
-    REFERENCES,
     RELATIONSHIP_HEADER,
     RESERVE,
-    SOURCE_HEADER,
     Context,
     DataCitations,
     Numbers,
     Reference,
     Table,
     cut,
+    cut_sources,
     entity_rows,
-    reference_list,
     relationship_rows,
 )
 from pipeline.query.reports.windows import report_table
@@ -47,23 +44,34 @@ def mixed_context(
     Arguments as of ``build_context``. Every record has a ``number`` to be cited by, a source that of its document, as
     in the list of references. ``numbers``: those given before.
     """
-    tables = _Tables(tokenizer, numbers or Numbers())
+    numbers = numbers or Numbers()
+
+    def numbered(kind: str, records: pd.DataFrame) -> pd.DataFrame:
+        return records.assign(number=numbers.of(kind, records["id"].tolist()))
+
+    def part(kind: str, records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int) -> Table:
+        shown = numbered(kind, records)
+        return cut(shown, rows.assign(id=shown["number"].to_numpy()), header, budget, tokenizer)
+
     left = max(request.max_total_tokens - overhead - RESERVE, 0)
     reserved = int(left * request.text_unit_prop)
-    reports = report_table(tables.numbered("reports", evidence.reports), int(left * request.community_prop), tokenizer)
+    reports = report_table(numbered("reports", evidence.reports), int(left * request.community_prop), tokenizer)
     local = max(left - reserved - reports.tokens, 0)
-    entities = tables.cut(
+    entities = part(
         "entities", evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER,
         min(request.max_entity_tokens, int(local * ENTITY_SHARE)),
     )  # fmt: skip
-    claims = tables.cut("claims", evidence.claims, evidence.claims, CLAIM_HEADER, int(local * CLAIM_SHARE))
+    claims = part("claims", evidence.claims, evidence.claims, CLAIM_HEADER, int(local * CLAIM_SHARE))
     links = _inner_first(evidence)
-    relationships = tables.cut(
+    relationships = part(
         "relationships", links, relationship_rows(links), RELATIONSHIP_HEADER,
         min(request.max_relation_tokens, local - entities.tokens - claims.tokens),
     )  # fmt: skip
     left -= reports.tokens + entities.tokens + claims.tokens + relationships.tokens
-    sources, references = tables.sources(chunks, left)
+    chunks = chunks.assign(number=numbers.of("sources", chunks["document_id"].tolist()))
+    columns = chunks.drop_duplicates("document_id")[["number", "document_id", "source", "title", "metadata"]]
+    references = [Reference(*document) for document in columns.itertuples(index=False, name=None)]
+    sources, references = cut_sources(chunks, references, left, tokenizer)
     return Context(entities, relationships, sources, references, reports, claims)
 
 
@@ -72,31 +80,6 @@ def mixed_citable(context: Context) -> DataCitations:
     kinds = ("reports", "entities", "relationships", "claims")
     shown = {kind: _numbers(getattr(context, kind).records) for kind in kinds}
     return DataCitations.of({**shown, "sources": [reference.id for reference in context.references]})
-
-
-@dataclass(frozen=True)
-class _Tables:
-    tokenizer: Tokenizer
-    numbers: Numbers
-
-    def numbered(self, kind: str, records: pd.DataFrame) -> pd.DataFrame:
-        return records.assign(number=self.numbers.of(kind, records["id"].tolist()))
-
-    def cut(self, kind: str, records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int) -> Table:
-        numbered = self.numbered(kind, records)
-        return cut(numbered, rows.assign(id=numbered["number"].to_numpy()), header, budget, self.tokenizer)
-
-    def sources(self, chunks: pd.DataFrame, budget: int) -> tuple[Table, tuple[Reference, ...]]:
-        """The text units, and the documents that they are of."""
-        numbers = self.numbers.of("sources", chunks["document_id"].tolist())
-        first = chunks.assign(number=numbers).drop_duplicates("document_id")
-        columns = first[["number", "document_id", "source", "title", "metadata"]].itertuples(index=False, name=None)
-        references = [Reference(*document) for document in columns]
-        listed = self.tokenizer.count(REFERENCES.format(reference_list(references)))
-        rows = pd.DataFrame({"id": numbers, "content": chunks["content"].to_numpy()})
-        shown = cut(chunks.assign(number=numbers), rows, SOURCE_HEADER, max(budget - listed, 0), self.tokenizer)
-        kept = set(shown.records["document_id"])
-        return shown, tuple(reference for reference in references if reference.document_id in kept)
 
 
 def _inner_first(evidence: Evidence) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.contract.prompts import Placeholders
 from pipeline.errors import GraphmillError, UsageError
-from pipeline.models.base import ChatReply, ChatRequest
+from pipeline.models.base import ChatReply, ChatRequest, readable
 from pipeline.models.parse.report import parse_questions
 from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, inquired, read_answer, usage_of
 from pipeline.query.context import Context, Reference
@@ -15,6 +15,10 @@ from pipeline.query.messages import Messages, Prepared, conversation, refuse_fai
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.stage import Clock, QueryStage
+
+PROMPT = "next_questions"
+PLACEHOLDERS = Placeholders(("context", "number"))
+_CHECK = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,6 @@ def _pieces(prepared: Prepared, stage: QueryStage, replies: list[ChatReply]) -> 
     replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text))))
 
 
-PROMPT = "next_questions"
-PLACEHOLDERS = Placeholders(("context", "number"))
-
-
 @dataclass(frozen=True)
 class NextQuestions:
     """``questions``: the most promising first. ``usage``: tokens as the endpoint counted them."""
@@ -129,7 +129,7 @@ def next_questions(request: QueryRequest, number: int, stage: QueryStage) -> Nex
         raise UsageError("questions: they are the chat model's, and none is configured; set OPENAI_API_KEY")
     prepared = prepare(request, stage)
     messages = _messages(prepared, number, stage)
-    reply = chat.complete([ChatRequest("questions", messages, check=_unreadable)])[0]
+    reply = chat.complete([ChatRequest("questions", messages, check=_CHECK)])[0]
     refuse_failed(reply)
     asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
     new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
@@ -146,7 +146,3 @@ def _messages(prepared: Prepared, number: int, stage: QueryStage) -> Messages:
 def _notes(prepared: Prepared, reply: ChatReply) -> tuple[str, ...]:
     objection = (f"the model's questions could not all be read ({reply.message})",) if reply.message else ()
     return (*prepared.notes, *objection)
-
-
-def _unreadable(text: str) -> str | None:
-    return None if parse_questions(text) else "no questions in the reply"

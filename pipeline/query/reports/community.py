@@ -9,7 +9,7 @@ from functools import partial
 
 import pandas as pd
 
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import parse_points, parse_ratings
 from pipeline.query.messages import Prepared, instructed, refuse_all_failed, told_failures
 from pipeline.query.reports.windows import (
@@ -29,12 +29,14 @@ from pipeline.query.search.keywords import Keywords
 from pipeline.query.stage import Clock, QueryStage
 from pipeline.stores.base import REPORT_COLUMNS, GraphReads, VectorReads
 
-RATE = "community_rate"
+RATE, MAP = "community_rate", "community_map"
+_HAS_RATINGS = readable(parse_ratings, "no ratings in the reply")
+_HAS_POINTS = readable(parse_points, "no list of points in the reply")
 RELEVANT = 1.0
 """The least rating, of 0 to 5, below which a report is looked at no further."""
 REPORT_LIMIT = 10_000
 """Reports read at most, the weightiest."""
-MAP_AND_REDUCE = 2
+LAST_CALL, MAP_AND_REDUCE = 1, 2
 """Calls kept for the answer, at least."""
 
 
@@ -94,7 +96,7 @@ def _rated(
     windows = windows_of(numbered, window_budget(request, stage, RATE), stage.tokenizer)
     asked = windows[: max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)]
     replies = yield [
-        ChatRequest("rate", instructed(request, stage, RATE, window.text, request.query), check=_no_ratings)
+        ChatRequest("rate", instructed(request, stage, RATE, window.text, request.query), check=_HAS_RATINGS)
         for window in asked
     ]
     refuse_all_failed(replies)
@@ -112,19 +114,11 @@ def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, 
     return allowed(request, lambda vectors, _: vectors.reports(ids))
 
 
-def _no_ratings(text: str) -> str | None:
-    return None if parse_ratings(text) is not None else "no ratings in the reply"
-
-
 def _outcome(tree: _Tree, notes: Iterable[str]) -> Chosen:
     rows = pd.DataFrame(list(tree.relevant.values()), columns=REPORT_COLUMNS)
     ranked = rows.sort_values(["weight", "rating", "id"], ascending=[False, False, True]).reset_index(drop=True)
     unrated = [f"max_calls left {tree.unrated} reports without a rating"] if tree.unrated else []
     return Chosen(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))
-
-
-MAP = "community_map"
-LAST_CALL = 1
 
 
 def prepare_community(request: QueryRequest, stage: QueryStage) -> Prepared:
@@ -166,7 +160,7 @@ def _chosen(request: QueryRequest, stage: QueryStage) -> Chosen:
 
 
 def _map_request(request: QueryRequest, stage: QueryStage, window: Window) -> ChatRequest:
-    return ChatRequest("map", instructed(request, stage, MAP, window.text, request.query), check=_no_points)
+    return ChatRequest("map", instructed(request, stage, MAP, window.text, request.query), check=_HAS_POINTS)
 
 
 def _inquire(prepared: Prepared, stage: QueryStage, windows: Sequence[Window]) -> Talk[Prepared]:
@@ -178,7 +172,3 @@ def _inquire(prepared: Prepared, stage: QueryStage, windows: Sequence[Window]) -
 
 def _points(reply: ChatReply, window: Window) -> Checked:
     return checked_points(parse_points(reply.text) or (), window.citable)
-
-
-def _no_points(text: str) -> str | None:
-    return None if parse_points(text) is not None else "no list of points in the reply"

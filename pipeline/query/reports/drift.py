@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
 from pipeline.query.context import RESERVE, Context, DataCitations, Numbers, Table
 from pipeline.query.messages import Prepared, count_tokens, instructed, refuse_all_failed, told_failures
@@ -33,7 +33,9 @@ from pipeline.query.search.modes import QuestionVectors, find_evidence
 from pipeline.query.stage import Clock, Found, QueryStage
 from pipeline.stores.base import GraphReads, VectorReads
 
-LOCAL = "drift_local"
+PRIMER, LOCAL = "drift_primer", "drift_local"
+LAST_CALL = 1
+_CHECK = readable(parse_partial_answer, "no partial answer in the reply")
 
 
 @dataclass(frozen=True)
@@ -137,10 +139,6 @@ class FollowUps:
         return [question for _, _, question in chosen]
 
 
-PRIMER = "drift_primer"
-LAST_CALL = 1
-
-
 @dataclass(frozen=True)
 class Calls:
     """How many a question may take: ``folds`` of the primer, ``searches`` by local search, and the answer's."""
@@ -205,12 +203,12 @@ def _folds(reports: pd.DataFrame, request: QueryRequest, stage: QueryStage) -> l
 
 
 def _primer_request(request: QueryRequest, stage: QueryStage, window: Window) -> ChatRequest:
-    return ChatRequest("primer", instructed(request, stage, PRIMER, window.text, request.query), check=_unreadable)
+    return ChatRequest("primer", instructed(request, stage, PRIMER, window.text, request.query), check=_CHECK)
 
 
 def _search_request(request: QueryRequest, stage: QueryStage, search: LocalSearch) -> ChatRequest:
     asked = instructed(request, stage, LOCAL, search.context.text, search.question)
-    return ChatRequest("search", asked, check=_unreadable)
+    return ChatRequest("search", asked, check=_CHECK)
 
 
 def _inquire(
@@ -244,7 +242,3 @@ def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> Ch
         return Checked((), 0)
     follow_ups.add(partial_answer)
     return checked_points([Point(partial_answer.text, partial_answer.score)], citable)
-
-
-def _unreadable(text: str) -> str | None:
-    return None if parse_partial_answer(text) is not None else "no partial answer in the reply"

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, readable
 from pipeline.models.parse.graph import parse_keywords
 from pipeline.query.request import QueryRequest
 
 PLACEHOLDERS = Placeholders(("query",))
+_CHECK = readable(parse_keywords, "no keyword lists in the reply")
 SHORT_QUESTION = 50
 """Characters below which a question without keywords is a keyword itself."""
 
@@ -34,7 +35,7 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
         return Keywords((request.query,), (request.query,))
     prompt.check(PLACEHOLDERS)
     message = {"role": "user", "content": prompt.render(query=request.query)}
-    reply = chat.complete([ChatRequest("keywords", (message,), check=_unreadable)])[0]
+    reply = chat.complete([ChatRequest("keywords", (message,), check=_CHECK)])[0]
     parsed = None if reply.reason else parse_keywords(reply.text)
     if parsed is None:
         why = reply.reason or "no keyword lists in the reply"
@@ -43,7 +44,3 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
     if not high and not low and request.mode != "global" and len(request.query) < SHORT_QUESTION:
         return Keywords((), (request.query,), reply, ("no keywords in the question: it is searched for as it is",))
     return Keywords(high, low, reply)
-
-
-def _unreadable(text: str) -> str | None:
-    return None if parse_keywords(text) is not None else "no keyword lists in the reply"

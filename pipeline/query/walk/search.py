@@ -17,7 +17,6 @@ from pipeline.query.walk.facts import Embed, Facts, best_paths, find_facts
 from pipeline.query.walk.seeds import (
     FEW,
     POOL,
-    Edge,
     Mentioned,
     Steps,
     mention_steps,
@@ -67,7 +66,8 @@ def graph_search(
     _add(restart, steps.reached, STEPPED)
     for found, scores in ((started, facts.scores), (in_paths, path_scores)):
         _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
-    mass = personalised_pagerank([*steps.edges, *_links(facts)], restart, DAMPING)
+    links = [(source, target, 1.0) for _, source, target in facts.links.itertuples(index=False)]
+    mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
     return _evidence(mass, facts, steps, top_k, chunk_top_k, graph)
 
 
@@ -127,11 +127,6 @@ def _fact_mass(
 
 def _quotes(description: str, text: str) -> bool:
     return " ".join(description.split())[:QUOTED_FROM] in " ".join(text.split())
-
-
-def _links(facts: Facts) -> Iterable[Edge]:
-    for _, source, target in facts.links.itertuples(index=False):
-        yield Edge(source, target, 1.0)
 
 
 def _evidence(

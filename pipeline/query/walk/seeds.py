@@ -59,15 +59,8 @@ def _runs(parts: list[str], size: int) -> Iterator[str]:
 
 
 STEPS, TOLERANCE = 50, 1e-9
-
-
-@dataclass(frozen=True)
-class Edge:
-    """Two nodes and how strongly they are linked, above 0."""
-
-    one: str
-    other: str
-    weight: float
+Edge = tuple[str, str, float]
+"""Two nodes and how strongly they are linked, above 0."""
 
 
 def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], damping: float) -> dict[str, float]:
@@ -80,10 +73,11 @@ def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], d
     total = sum(restart[node] for node in sorted(restart))
     if total <= 0:
         return {}
-    nodes = sorted({node for edge in edges for node in (edge.one, edge.other)} | set(restart))
+    nodes = sorted({node for *ends, _ in edges for node in ends} | set(restart))
     place = {node: number for number, node in enumerate(nodes)}
     back = np.array([restart.get(node, 0.0) for node in nodes]) / total
-    pairs = sorted((place[one], place[other], edge.weight) for edge in edges for one, other in _both_ways(edge))
+    both_ways = [*edges, *((other, one, weight) for one, other, weight in edges)]
+    pairs = sorted((place[one], place[other], weight) for one, other, weight in both_ways)
     start = np.array([pair[0] for pair in pairs], dtype=np.int64)
     end = np.array([pair[1] for pair in pairs], dtype=np.int64)
     weight = np.array([pair[2] for pair in pairs], dtype=np.float64)
@@ -99,10 +93,6 @@ def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], d
         if settled:
             break
     return dict(zip(nodes, mass.tolist(), strict=True))
-
-
-def _both_ways(edge: Edge) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (edge.one, edge.other), (edge.other, edge.one)
 
 
 OPENING = 300
@@ -153,7 +143,7 @@ def mention_steps(
     for entity in mentioned:
         about = {id: aboutness(entity.name, *openings[id]) for id in entity.passages if id in openings}
         links = {id: ANY_NAME + overlap(sentences[id], entity, weights) for id in entity.passages if id in sentences}
-        edges += [Edge(entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}]
+        edges += [(entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}]
         if entity.id in asked:
             continue
         for passage, link in links.items():
