@@ -28,7 +28,7 @@ from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.load.loader import load
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.resources import QueryResources
 from pipeline.runs.adapters import Stores
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -80,7 +80,7 @@ def main() -> None:
             print_table([_measured(mode, questions, stage) for mode in options.modes])
 
 
-def _measured(mode: str, questions: Sequence[str], stage: QueryStage) -> dict[str, Any]:
+def _measured(mode: str, questions: Sequence[str], stage: QueryResources) -> dict[str, Any]:
     timings = [prepare(QueryRequest.model_validate({"query": text, "mode": mode}), stage).timings for text in questions]
     reads = [timing["retrieval"] for timing in timings[WARM_UP:]]
     whole = [sum(timing.values()) for timing in timings[WARM_UP:]]
@@ -93,9 +93,9 @@ def _measured(mode: str, questions: Sequence[str], stage: QueryStage) -> dict[st
     }
 
 
-def _stage(stores: Stores, manifest: Manifest, snapshots: SnapshotStore) -> QueryStage:
+def _stage(stores: Stores, manifest: Manifest, snapshots: SnapshotStore) -> QueryResources:
     vectors = snapshots.read(manifest.tables["relationship_embeddings"])["vector"].head(5000)
-    return QueryStage(
+    return QueryResources(
         read=stores.read,
         embedding=NearSomeRow(np.stack(vectors.tolist())),
         chat=lambda name: None,

@@ -10,36 +10,36 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.doctor.examine import examine
+from pipeline.doctor.checks import examine
 from pipeline.doctor.finding import Finding
-from pipeline.engine.bill.estimate import Estimate
+from pipeline.engine.bill.expected_calls import Estimate
 from pipeline.engine.bill.forecast import Forecast, forecast
+from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.document_list import changed_documents, list_documents
-from pipeline.engine.losses import DOCUMENTS
 from pipeline.engine.plan import ALL, DEFAULTS, PlannedStep, RunOptions, Selection, plan
-from pipeline.engine.report import RunReport
-from pipeline.engine.runner import Progress, Silent
+from pipeline.engine.run_report import RunReport
+from pipeline.engine.runner import Progress, SilentProgress
 from pipeline.engine.usage.journal import read_usage, sums
 from pipeline.errors import NothingLoadedError, UsageError
-from pipeline.evaluation.evaluate import Searched, evaluate
-from pipeline.evaluation.evaluation import KS, MODES, Evaluation, Setup
+from pipeline.evaluation.evaluate import SearchTarget, evaluate
 from pipeline.evaluation.questions import Questions, read_questions
+from pipeline.evaluation.results import KS, MODES, Evaluation, Setup
 from pipeline.export.kinds import export
-from pipeline.export.source import Exported, Source
+from pipeline.export.source import ExportReport, ExportSource
 from pipeline.models.base import ChatModel
 from pipeline.purge.document import PurgeReport, purge, survey_document
 from pipeline.purge.history import HistoryReport, purge_history
-from pipeline.purge.intention import Intentions
+from pipeline.purge.intention import PurgeIntents
 from pipeline.purge.target import Survey
 from pipeline.query.answer import Answer, answer
 from pipeline.query.request import QueryRequest, request_of
-from pipeline.query.stage import QueryStage, noting
+from pipeline.query.resources import QueryResources, noting
 from pipeline.query.stream import Event, NextQuestions, next_questions, stream_answer
 from pipeline.resolution.pins import Decision
 from pipeline.runs.events import Events, OnEvent
 from pipeline.runs.gc import GcReport, collect_garbage
-from pipeline.runs.pins import Pinned, pin, resolutions, undo
 from pipeline.runs.reports import KILLED, UNDER_WAY, RunEntry, with_manifest, with_usage
+from pipeline.runs.resolutions import PinReport, pin, resolutions, undo
 from pipeline.runs.services import DEFAULT, Services
 from pipeline.runs.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
 from pipeline.settings.file import read_settings
@@ -151,11 +151,11 @@ class Project(Services):
 
     def export(
         self, kind: str, folder: str | Path, name: str | None = None, force: bool = False, advanced: Advanced = silent
-    ) -> Exported:
+    ) -> ExportReport:
         """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
         manifest = self._manifest(name)
         neo4j = self.settings.stores.neo4j
-        source = Source(
+        source = ExportSource(
             manifest, self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids, advanced
         )
         return export(kind, source, Path(folder), force)
@@ -217,11 +217,11 @@ class Project(Services):
         """Every pair of names that resolve_entities decided about; see pinning.py."""
         return resolutions(self, workflow or self.shown_workflow())
 
-    def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> Pinned:
+    def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
         """Take two names for one ("same") or for two ("different") from the next run on."""
         return pin(self, decision, a, b, workflow or self.shown_workflow())
 
-    def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> Pinned:
+    def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> PinReport:
         """Take back a pin, or part what the last run merged."""
         return undo(self, a, b, workflow or self.shown_workflow())
 
@@ -258,7 +258,7 @@ class Project(Services):
         return list_documents(manifest, self.snapshots)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
-        """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in engine/loading.py."""
+        """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in document_list.py."""
         return changed_documents(self.workflow(workflow or self.shown_workflow()), self.snapshots)
 
     def doctor(self, long: bool = False) -> list[Finding]:
@@ -337,7 +337,7 @@ class Project(Services):
         ``query``.
         """
         setup = Setup.of(modes, ks, budget, by, keywords, rerank)
-        searched = Searched(self.query_data, self.query_stage, self.stores.vectors, self.settings.query)
+        searched = SearchTarget(self.query_data, self.query_stage, self.stores.vectors, self.settings.query)
         return evaluate(read_questions(questions, by), setup, searched, advanced)
 
     def request(self, question: str, **options: Any) -> QueryRequest:
@@ -348,7 +348,7 @@ class Project(Services):
         return request_of(question, self.settings.query, options)
 
     @property
-    def query_stage(self) -> QueryStage:
+    def query_stage(self) -> QueryResources:
         """Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was not named for this
         once, and UsageError for vectors that no model of the settings makes."""
         live = self.stores.live()
@@ -356,7 +356,7 @@ class Project(Services):
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
-        return QueryStage(
+        return QueryResources(
             noting(self.notes_on_owner(live), self.stores.read),
             self.embedding_like(live.embedding),
             self._answering,
@@ -378,9 +378,9 @@ class Project(Services):
     def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: Stage) -> RunReport:
         self.workflow(name)
         with self.runs.alone():
-            Intentions(self.root).refuse_broken_off()
+            PurgeIntents(self.root).refuse_broken_off()
             return run_stages(self, name, progress, options, *stages)
 
 
 def _heard_by(on_event: OnEvent | None) -> Progress:
-    return Events(on_event) if on_event else Silent()
+    return Events(on_event) if on_event else SilentProgress()

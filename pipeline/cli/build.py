@@ -25,7 +25,7 @@ from pipeline.cli.options import (
     print_json,
 )
 from pipeline.cli.progress import run_progress
-from pipeline.engine.report import RunReport, StepReport
+from pipeline.engine.run_report import RunReport, StepReport
 from pipeline.errors import FAILED, GraphmillError, counted
 from pipeline.files import SETTINGS
 from pipeline.settings.init import FIRST_WORKFLOW, SAMPLE_QUESTIONS, init_project
@@ -233,11 +233,11 @@ def tune(
 ) -> None:  # fmt: skip
     """Read a sample of the documents, and write prompts for them beside the present ones."""
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.tuning.prompts import Wanted
+        from pipeline.tuning.prompts import TuningBrief
         from pipeline.tuning.tune import TuneOptions
 
         known = tuple(part.strip() for part in types.split(",") if part.strip())
-        wanted = Wanted(domain, language, known, max_types)
+        wanted = TuningBrief(domain, language, known, max_types)
         options = TuneOptions(sample, examples, wanted=wanted, model=model, max_cost=max_cost, max_tokens=max_tokens)
         if only_plan:
             estimate = project.forecast_tuning(name, options)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pipeline.engine.report import LoadCounts, StepReport
+from pipeline.engine.run_report import LoadCounts, StepReport
 from pipeline.errors import counted
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pipeline.cli.progress import counting
 from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
-    from pipeline.evaluation.evaluation import Evaluation
+    from pipeline.evaluation.results import Evaluation
 
 Questions = Annotated[Path | None, typer.Argument(metavar="QUESTIONS.jsonl", help="Questions with their gold.")]
 Modes = Annotated[str | None, typer.Option(metavar="A,B", help="By default all that retrieve.")]
@@ -51,7 +51,7 @@ def evaluate(
         return
     assert questions is not None
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.evaluation.evaluation import MODES, read_evaluation
+        from pipeline.evaluation.results import MODES, read_evaluation
 
         names = MODES if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
         before = None if baseline is None else read_evaluation(baseline).modes
@@ -69,7 +69,7 @@ def evaluate(
 def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool) -> None:
     with errors_told(root, as_json):
         from pipeline.evaluation.compare import compare, comparison_table
-        from pipeline.evaluation.evaluation import read_evaluation
+        from pipeline.evaluation.results import read_evaluation
 
         a, b = map(read_evaluation, files)
         compared = compare(a, b, against)
@@ -115,7 +115,7 @@ def _text(content: Any) -> str:
 
 def _fallen(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:
     from pipeline.evaluation.compare import fallen
-    from pipeline.evaluation.evaluation import stored
+    from pipeline.evaluation.results import stored
 
     return fallen(before, stored("", found.to_json()).modes, metric, points)
 

@@ -10,10 +10,10 @@ import typer
 
 from pipeline.cli.console import describe, describe_load, print_report
 from pipeline.cli.options import Folder, Json, Overrides, ShownToo, errors_told, open_project, print_json, root_of
-from pipeline.engine.report import StepReport
+from pipeline.engine.run_report import StepReport
 from pipeline.errors import counted
 from pipeline.files import settings_file
-from pipeline.runs.reports import Begun, RunEntry, Runs, began
+from pipeline.runs.reports import RunEntry, Runs, UnfinishedRun, began
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,7 +158,7 @@ def _print_changes(found: "pd.DataFrame") -> None:
     print(", ".join(f"{counts.get(change, 0):,} {change}" for change in ("new", "edited", "gone")))
 
 
-def _facts(begun: Begun | None) -> dict[str, Any] | None:
+def _facts(begun: UnfinishedRun | None) -> dict[str, Any] | None:
     return {**asdict(begun), "began": began(begun.run_id)} if begun else None
 
 
@@ -166,7 +166,7 @@ def _named(run_id: str, workflow: str) -> str:
     return f"run {run_id}, workflow {workflow or 'unknown'}"
 
 
-def _how_far(begun: Begun) -> str:
+def _how_far(begun: UnfinishedRun) -> str:
     if not begun.step:
         return "before its first step"
     position = f" (step {begun.position} of {begun.steps})" if begun.steps else ""

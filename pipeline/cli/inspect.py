@@ -12,7 +12,7 @@ from pipeline.contract.reasons import REASONS
 from pipeline.errors import FAILED, counted
 
 if TYPE_CHECKING:
-    from pipeline.verify.references import Named
+    from pipeline.verify.references import NamedRow
     from pipeline.verify.verify import Verification
 
 
@@ -100,7 +100,7 @@ def _print_verification(found: "Verification") -> None:
         print(f"{found.workflow}: {_action(found)}")
 
 
-def _print_rows(what: str, rows: int, examples: "tuple[Named, ...]") -> None:
+def _print_rows(what: str, rows: int, examples: "tuple[NamedRow, ...]") -> None:
     for row in examples:
         print(f"    {what:<10} {row.name}  {row.id}")
     if rows > len(examples):

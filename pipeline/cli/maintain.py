@@ -27,7 +27,7 @@ from pipeline.cli.progress import counting, run_progress
 from pipeline.errors import counted
 
 if TYPE_CHECKING:
-    from pipeline.export.source import Exported
+    from pipeline.export.source import ExportReport
     from pipeline.project import Project
     from pipeline.stores.base import Live
 
@@ -228,7 +228,7 @@ def import_graphrag(
     raise typer.Exit(report["exit_code"])
 
 
-def _print_exported(exported: "Exported") -> None:
+def _print_exported(exported: "ExportReport") -> None:
     for name, rows in exported.files.items():
         print(f"{exported.folder / name}" + (f"  {counted(rows, 'row')}" if rows else ""))
     if exported.command:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pipeline.engine.report import Outcome, RunReport
+from pipeline.engine.run_report import Outcome, RunReport
 from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, GraphmillError, Terminated, UsageError, counted
 from pipeline.runs.reports import Runs
 
@@ -32,7 +32,7 @@ class CutOffError(OSError):
     """What is said on stdout can be written no further, as on a full disk."""
 
 
-class Lasting(io.FileIO):
+class UnbreakableStream(io.FileIO):
     """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost. One that does not
     block, as another process may have set it, is waited for. ``whatever``: no fault at all ends the writer's work, nor
     does it wait long, for what it says is beside the point of it: where nobody has read for ``PATIENCE``, all is lost
@@ -76,8 +76,8 @@ def _never_waiting(descriptor: int) -> int | None:
 
 
 def outlive_readers() -> None:
-    """From here on stdout and stderr are ``Lasting``. Those that are closed lead nowhere, so that no file that is
-    opened later takes their place and is written into."""
+    """From here on stdout and stderr are ``UnbreakableStream``. Those that are closed lead nowhere, so that no file
+    that is opened later takes their place and is written into."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -88,7 +88,7 @@ def outlive_readers() -> None:
 
 
 def _lasting(stream: TextIO | None, descriptor: int, whatever: bool) -> TextIO:
-    made = io.BufferedWriter(Lasting(descriptor, whatever))
+    made = io.BufferedWriter(UnbreakableStream(descriptor, whatever))
     lines = whatever or os.isatty(descriptor)
     if stream is None:
         return io.TextIOWrapper(made, "utf-8", "replace", line_buffering=lines)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.console import describe, describe_load
 from pipeline.cli.options import outlive_terminal
-from pipeline.engine.report import LoadCounts, StepReport
+from pipeline.engine.run_report import LoadCounts, StepReport
 from pipeline.runs.events import LOAD, Events, Pulse
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from pipeline.cli.options import Folder, Json, Overrides, Shown, ShownToo, open_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pipeline.runs.pins import Pinned
+    from pipeline.runs.resolutions import PinReport
 
 A = Annotated[str, typer.Argument(metavar="A", help="A name, as 'resolutions list' shows it.")]
 B = Annotated[str, typer.Argument(metavar="B")]
 
 
-class Word(StrEnum):
+class Verdict(StrEnum):
     same = "same"
     different = "different"
 
@@ -43,7 +43,7 @@ def list_resolutions(
 
 
 def pin(
-    context: typer.Context, decision: Annotated[Word, typer.Argument(metavar="same|different")], a: A, b: B,
+    context: typer.Context, decision: Annotated[Verdict, typer.Argument(metavar="same|different")], a: A, b: B,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False, workflow: ShownToo = None,
 ) -> None:  # fmt: skip
     """Take two names for one, or for two, from the next run on."""
@@ -62,7 +62,7 @@ def undo(
     _told(pinned, a, b, as_json)
 
 
-def _told(pinned: "Pinned", a: str, b: str, as_json: bool) -> None:
+def _told(pinned: "PinReport", a: str, b: str, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(pinned), "file": str(pinned.file)})
         return

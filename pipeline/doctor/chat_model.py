@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.doctor.finding import Finding, Verdict, guarded
-from pipeline.doctor.probe import (
+from pipeline.doctor.chat_probe import (
     SMALLEST,
     Needs,
     Probe,
@@ -16,11 +15,12 @@ from pipeline.doctor.probe import (
     spoken,
     workflows_with,
 )
+from pipeline.doctor.finding import Finding, Verdict, guarded
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 from pipeline.models.base import ChatReply
-from pipeline.models.memory.cache import NO_CACHE
+from pipeline.models.cache.replies import NO_CACHE
 from pipeline.models.parse.graph import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
 from pipeline.runs.adapters import chat_model
 from pipeline.settings.schema import Settings

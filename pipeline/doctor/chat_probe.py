@@ -14,7 +14,7 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Tokenizer
 from pipeline.models.parse.graph import Graph
-from pipeline.models.parse.reply import without_thinking
+from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
 
 EXTRACT_GRAPH = "extract_graph"

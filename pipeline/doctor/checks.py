@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from pipeline.doctor.chat import examine_chat
+from pipeline.doctor.chat_model import examine_chat
+from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, examine_vectors
 from pipeline.doctor.finding import Finding, guarded
-from pipeline.doctor.folder import examine_env_file, examine_input, examine_space, examine_workflow
-from pipeline.doctor.models import examine_embedding, examine_rerank, examine_vectors
+from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
@@ -23,7 +23,7 @@ SHORTEST_SECRET = 4
 """Characters; to mask a shorter one would hide where it is by the holes it leaves."""
 
 
-class Examined(Protocol):
+class Examination(Protocol):
     """What of a project is looked at."""
 
     @property
@@ -38,7 +38,7 @@ class Examined(Protocol):
     def workflow(self, name: str | None = None) -> Workflow: ...
 
 
-def examine(project: Examined, long: bool = False) -> list[Finding]:
+def examine(project: Examination, long: bool = False) -> list[Finding]:
     """Findings on settings, space, models, stores and cache. Never raises, and no finding tells a secret.
 
     Makes at most 12 calls to each chat model that has an address or a key, none of them cached. ``long``:
@@ -48,7 +48,7 @@ def examine(project: Examined, long: bool = False) -> list[Finding]:
     return [_without_secrets(finding, secrets) for finding in _findings(project, long)]
 
 
-def _findings(project: Examined, long: bool) -> Iterator[Finding]:
+def _findings(project: Examination, long: bool) -> Iterator[Finding]:
     root, settings = project.root, project.settings
     workflows: list[Workflow] = []
     names = {path.stem for path in (root / "workflows").glob("*.yaml")} | {settings.workflow}

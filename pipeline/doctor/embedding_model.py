@@ -9,12 +9,12 @@ import numpy as np
 
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError
-from pipeline.load.identity import SAME_MODEL, is_of_another, similarity
-from pipeline.models.memory.cache import NO_CACHE
+from pipeline.load.workspace_guard import SAME_MODEL, is_of_another, similarity
+from pipeline.models.cache.replies import NO_CACHE
 from pipeline.runs.adapters import embedding_model, postgres_store, reranker
 from pipeline.runs.owner import known_owner
 from pipeline.settings.schema import Settings
-from pipeline.stores.base import Probe
+from pipeline.stores.base import VectorProbe
 from pipeline.stores.postgres.schema import HALFVEC_LIMIT
 
 TEXTS = ("The lighthouse keeper counted the ships.", "A recipe for rye bread.", "灯塔在北方。")
@@ -60,7 +60,7 @@ def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
             yield _compared(live.probe, model.embed(content.tolist())[0], live.workflow)
 
 
-def _compared(probe: Probe, now: np.ndarray, workflow: str) -> Finding:
+def _compared(probe: VectorProbe, now: np.ndarray, workflow: str) -> Finding:
     same = similarity(np.asarray(probe.vector), now)
     fact = f"the same text has a vector with cosine {same:.3f} to the one that was loaded"
     if same >= SAME_MODEL:

@@ -16,13 +16,13 @@ from pipeline.settings.schema import ModelsSettings, Settings
 from pipeline.verbs.load_documents import NO_INPUT
 
 if TYPE_CHECKING:
-    from pipeline.doctor.examine import Examined
+    from pipeline.doctor.checks import Examination
 
 
 GIT_SECONDS = 10
 
 
-def examine_workflow(project: "Examined", name: str, good: list[Workflow]) -> Iterator[Finding]:
+def examine_workflow(project: "Examination", name: str, good: list[Workflow]) -> Iterator[Finding]:
     """Its file, its prompts, the models it names; one that is sound is added to ``good``."""
     workflow = project.workflow(name)
     resources = project.resources

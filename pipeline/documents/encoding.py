@@ -131,7 +131,7 @@ class UndecodableError(ValueError):
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedText:
     """``sure``: whether the text can be no other; else it is a guess that a reader should hear of."""
 
     text: str
@@ -144,19 +144,19 @@ def decode(data: bytes, encoding: str, fallbacks: Sequence[str]) -> str:
     return decoded(data, encoding, fallbacks).text
 
 
-def decoded(data: bytes, encoding: str, fallbacks: Sequence[str]) -> Decoded:
+def decoded(data: bytes, encoding: str, fallbacks: Sequence[str]) -> DecodedText:
     """``data`` in ``encoding``, or if that is "" in the one it seems to be in, ``fallbacks`` being the first to be
     thought of where nothing tells several apart.
 
     Raises UndecodableError for binary data, or text that looks like writing in no encoding.
     """
     if encoding:
-        return Decoded(_strict(data, encoding), encoding)
+        return DecodedText(_strict(data, encoding), encoding)
     for mark, marked in _MARKS:
         if data.startswith(mark):
-            return Decoded(_strict(data, marked), marked)
+            return DecodedText(_strict(data, marked), marked)
     found = _utf16_without_mark(data) or _first_of(data, ["utf-8"])
-    text = Decoded(_strict(data, found), found) if found else _guess(data, fallbacks)
+    text = DecodedText(_strict(data, found), found) if found else _guess(data, fallbacks)
     if _is_binary(text.text):
         raise UndecodableError("holds binary data, not text; remove it or set input.file_pattern")
     return text
@@ -211,13 +211,13 @@ class _Reading:
     thought_of: bool
 
 
-def _guess(data: bytes, fallbacks: Sequence[str]) -> Decoded:
+def _guess(data: bytes, fallbacks: Sequence[str]) -> DecodedText:
     telling = _telling(data)
     readings = [reading for reading in _readings(telling, fallbacks) if reading.look >= _LEAST_LOOK]
     while readings:
         chosen = _likeliest(readings)
         if _possible(data, [chosen.encoding]):
-            return Decoded(data.decode(chosen.encoding), chosen.encoding, _is_sure(chosen, readings, telling))
+            return DecodedText(data.decode(chosen.encoding), chosen.encoding, _is_sure(chosen, readings, telling))
         readings.remove(chosen)
     raise UndecodableError("looks like writing in no encoding; convert it to UTF-8 or set input.encoding")
 

@@ -134,7 +134,7 @@ _LONGEST_MESSAGE = 300
 
 
 @dataclass
-class LeftOut:
+class GraphragRejects:
     """Rejects, as they come."""
 
     rows: list[dict[str, str]] = field(default_factory=list)
@@ -145,7 +145,7 @@ class LeftOut:
         self.rows.append({"step": "", "row_id": where, "kind": kind, "reason": reason, "message": said})
 
 
-def read_documents(rows: Sequence[Row], rejects: LeftOut) -> dict[str, dict[str, str]]:
+def read_documents(rows: Sequence[Row], rejects: GraphragRejects) -> dict[str, dict[str, str]]:
     """Their id of it -> the document."""
     documents: dict[str, dict[str, str]] = {}
     for place, row in enumerate(rows):
@@ -195,7 +195,7 @@ def _rewritten(metadata: str) -> str:
 
 
 def read_units(
-    rows: Sequence[Row], documents: Mapping[str, Mapping[str, str]], tokenizer: Tokenizer, rejects: LeftOut
+    rows: Sequence[Row], documents: Mapping[str, Mapping[str, str]], tokenizer: Tokenizer, rejects: GraphragRejects
 ) -> tuple[dict[str, list[str]], list[Row]]:
     """Their id of it -> our ids (theirs may come from the text alone, so that documents share it); and the rows."""
     known: dict[str, list[str]] = defaultdict(list)

@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute
 
-from pipeline.engine.losses import DOCUMENTS, document_changes, documents_before, identities, named_sources, with_kept
+from pipeline.engine.deletions import (
+    DOCUMENTS,
+    document_changes,
+    documents_before,
+    identities,
+    named_sources,
+    with_kept,
+)
 from pipeline.engine.plan import following
 from pipeline.engine.resources import LocalEngine
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -20,7 +27,7 @@ LISTED = ["id", "source", "title", "content_hash"]
 
 
 @dataclass(frozen=True)
-class Present:
+class CurrentDocuments:
     """``sources``: of all documents that are loaded, also where a filter leaves them out; ``unread``: names of the
     sources that were not read, or not whole (engine/unread.py)."""
 
@@ -29,7 +36,7 @@ class Present:
     unread: frozenset[str]
 
 
-def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> Present | None:
+def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> CurrentDocuments | None:
     """The table ``documents`` after the steps that load and filter them, with those that a run would keep, but of the
     source ``gone``; None for a workflow without such steps. Raises what these raise."""
     previous = snapshots.manifest(workflow.name)
@@ -44,7 +51,7 @@ def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | 
         unread |= named_sources(frames[REJECTS]) if REJECTS in frames and not step.inputs else set()
         sources |= set(frames[DOCUMENTS]["source"])
         tables |= {table: frames[name] for name, table in step.outputs.items()}
-    return Present(tables[DOCUMENTS], frozenset(sources), frozenset(unread)) if DOCUMENTS in tables else None
+    return CurrentDocuments(tables[DOCUMENTS], frozenset(sources), frozenset(unread)) if DOCUMENTS in tables else None
 
 
 def changed_documents(workflow: Workflow, snapshots: SnapshotStore) -> pd.DataFrame:

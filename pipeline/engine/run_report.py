@@ -46,7 +46,7 @@ class StepReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """``health``: what the tables say of the extraction (engine/health.py); ``notes``: what is to be known of the
+    """``health``: what the tables say of the extraction (extraction_check.py); ``notes``: what is to be known of the
     stores after the load; ``documents``: how many are new, edited and gone since the run before, and how many there
     are, where the run came so far; ``ended``: when, as ISO 8601 has it; when it began is in its id."""
 

@@ -15,10 +15,8 @@ from pipeline.contract.reasons import refuse_unknown_reasons
 from pipeline.contract.registry import Tracker
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.engine.bill.rehearsal import forget_replies
-from pipeline.engine.health import health, refuse_all_empty
-from pipeline.engine.kept_rows import KeptRows, kept_rows
-from pipeline.engine.losses import (
+from pipeline.engine.bill.counting_models import forget_replies
+from pipeline.engine.deletions import (
     DOCUMENTS,
     RECOVERED,
     document_changes,
@@ -32,11 +30,13 @@ from pipeline.engine.losses import (
     unread_ratio,
     with_kept,
 )
+from pipeline.engine.extraction_check import health, refuse_all_empty
+from pipeline.engine.kept_rows import KeptRows, kept_rows
 from pipeline.engine.plan import ALL, PlannedStep, Planner, Rows, Selection, plan, stamped_anew, tables_of, version_of
-from pipeline.engine.report import Action, LoadCounts, StepReport
 from pipeline.engine.resources import LocalEngine, Model, Resources
+from pipeline.engine.run_report import Action, LoadCounts, StepReport
+from pipeline.engine.usage.budget import Budget, Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.usage.journal import Journal
-from pipeline.engine.usage.metering import Budget, Meter, MeteredChat, MeteredEmbedding
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError
 from pipeline.models.base import ChatModel, Listener, Tokens
@@ -67,7 +67,7 @@ class Progress(Protocol):
     def load_finished(self, counts: LoadCounts, seconds: float) -> None: ...
 
 
-class Silent:
+class SilentProgress:
     """Progress that nobody sees."""
 
     def step_started(self, step: str, position: int, steps: int) -> None: ...
@@ -88,7 +88,7 @@ class Silent:
 @dataclass(frozen=True)
 class IndexResult:
     """``reject_ratio`` is the worst step's share of rejected rows, ``unread_ratio`` the share of what sources could not
-    read, whenever that began (engine/rejected.py); ``health`` as engine/health.py counts it."""
+    read, whenever that began (engine/rejected.py); ``health`` as engine/extraction_check.py counts it."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest

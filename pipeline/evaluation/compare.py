@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.errors import UsageError, counted
-from pipeline.evaluation.evaluation import TOKEN_COLUMNS, Evaluation, Stored, Values
+from pipeline.evaluation.results import TOKEN_COLUMNS, Evaluation, StoredEvaluation, Values
 
 RESAMPLES = 10_000
 AT_ONCE = 500
@@ -68,7 +68,7 @@ class Comparison:
         return {**asdict(self), "rows": self.rows.to_dict("records")}
 
 
-def compare(a: Stored, b: Stored, against: str | None = None) -> Comparison:
+def compare(a: StoredEvaluation, b: StoredEvaluation, against: str | None = None) -> Comparison:
     """Each mode with itself, or each of b's with one of a's, ``against``. Questions are paired by id and text.
 
     Raises UsageError where the two share no mode, question or metric.

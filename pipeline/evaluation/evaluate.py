@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.evaluation.evaluation import RESULT_COLUMNS, Evaluation, LeftOut, Setup
 from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find_gold, metrics, names, places
-from pipeline.query.stage import QueryStage
+from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
+from pipeline.query.resources import QueryResources
 from pipeline.settings.query_options import QueryOptions
 from pipeline.stores.base import Advanced, VectorStore, silent
 
@@ -22,17 +22,17 @@ EXCERPT = 240
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchTarget:
     """What the questions are asked of. ``defaults``: what a query has by the settings."""
 
     query_data: QueryData
-    stage: QueryStage
+    stage: QueryResources
     vectors: VectorStore
     defaults: QueryOptions
 
 
 def evaluate(
-    questions: Sequence[Question], setup: Setup, searched: Searched, advanced: Advanced = silent
+    questions: Sequence[Question], setup: Setup, searched: SearchTarget, advanced: Advanced = silent
 ) -> Evaluation:
     """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, or where
     a model is to be asked that there is none of, StoreError when the stores are loaded meanwhile.
@@ -57,7 +57,7 @@ def evaluate(
         {"workflow": live.workflow, "version": live.version, "embedding": dict(live.embedding)} if live else {},
         asking.chunk_top_k,
         tuple(known),
-        tuple(LeftOut.of(question, unknown) for question in left_out),
+        tuple(SkippedQuestion.of(question, unknown) for question in left_out),
         targets,
         results,
         documents.set_index("id").sort_index(),
@@ -66,7 +66,7 @@ def evaluate(
     )
 
 
-def _refuse_unconfigured(setup: Setup, searched: Searched) -> None:
+def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:
     if setup.keywords and searched.stage.chat(searched.defaults.model) is None:
         raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
     if setup.rerank and searched.stage.reranker is None:
@@ -81,7 +81,7 @@ def _first(question: Question, unknown: Mapping[Gold, str]) -> str:
 class _Asking:
     """Asks, and keeps what it has seen: chunk id -> document, excerpt."""
 
-    def __init__(self, setup: Setup, searched: Searched, targets: Targets) -> None:
+    def __init__(self, setup: Setup, searched: SearchTarget, targets: Targets) -> None:
         self.setup, self.searched, self.targets = setup, searched, targets
         self.chunk_top_k = max(searched.defaults.chunk_top_k, *setup.ks)
         self.count = cache(searched.stage.tokenizer.count)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pipeline.errors import counted
-from pipeline.evaluation.evaluation import Evaluation, rank_of
 from pipeline.evaluation.questions import Question
+from pipeline.evaluation.results import Evaluation, rank_of
 from pipeline.text.ids import clean
 
 _NO_CHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")

@@ -61,14 +61,14 @@ DIGITS = 6
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedQuestion:
     """A question that is in no figure: some of its gold is unknown. ``unknown``: that gold -> why it is."""
 
     question: Question
     unknown: Mapping[Gold, str]
 
     @classmethod
-    def of(cls, question: Question, unknown: Mapping[Gold, str]) -> "LeftOut":
+    def of(cls, question: Question, unknown: Mapping[Gold, str]) -> "SkippedQuestion":
         return cls(question, {gold: unknown[gold] for gold in question.gold if gold in unknown})
 
 
@@ -86,7 +86,7 @@ class Evaluation:
     stores: Mapping[str, Any]
     chunk_top_k: int
     questions: tuple[Question, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedQuestion, ...]
     targets: Targets
     results: pd.DataFrame
     documents: pd.DataFrame
@@ -185,7 +185,7 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredEvaluation:
     """``modes``: means by mode; ``rows``: by mode, then by question: its id and text."""
 
     name: str
@@ -193,7 +193,7 @@ class Stored:
     rows: Mapping[str, Mapping[tuple[str, str], Values]]
 
 
-def read_evaluation(path: str | Path) -> Stored:
+def read_evaluation(path: str | Path) -> StoredEvaluation:
     """Raises UsageError for what ``graphmill eval --output`` has not written."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -209,7 +209,7 @@ def read_evaluation(path: str | Path) -> Stored:
         ) from None
 
 
-def stored(name: str, content: Mapping[str, Any]) -> Stored:
+def stored(name: str, content: Mapping[str, Any]) -> StoredEvaluation:
     """``content``: what ``Evaluation.to_json`` gives."""
     if content["format"] != FORMAT:
         raise ValueError(name)
@@ -218,7 +218,7 @@ def stored(name: str, content: Mapping[str, Any]) -> Stored:
     for question in content["questions"]:
         for mode, values in question["modes"].items():
             rows[mode][question["id"], question["question"]] = _values(values)
-    return Stored(name, modes, rows)
+    return StoredEvaluation(name, modes, rows)
 
 
 def _values(content: Mapping[str, Any]) -> dict[str, float]:

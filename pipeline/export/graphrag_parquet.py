@@ -26,7 +26,7 @@ from pipeline.contract.schemas import (
     is_list,
     list_of,
 )
-from pipeline.export.source import CORPUS, GRAPH, Exported, Source, new_file
+from pipeline.export.source import CORPUS, GRAPH, ExportReport, ExportSource, new_file
 
 NUMBER = "human_readable_id"
 RAW_DATA = pa.struct([("source", STRING), ("metadata", STRING)])
@@ -74,7 +74,7 @@ CLAIM = "claim"
 Columns = dict[str, Any]
 
 
-def write_graphrag_parquet(source: Source, folder: Path) -> Exported:
+def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
     """A file a table, rows numbered from 0; communities and reports are empty where the workflow makes none, and
     covariates.parquet is not there.
 
@@ -95,7 +95,7 @@ def write_graphrag_parquet(source: Source, folder: Path) -> Exported:
     }
     if source.has("covariates"):
         tables["covariates"] = _covariates(covariates)
-    return Exported(
+    return ExportReport(
         "parquet", folder, {f"{name}.parquet": _write(folder, name, columns) for name, columns in tables.items()}
     )
 
@@ -129,7 +129,7 @@ def _documents(documents: pa.Table, units: pa.Table) -> Columns:
     return _named(documents) | {"text_unit_ids": _lists(documents["id"], of_document), "raw_data": raw_data}
 
 
-def _optional(source: Source, name: str, schema: TableSchema) -> pa.Table:
+def _optional(source: ExportSource, name: str, schema: TableSchema) -> pa.Table:
     return source.table(name) if source.has(name) else schema.arrow.empty_table()
 
 

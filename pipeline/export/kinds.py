@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipeline.errors import UsageError
 from pipeline.export.graphrag_parquet import write_graphrag_parquet
 from pipeline.export.neo4j_admin import write_neo4j_admin
-from pipeline.export.source import GRAPH, Exported, Source, check_folder, joined, new_file, write_rows
+from pipeline.export.source import GRAPH, ExportReport, ExportSource, check_folder, joined, new_file, write_rows
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NODE_COLUMNS = ["name", "type", "types", "description", "frequency", "degree", "
 EDGE_COLUMNS = ["source", "target", "keywords", "description", "weight", "rank", "text_unit_ids"]
 
 
-def write_graphml(source: Source, folder: Path) -> Exported:
+def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
     """graph.graphml: directed, nodes and edges by their ids, lists as joined texts. The whole graph is in memory.
 
     Raises UsageError without a graph.
@@ -38,10 +38,10 @@ def write_graphml(source: Source, folder: Path) -> Exported:
     graph = _graph(source)
     with new_file(folder, NAME) as path:
         nx.write_graphml(graph, path, encoding="utf-8")
-    return Exported("graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()})
+    return ExportReport("graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()})
 
 
-def _graph(source: Source) -> "nx.MultiDiGraph":
+def _graph(source: ExportSource) -> "nx.MultiDiGraph":
     """``label`` is what Gephi shows."""
     import networkx as nx
 
@@ -119,19 +119,19 @@ FILES = {
 }  # fmt: skip
 
 
-def write_csv(source: Source, folder: Path) -> Exported:
+def write_csv(source: ExportSource, folder: Path) -> ExportReport:
     """documents.csv and text_units.csv only where the workflow has such tables. Raises UsageError without a graph."""
     source.require(*GRAPH)
     files = {name: file for name, file in FILES.items() if source.has(file.table)}
-    return Exported("csv", folder, {name: _write(source, folder, name, file) for name, file in files.items()})
+    return ExportReport("csv", folder, {name: _write(source, folder, name, file) for name, file in files.items()})
 
 
-def _write(source: Source, folder: Path, name: str, file: _File) -> int:
+def _write(source: ExportSource, folder: Path, name: str, file: _File) -> int:
     frames = map(file.rows, source.batches(file.table, list(file.columns)))
     return write_rows(folder, name, pa.schema(list(file.columns.items())), frames)
 
 
-KINDS: Mapping[str, Callable[[Source, Path], Exported]] = {
+KINDS: Mapping[str, Callable[[ExportSource, Path], ExportReport]] = {
     "graphml": write_graphml,
     "csv": write_csv,
     "neo4j-admin": write_neo4j_admin,
@@ -139,7 +139,7 @@ KINDS: Mapping[str, Callable[[Source, Path], Exported]] = {
 }
 
 
-def export(kind: str, source: Source, folder: Path, force: bool = False) -> Exported:
+def export(kind: str, source: ExportSource, folder: Path, force: bool = False) -> ExportReport:
     """Write the source's tables below the folder, made if need be.
 
     Raises UsageError for an unknown kind, a folder that is not empty (unless ``force``) or not to be written to, and

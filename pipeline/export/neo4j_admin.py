@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS
-from pipeline.export.source import GRAPH, Exported, Source, joined, new_file, write_rows
-from pipeline.load.desired import with_hashes
+from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, new_file, write_rows
+from pipeline.load.desired_rows import with_hashes
 from pipeline.load.projection import communities, edge_types, edges, most_frequent, nodes
-from pipeline.stores.lists import frame_of, lengths_of
+from pipeline.stores.list_columns import frame_of, lengths_of
 from pipeline.stores.neo4j.rows import capped, members, name_key, parents
 
 TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
@@ -24,7 +24,7 @@ COMMUNITY_NODES: Mapping[str, pa.DataType] = {
 LINKS: Mapping[str, pa.DataType] = {":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT}
 
 
-def community_rows(source: Source) -> pd.DataFrame:
+def community_rows(source: ExportSource) -> pd.DataFrame:
     """As a load has them, with their hashes."""
     found = frame_of(source.table("communities"))
     has_reports = source.has("community_reports")
@@ -32,7 +32,7 @@ def community_rows(source: Source) -> pd.DataFrame:
     return with_hashes(communities(found[COMMUNITIES.columns], told))
 
 
-def community_nodes(rows: pd.DataFrame, source: Source) -> pd.DataFrame:
+def community_nodes(rows: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
     counted = {"entity_count:long": lengths_of(rows["entity_ids"]), ":LABEL": "Community"}
     types = {"id": "id:ID", "level": "level:long", "rating": "rating:double", "weight": "weight:long"}
     renamed = rows.rename(columns={**types, "size": "size:long"})
@@ -63,7 +63,7 @@ EDGES: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 
 
-def write_neo4j_admin(source: Source, folder: Path) -> Exported:
+def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
     """nodes.csv and relationships.csv, communities.csv and community_links.csv, each with its header in a file of its
     own; ``command`` imports them.
 
@@ -82,7 +82,7 @@ def write_neo4j_admin(source: Source, folder: Path) -> Exported:
         rows = community_rows(source)
         files |= _write(folder, "communities", COMMUNITY_NODES, iter([community_nodes(rows, source)]))
         files |= _write(folder, "community_links", LINKS, community_links(rows))
-    return Exported("neo4j-admin", folder, files, import_command(folder, source.has("communities")))
+    return ExportReport("neo4j-admin", folder, files, import_command(folder, source.has("communities")))
 
 
 def import_command(folder: Path, with_communities: bool = False) -> str:
@@ -115,14 +115,14 @@ def _write(
     return {f"{name}_header.csv": 0, f"{name}.csv": rows}
 
 
-def _kept_types(source: Source) -> Collection[str]:
+def _kept_types(source: ExportSource) -> Collection[str]:
     counts: Counter[str] = Counter()
     for frame in source.batches("relationships", ["keywords"]):
         counts.update(edge_types(frame["keywords"]))
     return most_frequent(counts, source.max_types)
 
 
-def _node_rows(entities: pd.DataFrame, source: Source) -> pd.DataFrame:
+def _node_rows(entities: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
     rows = _as_stored(nodes(entities), ["source_id"], source)
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
@@ -131,7 +131,7 @@ def _node_rows(entities: pd.DataFrame, source: Source) -> pd.DataFrame:
     return rows.rename(columns=renamed)[list(NODES)]
 
 
-def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: Source) -> pd.DataFrame:
+def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource) -> pd.DataFrame:
     rows = _as_stored(edges(links, kept), ["keywords", "source_id"], source)
     rows["keywords:string[]"] = _cells(rows["keywords"])
     rows["source_id:string[]"] = _cells(rows["source_id"])
@@ -145,7 +145,7 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: Source) -> pd
     return rows.rename(columns=renamed)[list(EDGES)]
 
 
-def _as_stored(rows: pd.DataFrame, lists: list[str], source: Source) -> pd.DataFrame:
+def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd.DataFrame:
     """The tool makes no property of an empty list; without its hash such a row is written anew by the next load."""
     hashed = with_hashes(rows)
     lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)

@@ -19,7 +19,7 @@ CORPUS = ("documents", "text_units")
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """``max_types``: relationship types kept as types, where the target has types; ``max_source_ids``: text units that
     a row names, where a list has a limit. ``advanced`` is told how many of a table's rows were read."""
 
@@ -66,7 +66,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportReport:
     """``files``: name -> rows (of GraphML: nodes and edges). ``command``: what reads them in, if one command does."""
 
     kind: str

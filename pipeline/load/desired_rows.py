@@ -31,7 +31,7 @@ from pipeline.load.projection import OPTIONAL, SOURCES, TABLE_SOURCES, project_t
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Delta
 from pipeline.stores.binary_copy import Kind, digests
-from pipeline.stores.lists import frame_of, in_arrow, is_texts, to_arrow
+from pipeline.stores.list_columns import frame_of, in_arrow, is_texts, to_arrow
 
 FOLDER = "loaded"
 KEPT = 4
@@ -39,7 +39,7 @@ KEPT = 4
 
 
 @dataclass(frozen=True)
-class Remembered:
+class LoadedHashes:
     """``root``: of the snapshots."""
 
     root: Path
@@ -164,7 +164,7 @@ LOOKS = 8
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedTable:
     """What a table of a store should hold: of each id the row_hash beside it, and the hash of its content as the
     store gives it back. In Arrow, one place a row."""
 
@@ -173,7 +173,7 @@ class Expected:
     contents: pa.Array
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, kept: pd.DataFrame) -> "Expected":
+    def of(cls, rows: pd.DataFrame, kept: pd.DataFrame) -> "ExpectedTable":
         """``rows`` have ``row_hash``, and need not have the vectors in it; ``kept``: the same as the store gives them
         back, which is ``rows`` itself where it keeps all as it is."""
         ids, row_hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
@@ -183,7 +183,7 @@ class Expected:
         return cls(ids, row_hashes, to_arrow(hashed["row_hash"], TEXT))
 
 
-def altered_ids(parts: Iterable[pd.DataFrame], expected: Expected) -> pa.Array:
+def altered_ids(parts: Iterable[pd.DataFrame], expected: ExpectedTable) -> pa.Array:
     """Of the rows that have the row_hash they should have, those whose content is another, or that are there more
     than once. ``parts``: the rows, as ``Store.rows`` gives them."""
     read = pa.concat_tables([CONTENTS.empty_table(), *map(_contents, parts)]).combine_chunks()
@@ -221,7 +221,7 @@ VECTORS_OF = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredRows:
     """``max_types``: relationship types kept as types."""
 
     manifest: Manifest
@@ -260,7 +260,7 @@ class Wanted:
 
     def hashes(self, table: str) -> pa.Table:
         """id and row_hash of the rows, as a load has made them, else made anew: then raises as ``rows``."""
-        known = Remembered(self.snapshots.root).hashes(table, self.versions[table])
+        known = LoadedHashes(self.snapshots.root).hashes(table, self.versions[table])
         return known if known is not None else pa.Table.from_pandas(self.rows(table)[["id", "row_hash"]])
 
     @cached_property

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.schemas import SCHEMA_VERSION
-from pipeline.load.desired import Expected, Remembered, Wanted, altered_ids, diff
-from pipeline.load.identity import (
+from pipeline.load.desired_rows import DesiredRows, ExpectedTable, LoadedHashes, altered_ids, diff
+from pipeline.load.projection import require_sources
+from pipeline.load.workspace_guard import (
     dimensions_of,
     known_vectors,
     of_others,
@@ -20,9 +21,8 @@ from pipeline.load.identity import (
     refuse_other_vectors,
     refuse_other_workflow,
 )
-from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import Advanced, Live, Probe, Store, TableState, Waits, Writer, alone, unheard
+from pipeline.stores.base import Advanced, Live, Store, TableState, VectorProbe, Waits, Writer, alone, unheard
 from pipeline.stores.connection import ahead, reconnecting
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -31,7 +31,7 @@ Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Left:
+class LastLoad:
     """What the load before has left, where that is known: the version of each table's rows, and its state then."""
 
     versions: Mapping[str, str]
@@ -39,17 +39,17 @@ class Left:
 
 
 def load_store(
-    store: Store, wanted: Wanted, live: Live, full: bool, advanced: Advanced, waits: Waits
+    store: Store, wanted: DesiredRows, live: Live, full: bool, advanced: Advanced, waits: Waits
 ) -> dict[str, Counts]:
     """Table -> {inserted, updated, deleted, unchanged}.
 
     A table that is as the load before left it, and should stay so, is read neither here nor there. The rows of a table
     are made while those of the one before are written. ``full``: all are compared, and hashed anew.
     """
-    remembered = Remembered(wanted.snapshots.root)
+    remembered = LoadedHashes(wanted.snapshots.root)
     counts: dict[str, Counts] = {}
     with store.writing(live, advanced, waits) as writer:
-        left = Left({}, {}) if full else _left(store, live, remembered)
+        left = LastLoad({}, {}) if full else _left(store, live, remembered)
         differing = [table for table in store.tables if left.versions.get(table) != wanted.versions[table]]
         states = cache(writer.states)  # asked for while the rows of the second table are made
         made_of = wanted.hashed if full else wanted.rows  # where little is written, few vectors are held
@@ -81,14 +81,14 @@ def reported_name(table: str, store: Store) -> str:
     return "relationships" if table == "edges" and "relationships" not in store.tables else table
 
 
-def _left(store: Store, live: Live, remembered: Remembered) -> Left:
+def _left(store: Store, live: Live, remembered: LoadedHashes) -> LastLoad:
     """Nothing is known where vectors are another model's, or rows kept by other settings, whatever their hashes say."""
     shown = store.live()
     if shown is None or shown.schema_version != SCHEMA_VERSION or shown.embedding_key != live.embedding_key:
-        return Left({}, {})
+        return LastLoad({}, {})
     if store.outdated():
-        return Left({}, {})
-    return Left(remembered.versions(shown.version), shown.tables)
+        return LastLoad({}, {})
+    return LastLoad(remembered.versions(shown.version), shown.tables)
 
 
 def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: bool) -> pa.Table:
@@ -96,7 +96,7 @@ def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: 
     stored = writer.hashes(table)
     if not full:
         return stored
-    altered = altered_ids(store.rows(table, []), Expected.of(rows, store.as_stored(rows)))
+    altered = altered_ids(store.rows(table, []), ExpectedTable.of(rows, store.as_stored(rows)))
     row_hashes = pc.if_else(pc.is_in(stored["id"], value_set=altered), "", stored["row_hash"])
     return stored.set_column(1, "row_hash", row_hashes)
 
@@ -112,7 +112,7 @@ PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """What the stores shall show, and for whom. ``version`` covers everything that decides their rows."""
 
     workflow: str
@@ -172,7 +172,7 @@ def load(
     is gone or damaged or a store was loaded by a newer version.
     """
     require_sources(manifest.tables)
-    wanted = Wanted(manifest, snapshots, max_types)
+    wanted = DesiredRows(manifest, snapshots, max_types)
     target = target_of(wanted, owner)
     nothing = None if options.full else reconnecting(partial(_nothing_to_do, stores, target), PATIENCE)
     if nothing is not None:
@@ -180,11 +180,11 @@ def load(
         return nothing
     counts: dict[str, dict[str, Counts]] = {}
     reconnecting(partial(_load_alone, wanted, stores, target, options, advanced, waits, begins, counts), PATIENCE)
-    Remembered(snapshots.root).publish(wanted.version, wanted.versions)
+    LoadedHashes(snapshots.root).publish(wanted.version, wanted.versions)
     return counts
 
 
-def _nothing_to_do(stores: Sequence[Store], target: Target) -> dict[str, dict[str, Counts]] | None:
+def _nothing_to_do(stores: Sequence[Store], target: LoadTarget) -> dict[str, dict[str, Counts]] | None:
     """The counts of a load that finds nothing to do; None where there is something."""
     lives = [store.live() for store in stores]
     first = lives[0]
@@ -196,9 +196,9 @@ def _nothing_to_do(stores: Sequence[Store], target: Target) -> dict[str, dict[st
 
 
 def _load_alone(
-    wanted: Wanted,
+    wanted: DesiredRows,
     stores: Sequence[Store],
-    target: Target,
+    target: LoadTarget,
     options: LoadOptions,
     advanced: Callable[[str, str, int, int], None],
     waits: Waits,
@@ -228,24 +228,24 @@ def _load_alone(
                 counts[store.name] = load_store(store, wanted, live, options.full, partial(advanced, store.name), waits)
 
 
-def target_of(wanted: Wanted, owner: Owner = NOBODY) -> Target:
+def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
     manifest = wanted.manifest
     identity = next(
         record.components["models"]["embedding"]
         for record in manifest.steps.values()
         if manifest.tables[EMBEDDING_STEP_TABLE] in record.outputs.values()
     )
-    return Target(manifest.workflow, wanted.version, identity, owner)
+    return LoadTarget(manifest.workflow, wanted.version, identity, owner)
 
 
-def live_of(wanted: Wanted, target: Target, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
+def live_of(wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
     """What a load makes the stores show, and those of its vectors that tell whether its model made ``lives``."""
     embeddings = known_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
     dimensions, probe = dimensions_of(embeddings), probe_of(embeddings)
     return _live(target, dimensions, probe), embeddings
 
 
-def _live(target: Target, dimensions: int, probe: Probe | None = None) -> Live:
+def _live(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:
     """What a store shows after the load."""
     owner, place = target.owner.id, target.owner.place
     return Live(target.workflow, target.version, target.embedding, dimensions, probe=probe, owner=owner, place=place)

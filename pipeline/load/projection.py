@@ -20,7 +20,7 @@ from pipeline.contract.schemas import (
     TableSchema,
 )
 from pipeline.errors import DataError, UsageError
-from pipeline.stores.lists import in_arrow, lengths_of, to_arrow
+from pipeline.stores.list_columns import in_arrow, lengths_of, to_arrow
 from pipeline.text.ids import digest
 
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {

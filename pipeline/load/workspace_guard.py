@@ -11,7 +11,7 @@ import pyarrow.compute
 from pipeline.errors import OtherOwnerError, UsageError
 from pipeline.load.projection import EXTRAS
 from pipeline.snapshots.store import Snapshot, SnapshotStore
-from pipeline.stores.base import Live, Probe, Store
+from pipeline.stores.base import Live, Store, VectorProbe
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -95,12 +95,12 @@ def dimensions_of(embeddings: pd.DataFrame) -> int:
     return len(embeddings["vector"].iloc[0]) if len(embeddings) else 0
 
 
-def probe_of(embeddings: pd.DataFrame) -> Probe | None:
+def probe_of(embeddings: pd.DataFrame) -> VectorProbe | None:
     if embeddings.empty:
         return None
     first = embeddings["vector"].iloc[0]
     normalised = bool(abs(np.linalg.norm(first) - 1) < NORM_TOLERANCE)
-    return Probe(embeddings["id"].iloc[0], first.tolist(), normalised)
+    return VectorProbe(embeddings["id"].iloc[0], first.tolist(), normalised)
 
 
 def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> str:
@@ -159,7 +159,7 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
     return float(one @ other / lengths) if lengths else 1.0
 
 
-def _is_another_model(probe: Probe, embeddings: pd.DataFrame) -> bool:
+def _is_another_model(probe: VectorProbe, embeddings: pd.DataFrame) -> bool:
     """By the vector that the probe's chunk has now; False where the chunk is gone."""
     now = probe_of(embeddings[embeddings["id"] == probe.chunk_id])
     if now is None:

@@ -203,8 +203,8 @@ Done = TypeVar("Done")
 SECONDS_FOR_THE_HOPELESS = 2.0
 FOLLOW_UP, FIRST = 0, 1
 
-Asked = tuple[str, ChatRequest]
-Answered = tuple[str, ChatReply]
+KeyedRequest = tuple[str, ChatRequest]
+KeyedReply = tuple[str, ChatReply]
 
 
 class StoppedError(Exception):
@@ -296,7 +296,7 @@ def in_parallel(
     return done
 
 
-def converse(exchange: Exchange[Result], workers: Workers[Asked, Answered]) -> list[Result]:
+def converse(exchange: Exchange[Result], workers: Workers[KeyedRequest, KeyedReply]) -> list[Result]:
     """Drive all conversations, each as soon as its replies are there. ``workers.work`` takes (key, request) and
     returns (key, reply)."""
     begun: Mapping[str, ChatRequest] | None = {}

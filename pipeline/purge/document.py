@@ -9,21 +9,21 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, name_of, told_name, without
 from pipeline.engine.document_list import present_documents
-from pipeline.engine.losses import DOCUMENTS, check_deletions, identities, name_of, told_name, without
 from pipeline.engine.plan import RunOptions
-from pipeline.engine.report import RunReport
-from pipeline.engine.runner import Silent
+from pipeline.engine.run_report import RunReport
+from pipeline.engine.runner import SilentProgress
+from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal
-from pipeline.engine.usage.metering import Meter
 from pipeline.errors import DataError, UsageError, counted
 from pipeline.export.emit import withdraw
-from pipeline.load.desired import Remembered
+from pipeline.load.desired_rows import LoadedHashes
 from pipeline.purge import workspaces
 from pipeline.purge.history import forget_history, workflows_with_tables
-from pipeline.purge.intention import Intention, Intentions
-from pipeline.purge.target import Rows, Survey, Target, read_target, rows_of, survey, told, total_of
-from pipeline.purge.workspaces import Deleted, Found
+from pipeline.purge.intention import PurgeIntent, PurgeIntents
+from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_of, survey, told, total_of
+from pipeline.purge.workspaces import Deleted, WorkspaceSearch
 from pipeline.runs.services import Services
 from pipeline.runs.stages import index_stage, run_stages
 from pipeline.stores.loaded_workspaces import FILE as RECORD
@@ -85,10 +85,10 @@ class PurgeReport:
 class _Subject:
     """What a purge begins with, once nothing speaks against it."""
 
-    target: Target
+    target: PurgeTarget
     workflows: Sequence[str]
-    found: Found
-    intention: Intention | None
+    found: WorkspaceSearch
+    intention: PurgeIntent | None
 
 
 def purge(project: Services, document: str) -> PurgeReport:
@@ -116,12 +116,12 @@ def survey_document(project: Services, document: str) -> Survey:
 
 
 def _subject(project: Services, document: str) -> _Subject:
-    intentions = Intentions(project.root)
+    intentions = PurgeIntents(project.root)
     begun = intentions.all()
     broken_off = next((intention for intention in begun.values() if not intention.here), None)
     found = workspaces.look(project, with_embedded=not _is_being_remade(broken_off))
     target = read_target(
-        project, document, begun, lambda name: workspaces.holds(project, found, Target(name, None).names)
+        project, document, begun, lambda name: workspaces.holds(project, found, PurgeTarget(name, None).names)
     )
     intentions.refuse_broken_off(but=target.source)
     workflows = workflows_with_tables(project)
@@ -133,19 +133,19 @@ def _subject(project: Services, document: str) -> _Subject:
     return _Subject(target, workflows, found, begun.get(target.source))
 
 
-def _is_being_remade(intention: Intention | None) -> bool:
+def _is_being_remade(intention: PurgeIntent | None) -> bool:
     return intention is not None and intention.embedded is not None and not intention.remade
 
 
 def _purge(project: Services, subject: _Subject) -> PurgeReport:
-    target, found, intentions = subject.target, subject.found, Intentions(project.root)
+    target, found, intentions = subject.target, subject.found, PurgeIntents(project.root)
     intention = intentions.save(_begun(project, subject))
     if target.path:
         target.path.unlink(missing_ok=True)
     options = RunOptions(may_go=target.source, direct=True)  # a batch would be abandoned again by a purge that goes on
-    runs = [run_stages(project, name, Silent(), options, index_stage) for name in subject.workflows]
+    runs = [run_stages(project, name, SilentProgress(), options, index_stage) for name in subject.workflows]
     _require_gone(project, target, subject.workflows)
-    Remembered(project.snapshots.root).forget()
+    LoadedHashes(project.snapshots.root).forget()
     cleaned: dict[Workspace, Deleted] = {}
     if intention.embedded is not None and not intention.remade:
         cleaned |= workspaces.remake_embedded(project, intention.embedded, found)
@@ -178,7 +178,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     )
 
 
-def _begun(project: Services, subject: _Subject) -> Intention:
+def _begun(project: Services, subject: _Subject) -> PurgeIntent:
     """What a kill must not take along: where the document was, and what the embedded PostgreSQL shows. What an earlier
     purge of it is done with counts no more where the document has come back since: it may have been loaded again."""
     before, target = subject.intention, subject.target
@@ -186,10 +186,12 @@ def _begun(project: Services, subject: _Subject) -> Intention:
         return before
     rows = rows_of(project.snapshots, target)
     cleaned = before.cleaned if before and not rows and target.path is None else ()
-    return Intention(target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned)
+    return PurgeIntent(target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned)
 
 
-def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Workspace, str], project: Services) -> None:
+def _end(
+    intentions: PurgeIntents, intention: PurgeIntent, unreached: Mapping[Workspace, str], project: Services
+) -> None:
     if unreached or LoadedWorkspaces(project.root).damaged:
         intentions.save(replace(intention, here=True))
     else:
@@ -197,7 +199,7 @@ def _end(intentions: Intentions, intention: Intention, unreached: Mapping[Worksp
 
 
 def _told(
-    project: Services, target: Target, unreached: Mapping[Workspace, str], foreign: Mapping[Workspace, str]
+    project: Services, target: PurgeTarget, unreached: Mapping[Workspace, str], foreign: Mapping[Workspace, str]
 ) -> dict[str, str]:
     again = f"'graphmill purge --document {target.source}"
     no_more = f"or, if it is no more, take it out of {RECORD} and purge again"
@@ -220,7 +222,7 @@ def _told(
     return told
 
 
-def _refuse_the_last(project: Services, target: Target, workflows: Sequence[str]) -> None:
+def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
     for name in workflows:
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
@@ -230,7 +232,7 @@ def _refuse_the_last(project: Services, target: Target, workflows: Sequence[str]
             raise UsageError(f"purge: {target.source} is the only document; delete the folder data instead")
 
 
-def _refuse_present(project: Services, target: Target, workflows: Sequence[str]) -> None:
+def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
     """A purge erases the way back: it is for this document only, and not while the folder is half mounted; and a record
     has to be out of its file, which is nobody's but its owner's to edit."""
     for name in workflows:
@@ -252,14 +254,14 @@ def _refuse_present(project: Services, target: Target, workflows: Sequence[str])
             check_deletions(without(known, source), without(present.documents, source), ratio, first)
 
 
-def _where(target: Target, workflow: str) -> str:
+def _where(target: PurgeTarget, workflow: str) -> str:
     file, record = target.source.rpartition("#")[::2]
     if file:
         return f"still in {file}; take record {record} out of the file"
     return f"workflow '{workflow}' still reads it, and not from the input folder; take it out there"
 
 
-def _require_gone(project: Services, target: Target, workflows: Sequence[str]) -> None:
+def _require_gone(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
     """Raises DataError where a workflow has it still."""
     for name in workflows:
         manifest = project.snapshots.manifest(name)

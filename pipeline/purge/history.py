@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.engine.bill.rehearsal import needed_keys
+from pipeline.engine.bill.counting_models import needed_keys
 from pipeline.errors import UsageError, counted
-from pipeline.load.desired import Remembered
-from pipeline.purge.intention import Intentions
+from pipeline.load.desired_rows import LoadedHashes
+from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.gc import GcReport, collect_garbage
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import SnapshotStore
@@ -49,7 +49,7 @@ def purge_history(project: Services, dry_run: bool) -> HistoryReport:
     StoreError when others read the cache all the time.
     """
     with project.runs.alone():
-        Intentions(project.root).refuse_broken_off()
+        PurgeIntents(project.root).refuse_broken_off()
         workflows = workflows_with_tables(project)
         if dry_run:
             collected = collect_garbage(project.snapshots, keep=1, dry_run=True)
@@ -60,7 +60,7 @@ def purge_history(project: Services, dry_run: bool) -> HistoryReport:
 
 def forget_history(project: Services, workflows: Sequence[str], since: str) -> HistoryReport:
     """Also the reports of all runs before ``since``. Only for a caller who holds the project."""
-    Remembered(project.snapshots.root).forget()
+    LoadedHashes(project.snapshots.root).forget()
     project.snapshots.sweep()
     _forget_later(project.snapshots)
     collected = collect_garbage(project.snapshots, keep=1, dry_run=False)

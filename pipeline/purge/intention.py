@@ -18,7 +18,7 @@ FILE = "data/purge.json"
 
 
 @dataclass(frozen=True)
-class Shown:
+class WorkspaceContents:
     """What a workspace of the embedded PostgreSQL, which is made anew, shows. ``graph``: where its graph is;
     ``rows``: by table."""
 
@@ -29,7 +29,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Intention:
+class PurgeIntent:
     """``rows``: of the document, by workflow and table, as a survey counts them; ``embedded``: what is to be loaded
     again into the embedded PostgreSQL, None where there is none; ``remade``: it has been; ``here``: nothing of the
     document is left in the project and in the stores that could be reached; ``cleaned``: workspaces that are done
@@ -37,19 +37,19 @@ class Intention:
 
     document: str
     rows: Mapping[str, Mapping[str, int | None]]
-    embedded: tuple[Shown, ...] | None = None
+    embedded: tuple[WorkspaceContents, ...] | None = None
     remade: bool = False
     here: bool = False
     cleaned: tuple[Workspace, ...] = ()
 
 
 @dataclass(frozen=True)
-class Intentions:
+class PurgeIntents:
     """``root``: the project's."""
 
     root: Path
 
-    def all(self) -> dict[str, Intention]:
+    def all(self) -> dict[str, PurgeIntent]:
         """By document. Raises DataError for a damaged file."""
         try:
             return {document: _read(document, entry) for document, entry in read_json(self._path)["purges"].items()}
@@ -61,7 +61,7 @@ class Intentions:
                 f"{self._path}: {fact}; a purge was broken off: delete the file, then purge its document again"
             ) from error
 
-    def save(self, intention: Intention) -> Intention:
+    def save(self, intention: PurgeIntent) -> PurgeIntent:
         self._write({**self.all(), intention.document: intention})
         return intention
 
@@ -82,7 +82,7 @@ class Intentions:
                     "goes on with it"
                 )
 
-    def _write(self, intentions: Mapping[str, Intention]) -> None:
+    def _write(self, intentions: Mapping[str, PurgeIntent]) -> None:
         content = {document: asdict(intention) for document, intention in intentions.items()}
         write_json(self._path, {"purges": content})
 
@@ -91,12 +91,12 @@ class Intentions:
         return self.root / FILE
 
 
-def _read(document: str, entry: Mapping[str, Any]) -> Intention:
+def _read(document: str, entry: Mapping[str, Any]) -> PurgeIntent:
     embedded = entry["embedded"]
-    return Intention(
+    return PurgeIntent(
         document,
         {str(workflow): dict(tables) for workflow, tables in entry["rows"].items()},
-        None if embedded is None else tuple(Shown(**each) for each in embedded),
+        None if embedded is None else tuple(WorkspaceContents(**each) for each in embedded),
         bool(entry["remade"]),
         bool(entry["here"]),
         tuple(Workspace(**each) for each in entry["cleaned"]),

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from rapidfuzz import process
 
 from pipeline.documents.files import input_files, one_line
-from pipeline.engine.losses import DOCUMENTS, is_of
+from pipeline.engine.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
-from pipeline.purge.workspaces import Found
+from pipeline.purge.workspaces import WorkspaceSearch
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest, SnapshotStore, read_parquet
 from pipeline.stores.loaded_workspaces import Workspace
@@ -31,7 +31,7 @@ LIKENESS = 60
 
 
 @dataclass(frozen=True)
-class Target:
+class PurgeTarget:
     """``source``: as the tables name it: a path below the input folder, or a record of one, ``people.csv#42``.
     ``path``: its file, None where there is none (any more)."""
 
@@ -44,7 +44,7 @@ class Target:
 
 def read_target(
     project: Services, document: str, under_way: Collection[str], elsewhere: Callable[[str], bool]
-) -> Target:
+) -> PurgeTarget:
     """``document``: a path, below the input folder, the project or the present folder, or a record, ``people.csv#42``;
     also one whose file is gone. ``under_way``: those whose purge goes on; ``elsewhere``: asked last, whether the
     stores know of a name.
@@ -57,21 +57,21 @@ def read_target(
     document = one_line(document)
     if not names:
         raise UsageError(f"purge: {document} is not below {project.input_folder}; name a file there")
-    known = Known(project)
+    known = KnownDocuments(project)
     for name in names:
         if (path := known.file(name)) or name in under_way or known.has(name):
-            return Target(name, path)
+            return PurgeTarget(name, path)
     for name in names:
         if (project.input_folder / name).is_dir():
             raise UsageError(f"purge: {document} is a folder; name one file at a time")
     for name in names:
         if elsewhere(name):
-            return Target(name, None)
+            return PurgeTarget(name, None)
     raise UsageError(_unknown(document, names, known))
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownDocuments:
     """What documents a project has, and had."""
 
     project: Services
@@ -122,7 +122,7 @@ def _plain(document: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and not {".", ".."} & set(document.split("/"))
 
 
-def _unknown(document: str, names: Sequence[str], known: Known) -> str:
+def _unknown(document: str, names: Sequence[str], known: KnownDocuments) -> str:
     where = f"purge: {document}: no file, no document of any run that is kept, no record"
     if GLOB & set(document):
         fitting = [name for name in known.all if any(fnmatchcase(name, pattern) for pattern in names)]
@@ -217,7 +217,7 @@ def total_of(rows: Rows) -> str:
     return f"{least}{counted(sum(filter(None, counts)), 'row')}"
 
 
-def survey(project: Services, target: Target, found: Found, going_on: bool) -> Survey:
+def survey(project: Services, target: PurgeTarget, found: WorkspaceSearch, going_on: bool) -> Survey:
     return Survey(
         target.source,
         target.path.lstat().st_size if target.path else None,
@@ -230,7 +230,7 @@ def survey(project: Services, target: Target, found: Found, going_on: bool) -> S
     )
 
 
-def rows_of(snapshots: SnapshotStore, target: Target) -> dict[str, dict[str, int | None]]:
+def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str, int | None]]:
     """Of each workflow the newest tables that have the document; where none are found to, and the documents of some
     cannot be read, these."""
     found: dict[str, dict[str, int | None]] = {}
@@ -248,7 +248,7 @@ def rows_of(snapshots: SnapshotStore, target: Target) -> dict[str, dict[str, int
     return {**unknown, **found}
 
 
-def _ids(snapshots: SnapshotStore, manifest: Manifest, target: Target) -> Any:
+def _ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
     """Of the documents that are meant."""
     documents = read_parquet(snapshots.root / manifest.tables[DOCUMENTS].path, ["id", "source"])
     named = [target.names(source) for source in documents["source"].to_pylist()]

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.load.identity import of_others
 from pipeline.load.loader import Counts, LoadOptions, Owner, load
 from pipeline.load.projection import require_sources
-from pipeline.purge.intention import Shown
+from pipeline.load.workspace_guard import of_others
+from pipeline.purge.intention import WorkspaceContents
 from pipeline.runs.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store
 from pipeline.runs.services import Services
 from pipeline.settings.schema import EMBEDDED, Settings
@@ -35,7 +35,7 @@ Deleted = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Held:
+class OwnWorkspace:
     """A workspace of this project, and the settings that open it."""
 
     workspace: Workspace
@@ -44,32 +44,32 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Found:
+class WorkspaceSearch:
     """``unreached``: workspaces that may hold the document, and why nobody can look, or may write; ``foreign``: those
     of them that are another owner's by now, and whose; ``unowned``: those that an earlier version has loaded, for whom
     is not known; ``elsewhere``: those that another folder of the same owner has loaded, whose tables are not this
     project's."""
 
-    held: Sequence[Held]
+    held: Sequence[OwnWorkspace]
     unreached: Mapping[Workspace, str] = field(default_factory=dict)
     foreign: Mapping[Workspace, str] = field(default_factory=dict)
     unowned: Sequence[Workspace] = ()
-    elsewhere: Sequence[Held] = ()
+    elsewhere: Sequence[OwnWorkspace] = ()
 
     @property
-    def embedded(self) -> list[Held]:
+    def embedded(self) -> list[OwnWorkspace]:
         return [held for held in self.held if held.workspace.kind == EMBEDDED_KIND]
 
 
-def look(project: Services, with_embedded: bool) -> Found:
+def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
     """Ask every database that can be reached. ``with_embedded``: whether the embedded one is there to be asked.
 
     Raises StoreError where one that the settings name does not answer, DataError where it is not known which have
     been loaded.
     """
     known = LoadedWorkspaces(project.root).all()
-    held: list[Held] = []
-    elsewhere: list[Held] = []
+    held: list[OwnWorkspace] = []
+    elsewhere: list[OwnWorkspace] = []
     unreached: dict[Workspace, str] = {}
     foreign: dict[Workspace, str] = {}
     unowned: list[Workspace] = []
@@ -90,9 +90,9 @@ def look(project: Services, with_embedded: bool) -> Found:
             loaded_here = workspace in {*known, *project.loads_into} or live.place == project.place
             opened_by = settings.model_copy(update={"workspace": name})
             if kind == EMBEDDED_KIND or (loaded_here and live.owner in ("", project.owner)):
-                held.append(Held(workspace, live, opened_by))
+                held.append(OwnWorkspace(workspace, live, opened_by))
             elif live.owner == project.owner:
-                elsewhere.append(Held(workspace, live, opened_by))
+                elsewhere.append(OwnWorkspace(workspace, live, opened_by))
             elif not live.owner:
                 unowned.append(workspace)
             elif workspace in known:
@@ -101,27 +101,27 @@ def look(project: Services, with_embedded: bool) -> Found:
     for workspace in known:
         if workspace.kind != EMBEDDED_KIND and (workspace.kind, workspace.address) not in databases:
             unreached[workspace] = "the settings do not name its database"
-    return Found(held, unreached, foreign, unowned, elsewhere)
+    return WorkspaceSearch(held, unreached, foreign, unowned, elsewhere)
 
 
-def refuse_lost(project: Services, found: Found) -> None:
+def refuse_lost(project: Services, found: WorkspaceSearch) -> None:
     """Raises UsageError for a workspace that could not be loaded again."""
     for held in found.held:
         if held.live.workflow:
             _manifest(project, held.workspace, held.live.workflow)
 
 
-def holds(project: Services, found: Found, fits: Callable[[str], bool]) -> bool:
+def holds(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]) -> bool:
     """Whether a workspace shows a document whose source fits."""
     return any(_shows(project, held, fits) for held in found.held if held.workspace.kind != NEO4J)
 
 
-def _shows(project: Services, held: Held, fits: Callable[[str], bool]) -> bool:
+def _shows(project: Services, held: OwnWorkspace, fits: Callable[[str], bool]) -> bool:
     with _opened(project, held.settings, "postgres") as store:
         return any(fits(source) for source in store.documents()["source"])
 
 
-def left_to_others(project: Services, found: Found, fits: Callable[[str], bool]) -> dict[Workspace, str]:
+def left_to_others(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]) -> dict[Workspace, str]:
     """The workspaces of other folders of the same owner that show a document whose source fits, or a graph of which
     that cannot be told, and why they are left."""
     texts = {held.workspace.name: held for held in found.elsewhere if held.workspace.kind != NEO4J}
@@ -133,12 +133,12 @@ def left_to_others(project: Services, found: Found, fits: Callable[[str], bool])
     }
 
 
-def shown(project: Services, found: Found) -> tuple[Shown, ...] | None:
+def shown(project: Services, found: WorkspaceSearch) -> tuple[WorkspaceContents, ...] | None:
     """What the embedded PostgreSQL is to show again; None where there is none."""
     if not (project.root / EMBEDDED_FOLDER).exists():
         return None
     return tuple(
-        Shown(
+        WorkspaceContents(
             held.workspace.name,
             held.live.workflow,
             _graph(held),
@@ -148,7 +148,9 @@ def shown(project: Services, found: Found) -> tuple[Shown, ...] | None:
     )
 
 
-def remake_embedded(project: Services, again: Sequence[Shown], found: Found) -> dict[Workspace, Deleted]:
+def remake_embedded(
+    project: Services, again: Sequence[WorkspaceContents], found: WorkspaceSearch
+) -> dict[Workspace, Deleted]:
     """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it showed. Workspace -> how
     many rows there are fewer."""
     folder, doomed = project.root / EMBEDDED_FOLDER, project.root / DOOMED
@@ -174,7 +176,7 @@ def remake_embedded(project: Services, again: Sequence[Shown], found: Found) -> 
     return cleaned
 
 
-def clean(project: Services, found: Found, done: Sequence[Workspace]) -> Iterator[tuple[Workspace, Deleted]]:
+def clean(project: Services, found: WorkspaceSearch, done: Sequence[Workspace]) -> Iterator[tuple[Workspace, Deleted]]:
     """Load every other workspace again from its workflow's newest tables: workspace, and rows deleted. ``done``: those
     that have been."""
     over = set(done)
@@ -194,7 +196,7 @@ def clean(project: Services, found: Found, done: Sequence[Workspace]) -> Iterato
             yield partner.workspace, _deleted(counts, only=NEO4J)
 
 
-def _clean_graph(project: Services, held: Held) -> Deleted:
+def _clean_graph(project: Services, held: OwnWorkspace) -> Deleted:
     """A graph whose text units are elsewhere by now."""
     with _neo4j(held) as [store]:
         if not held.live.workflow:  # a first load that was cut off: nobody has read it
@@ -230,14 +232,14 @@ def _deleted(counts: Mapping[str, Mapping[str, Counts]], only: str) -> dict[str,
     return {only: {table: count["deleted"] for table, count in counts.get(only, {}).items()}}
 
 
-def _graph(held: Held) -> str:
+def _graph(held: OwnWorkspace) -> str:
     """Where the graph of a workspace is: its load has filled the tables of it, or has not."""
     if not held.live.tables:
         return held.settings.stores.graph
     return "postgres" if set(GRAPH_TABLES) & set(held.live.tables) else NEO4J
 
 
-def _partner(found: Found, workspace: Workspace) -> Held | None:
+def _partner(found: WorkspaceSearch, workspace: Workspace) -> OwnWorkspace | None:
     """The workspace's graph in Neo4j."""
     graphs = [held for held in found.held if held.workspace.kind == NEO4J and held.workspace.name == workspace.name]
     return graphs[0] if graphs else None
@@ -254,7 +256,7 @@ def _opened(project: Services, settings: Settings, graph: str) -> Iterator[Postg
 
 
 @contextmanager
-def _neo4j(held: Held | None) -> Iterator[list[Store]]:
+def _neo4j(held: OwnWorkspace | None) -> Iterator[list[Store]]:
     """None or one."""
     if held is None:
         yield []

@@ -12,14 +12,14 @@ import pandas as pd
 
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
-from pipeline.models.parse.reply import after_thinking
+from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.citations import Citations
 from pipeline.query.context import Context, Reference
-from pipeline.query.messages import Abstention, Prepared, count_tokens, refuse_failed
+from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.keywords import Keywords
-from pipeline.query.stage import Clock, QueryStage
 
 Result = TypeVar("Result")
 NO_ANSWER = "[NO ANSWER]"
@@ -27,7 +27,7 @@ NO_ANSWER = "[NO ANSWER]"
 
 
 @dataclass(frozen=True)
-class Said:
+class AnswerText:
     """What is said to a question. ``reply``: what the model was paid for it; None where it was not asked."""
 
     text: str
@@ -81,7 +81,7 @@ class Answer:
         }
 
 
-def answer(request: QueryRequest, stage: QueryStage) -> Answer:
+def answer(request: QueryRequest, stage: QueryResources) -> Answer:
     """Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer."""
     started = time.perf_counter()
     prepared = inquired(prepare(request, stage), stage)
@@ -90,7 +90,7 @@ def answer(request: QueryRequest, stage: QueryStage) -> Answer:
     return finished(prepared, stage, said, started)
 
 
-def inquired(prepared: Prepared, stage: QueryStage) -> Prepared:
+def inquired(prepared: PreparedQuery, stage: QueryResources) -> PreparedQuery:
     """Ready for the last call: those before it are made, if there is to be an answer of a model.
 
     Raises ModelError where they bring nothing.
@@ -104,23 +104,23 @@ def inquired(prepared: Prepared, stage: QueryStage) -> Prepared:
         return chat.converse([prepared.inquiry()])[0]
 
 
-def fixed_answer(prepared: Prepared, stage: QueryStage) -> Said | None:
+def fixed_answer(prepared: PreparedQuery, stage: QueryResources) -> AnswerText | None:
     """What is said where no model is to be asked: the context, the prompt, the evidence, or that nothing was found."""
     request = prepared.request
     if request.only_need_context:
-        return Said(prepared.context.text, prepared.abstention)
+        return AnswerText(prepared.context.text, prepared.abstention)
     if request.only_need_prompt:
-        return Said("\n\n".join(message["content"] for message in prepared.messages), prepared.abstention)
+        return AnswerText("\n\n".join(message["content"] for message in prepared.messages), prepared.abstention)
     if prepared.abstention:
-        return Said(stage.prompt("no_context").render().strip(), prepared.abstention)
+        return AnswerText(stage.prompt("no_context").render().strip(), prepared.abstention)
     if stage.chat(request.model):
         return None
     if request.mode == "bypass":
         raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
-    return Said(evidence_text(prepared.context), "")
+    return AnswerText(evidence_text(prepared.context), "")
 
 
-def read_answer(pieces: Iterator[str], prepared: Prepared) -> Generator[str, None, tuple[Abstention, int]]:
+def read_answer(pieces: Iterator[str], prepared: PreparedQuery) -> Generator[str, None, tuple[Abstention, int]]:
     """The answer as it is to be shown, in pieces; returns why it is none, if so, and how many citations were removed.
     Without a search there is nothing that could be cited, and the text stays as it is. Thinking is never shown."""
     pieces = after_thinking(pieces)
@@ -143,7 +143,7 @@ def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
             return text, end.value
 
 
-def finished(prepared: Prepared, stage: QueryStage, said: Said, started: float) -> Answer:
+def finished(prepared: PreparedQuery, stage: QueryResources, said: AnswerText, started: float) -> Answer:
     context = prepared.context
     return Answer(
         prepared.request,
@@ -163,12 +163,12 @@ def finished(prepared: Prepared, stage: QueryStage, said: Said, started: float) 
     )
 
 
-def _asked(prepared: Prepared, chat: ChatModel | None) -> Said:
+def _asked(prepared: PreparedQuery, chat: ChatModel | None) -> AnswerText:
     assert chat is not None
     reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
     refuse_failed(reply)
     text, (abstention, removed) = whole(read_answer(iter([reply.text]), prepared))
-    return Said(text, abstention, removed, reply)
+    return AnswerText(text, abstention, removed, reply)
 
 
 def any_text(text: str) -> str | None:

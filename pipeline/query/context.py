@@ -24,7 +24,7 @@ _PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
 _NUMBER = re.compile(r"\d+")
 _MORE = "+more"
 
-Shown = Mapping[str, Iterable[int]]
+CitableIds = Mapping[str, Iterable[int]]
 """Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be cited."""
 
 
@@ -35,7 +35,7 @@ class DataCitations:
     shown: Mapping[str, frozenset[str]] | None
 
     @classmethod
-    def of(cls, shown: Shown) -> "DataCitations":
+    def of(cls, shown: CitableIds) -> "DataCitations":
         return cls({kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()})
 
     def checked(self, text: str) -> tuple[str, int]:

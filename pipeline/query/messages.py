@@ -9,8 +9,8 @@ from pipeline.errors import ModelError, SettingsError, UsageError
 from pipeline.models.base import ChatReply, Message, Talk, Tokenizer
 from pipeline.query.context import UNCHECKED, Context, DataCitations
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import QueryResources
 from pipeline.query.search.keywords import Keywords
-from pipeline.query.stage import QueryStage
 
 CONTEXT = ("context",)
 WISHES = ("response_type", "user_prompt")
@@ -20,7 +20,7 @@ ANSWERS = {"naive": "answer_chunks", "community": "community_reduce", "drift": "
 Messages = tuple[Message, ...]
 
 
-def messages(request: QueryRequest, stage: QueryStage, context: str) -> Messages:
+def messages(request: QueryRequest, stage: QueryResources, context: str) -> Messages:
     """The answer's prompt with the context in it, the conversation so far, the question. In mode ``bypass`` there is
     no prompt but one that the request brings.
 
@@ -32,7 +32,7 @@ def messages(request: QueryRequest, stage: QueryStage, context: str) -> Messages
     return conversation(request, prompt, request.query)
 
 
-def instructed(request: QueryRequest, stage: QueryStage, prompt: str, context: str, query: str) -> Messages:
+def instructed(request: QueryRequest, stage: QueryResources, prompt: str, context: str, query: str) -> Messages:
     """The same with a prompt of a call before the answer's, which may name the question as a whole, and a query of its
     own. Raises SettingsError for wrong placeholders."""
     template = stage.prompt(prompt)
@@ -51,7 +51,7 @@ def count_tokens(messages: Messages, tokenizer: Tokenizer) -> int:
     return sum(tokenizer.count(message["content"]) for message in messages)
 
 
-def _system_prompt(request: QueryRequest, stage: QueryStage, context: str) -> str:
+def _system_prompt(request: QueryRequest, stage: QueryResources, context: str) -> str:
     if request.mode == "bypass" and not request.system_prompt:
         return ""
     template = stage.prompt("answer_mixed" if request.mixed else ANSWERS.get(request.mode, "answer_graph"))
@@ -94,7 +94,7 @@ model found the answer in none of what it was shown."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedQuery:
     """Everything before the model is asked for the answer. ``abstention``: why it is not to be asked.
 
     ``inquiry``: what is to be asked before that; it returns the question made ready for the last call. ``messages`` are
@@ -113,4 +113,4 @@ class Prepared:
     replies: tuple[ChatReply, ...] = ()
     citable: DataCitations = UNCHECKED
     removed_citations: int = 0
-    inquiry: "Callable[[], Talk[Prepared]] | None" = None
+    inquiry: "Callable[[], Talk[PreparedQuery]] | None" = None

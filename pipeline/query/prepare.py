@@ -12,16 +12,16 @@ import numpy as np
 import pandas as pd
 
 from pipeline.query.context import Context, build_context
-from pipeline.query.messages import Abstention, Prepared, count_tokens, messages
-from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.local_context import mixed_citable, mixed_context
+from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, messages
 from pipeline.query.reports.community import prepare_community
 from pipeline.query.reports.drift import prepare_drift
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import Clock, Found, QueryResources, ReadTogether
 from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.keywords import Keywords, find_keywords
 from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence, refuse_endless
-from pipeline.query.stage import Clock, Found, QueryStage, Read
 from pipeline.query.walk.facts import Embed
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
 
@@ -36,7 +36,7 @@ class NotEmbeddedError(Exception):
         self.texts = texts
 
 
-def read_embedding_between(read: Read, find: Find, embed: Embed) -> tuple[Found, tuple[str, ...]]:
+def read_embedding_between(read: ReadTogether, find: Find, embed: Embed) -> tuple[Found, tuple[str, ...]]:
     """What ``find`` finds at one moment. It is given an ``Embed`` that ends the read at texts not embedded yet; they
     are embedded, and it starts anew. Texts that change with every read are not embedded: it is given None."""
     known: dict[str, np.ndarray] = {}
@@ -55,7 +55,7 @@ def _vectors(known: Mapping[str, np.ndarray], texts: Sequence[str]) -> np.ndarra
     return np.array([known[text] for text in texts])
 
 
-def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
+def prepare(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
     """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
     refuse_endless(request, stage.tokenizer)
     if request.mode == "community":
@@ -65,7 +65,7 @@ def prepare(request: QueryRequest, stage: QueryStage) -> Prepared:
     return _prepare_search(request, stage)
 
 
-def _prepare_search(request: QueryRequest, stage: QueryStage) -> Prepared:
+def _prepare_search(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
     clock = Clock()
     with clock.measure("keywords"):
         keywords = _keywords(request, stage)
@@ -77,7 +77,7 @@ def _prepare_search(request: QueryRequest, stage: QueryStage) -> Prepared:
         build = mixed_context if request.mixed else build_context
         overhead = count_tokens(messages(request, stage, ""), stage.tokenizer)
         context = build(request, evidence, chunks.head(request.chunk_top_k), stage.tokenizer, overhead)
-    prepared = Prepared(
+    prepared = PreparedQuery(
         request,
         keywords,
         context,
@@ -91,13 +91,13 @@ def _prepare_search(request: QueryRequest, stage: QueryStage) -> Prepared:
     return replace(prepared, citable=mixed_citable(context)) if request.mixed else prepared
 
 
-def _keywords(request: QueryRequest, stage: QueryStage) -> Keywords:
+def _keywords(request: QueryRequest, stage: QueryResources) -> Keywords:
     if request.mode not in KEYWORD_MODES:
         return Keywords()
     return find_keywords(request, stage.chat(request.model), stage.prompt("extract_keywords"))
 
 
-def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple[Found, tuple[str, ...]]:
+def _find(request: QueryRequest, keywords: Keywords, stage: QueryResources) -> tuple[Found, tuple[str, ...]]:
     if request.mode == "bypass":
         return (Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS)), ()
     question = embed_question(request, keywords, stage.embedding)
@@ -112,7 +112,9 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryStage) -> tuple
     return read_embedding_between(stage.read, find, stage.embedding.embed)
 
 
-def _reranked(request: QueryRequest, chunks: pd.DataFrame, stage: QueryStage) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _reranked(
+    request: QueryRequest, chunks: pd.DataFrame, stage: QueryResources
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if stage.reranker is None or not request.enable_rerank:
         return chunks, ()
     return reranked(chunks, request.query, stage.reranker)

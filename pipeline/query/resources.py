@@ -19,13 +19,13 @@ Found = tuple[Evidence, pd.DataFrame]
 Result = TypeVar("Result")
 
 
-class Read(Protocol):
+class ReadTogether(Protocol):
     def __call__(self, work: Callable[[VectorReads, GraphReads], Result], /) -> tuple[Result, tuple[str, ...]]:
         """Does all reads of ``work`` at one moment of the stores; and what is to be said of the moment."""
         ...
 
 
-def noting(notes: tuple[str, ...], read: Read) -> Read:
+def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
     """Read so, and have these said of every moment."""
 
     def noted(work: Callable[[VectorReads, GraphReads], Result], /) -> tuple[Result, tuple[str, ...]]:
@@ -36,11 +36,11 @@ def noting(notes: tuple[str, ...], read: Read) -> Read:
 
 
 @dataclass(frozen=True)
-class QueryStage:
+class QueryResources:
     """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
     that name."""
 
-    read: Read
+    read: ReadTogether
     embedding: EmbeddingModel
     chat: Callable[[str], ChatModel | None]
     tokenizer: Tokenizer

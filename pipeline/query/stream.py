@@ -9,12 +9,12 @@ from pipeline.contract.prompts import Placeholders
 from pipeline.errors import GraphmillError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, readable
 from pipeline.models.parse.report import parse_questions
-from pipeline.query.answer import Answer, Said, any_text, finished, fixed_answer, inquired, read_answer, usage_of
+from pipeline.query.answer import Answer, AnswerText, any_text, finished, fixed_answer, inquired, read_answer, usage_of
 from pipeline.query.context import Context, Reference
-from pipeline.query.messages import Messages, Prepared, conversation, refuse_failed
+from pipeline.query.messages import Messages, PreparedQuery, conversation, refuse_failed
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import Clock, QueryStage
+from pipeline.query.resources import Clock, QueryResources
 
 PROMPT = "next_questions"
 PLACEHOLDERS = Placeholders(("context", "number"))
@@ -51,7 +51,7 @@ class Failed:
 Event = Sources | Token | Done | Failed
 
 
-def stream_answer(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
+def stream_answer(request: QueryRequest, stage: QueryResources) -> Iterator[Event]:
     """Sources, Token ..., Done; where something fails, Failed instead of what is missing. Tokens are as Answer.text has
     them: citations of what was not shown are taken out. Without ``stream`` the text is one Token."""
     try:
@@ -60,7 +60,7 @@ def stream_answer(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
         yield Failed(error)
 
 
-def _events(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
+def _events(request: QueryRequest, stage: QueryResources) -> Iterator[Event]:
     started = time.perf_counter()
     prepared = prepare(request, stage)
     shown = prepared.context.references if request.include_references else ()
@@ -71,7 +71,7 @@ def _events(request: QueryRequest, stage: QueryStage) -> Iterator[Event]:
     yield Done(finished(prepared, stage, said, started))
 
 
-def _spoken(prepared: Prepared, stage: QueryStage) -> Generator[Event, None, Said]:
+def _spoken(prepared: PreparedQuery, stage: QueryResources) -> Generator[Event, None, AnswerText]:
     if fixed := fixed_answer(prepared, stage):
         yield Token(fixed.text)
         return fixed
@@ -89,10 +89,10 @@ def _spoken(prepared: Prepared, stage: QueryStage) -> Generator[Event, None, Sai
     if not prepared.request.stream:
         yield Token("".join(shown))
     refuse_failed(replies[0])
-    return Said("".join(shown), abstention, removed, replies[0])
+    return AnswerText("".join(shown), abstention, removed, replies[0])
 
 
-def _pieces(prepared: Prepared, stage: QueryStage, replies: list[ChatReply]) -> Iterator[str]:
+def _pieces(prepared: PreparedQuery, stage: QueryResources, replies: list[ChatReply]) -> Iterator[str]:
     """Adds the whole reply to ``replies`` when it has come."""
     chat = stage.chat(prepared.request.model)
     assert chat is not None
@@ -118,7 +118,7 @@ class NextQuestions:
         }
 
 
-def next_questions(request: QueryRequest, number: int, stage: QueryStage) -> NextQuestions:
+def next_questions(request: QueryRequest, number: int, stage: QueryResources) -> NextQuestions:
     """At most ``number`` questions that lead on from the request's conversation and question, from what its mode finds
     for that question. Of a mode that shows reports in windows, the first window is looked at.
 
@@ -136,13 +136,13 @@ def next_questions(request: QueryRequest, number: int, stage: QueryStage) -> Nex
     return NextQuestions(request, tuple(new[:number]), usage_of(*prepared.replies, reply), _notes(prepared, reply))
 
 
-def _messages(prepared: Prepared, number: int, stage: QueryStage) -> Messages:
+def _messages(prepared: PreparedQuery, number: int, stage: QueryResources) -> Messages:
     template = stage.prompt(PROMPT)
     template.check(PLACEHOLDERS)
     context = prepared.context.windows[0] if prepared.context.windows else prepared.context.text
     return conversation(prepared.request, template.render(context=context, number=str(number)), prepared.request.query)
 
 
-def _notes(prepared: Prepared, reply: ChatReply) -> tuple[str, ...]:
+def _notes(prepared: PreparedQuery, reply: ChatReply) -> tuple[str, ...]:
     objection = (f"the model's questions could not all be read ({reply.message})",) if reply.message else ()
     return (*prepared.notes, *objection)

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
 from pipeline.models.parse.graph import Problem, failed, unusable
-from pipeline.models.parse.reply import plain
+from pipeline.models.parse.lenient_json import plain
 from pipeline.text.ids import digest
 
 FENCE, NO_FENCE = "```", "'''"

@@ -13,14 +13,14 @@ from itertools import combinations, product
 from typing import Literal
 
 from pipeline.resolution.name import Name
+from pipeline.resolution.pairs import Comparison, Pair, Rules, defined_acronyms, named_pairs
 from pipeline.resolution.pins import Decision
-from pipeline.resolution.rules import Comparison, Pair, Rules, defined_acronyms, named_pairs
 
 Test = Callable[[int, int], bool]
 
 
 @dataclass(frozen=True)
-class Unit:
+class NameGroup:
     """Names that are one already. ``groups``: those within it that a person has put together count as one name, which
     passes where one of them does and none is forbidden."""
 
@@ -38,7 +38,7 @@ class Criteria:
     passes: Test
     forbidden: Test
 
-    def joins(self, one: Unit, two: Unit) -> bool:
+    def joins(self, one: NameGroup, two: NameGroup) -> bool:
         return all(self._fits(a, b) for a, b in product(one.groups, two.groups))
 
     def _fits(self, one: Sequence[int], two: Sequence[int]) -> bool:
@@ -50,7 +50,7 @@ class Criteria:
 class Clusters:
     """``units`` of all names, found by the member."""
 
-    units: dict[int, Unit] = field(default_factory=dict)
+    units: dict[int, NameGroup] = field(default_factory=dict)
 
     def joined(self, pairs: Iterable[Pair], criteria: Criteria) -> "Clusters":
         """One step: the units that ``pairs`` connect, as far as the criteria allow."""
@@ -61,18 +61,18 @@ class Clusters:
             a, b = self.of(one), self.of(two)
             if a != b and not graph.has_edge(a, b) and criteria.joins(a, b):
                 graph.add_edge(a, b)
-        alike: dict[frozenset[Unit], list[Unit]] = defaultdict(list)
+        alike: dict[frozenset[NameGroup], list[NameGroup]] = defaultdict(list)
         for unit in graph:
             alike[frozenset((*graph[unit], unit))].append(unit)
         found = dict(self.units)
         for units in alike.values():
             if len(units) > 1:
-                whole = Unit(tuple(sorted(group for unit in units for group in unit.groups)))
+                whole = NameGroup(tuple(sorted(group for unit in units for group in unit.groups)))
                 found |= dict.fromkeys(whole.members, whole)
         return Clusters(found)
 
-    def of(self, member: int) -> Unit:
-        return self.units.get(member) or Unit(((member,),))
+    def of(self, member: int) -> NameGroup:
+        return self.units.get(member) or NameGroup(((member,),))
 
     @property
     def of_several(self) -> list[tuple[int, ...]]:
@@ -85,7 +85,7 @@ def pinned_units(same: Iterable[Pair]) -> Clusters:
 
     graph = nx.Graph()
     graph.add_edges_from(same)
-    units = [Unit((tuple(sorted(members)),)) for members in nx.connected_components(graph)]
+    units = [NameGroup((tuple(sorted(members)),)) for members in nx.connected_components(graph)]
     return Clusters({member: unit for unit in units for member in unit.members})
 
 
@@ -106,7 +106,7 @@ CERTAIN = frozenset({"spelling"})
 
 
 @dataclass(frozen=True)
-class Decided:
+class PairDecision:
     """``by``: "cluster" where a rule or the model found the two the same, and a third name stands between them."""
 
     pair: Pair
@@ -158,11 +158,11 @@ class Resolution:
         spelled = [pair for pair, one in self.found.items() if one.rule in CERTAIN and one.outcome == "same"]
         return pinned.joined(spelled, criteria).joined(self._candidates(), criteria)
 
-    def decided(self, clusters: Clusters) -> Iterator[Decided]:
+    def decided(self, clusters: Clusters) -> Iterator[PairDecision]:
         for pair in self._candidates():
             one = self._comparison(pair)
             together = clusters.of(pair[0]) == clusters.of(pair[1])
-            yield Decided(pair, one.score, one.rule, MERGE if together else KEEP, self._by(pair, together))
+            yield PairDecision(pair, one.score, one.rule, MERGE if together else KEEP, self._by(pair, together))
 
     def _by(self, pair: Pair, together: bool) -> By:
         if pair in self.pins:

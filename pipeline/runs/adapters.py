@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import EmbeddingModel, Reranker
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.batch import BatchChat, BatchOptions
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
@@ -14,7 +15,6 @@ from pipeline.models.endpoint.limits import Rate
 from pipeline.models.endpoint.rerank import EndpointReranker
 from pipeline.models.here.builtin import BuiltinEmbedding
 from pipeline.models.here.transformers import CrossEncoderReranker, SentenceTransformerEmbedding
-from pipeline.models.memory.cache import ReplyCache
 from pipeline.runs.owner import owner_of
 from pipeline.settings.schema import EMBEDDED, Settings
 from pipeline.stores.base import GraphStore, Live, Store, VectorStore

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipeline.engine.report import LoadCounts, StepReport
+from pipeline.engine.run_report import LoadCounts, StepReport
 
 HEARTBEAT_SECONDS = 20
 LOAD = "load"

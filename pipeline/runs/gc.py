@@ -17,7 +17,7 @@ from pipeline.stores.base import Advanced, silent
 
 
 @dataclass(frozen=True)
-class Size:
+class SnapshotSize:
     files: int
     bytes: int
 
@@ -30,13 +30,13 @@ class GcReport:
     dry_run: bool
     keep: int
     manifests: Mapping[str, Sequence[str]]
-    records: Size
-    tables: Mapping[str, Size]
+    records: SnapshotSize
+    tables: Mapping[str, SnapshotSize]
 
     @property
-    def total(self) -> Size:
+    def total(self) -> SnapshotSize:
         sizes = [self.records, *self.tables.values()]
-        return Size(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
+        return SnapshotSize(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
 
     @property
     def nights(self) -> list[str]:
@@ -114,5 +114,5 @@ def _files(root: Path, folder: str, suffix: str) -> list[Path]:
     return sorted(path for path in (root / folder).glob(f"*{suffix}") if NAMED_BY_CONTENT.fullmatch(path.stem))
 
 
-def _size(files: Sequence[Path]) -> Size:
-    return Size(len(files), sum(path.stat().st_size for path in files))
+def _size(files: Sequence[Path]) -> SnapshotSize:
+    return SnapshotSize(len(files), sum(path.stat().st_size for path in files))

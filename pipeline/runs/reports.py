@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from pipeline.engine.report import LoadCounts, Outcome, RunReport, StepReport
+from pipeline.engine.run_report import LoadCounts, Outcome, RunReport, StepReport
 from pipeline.errors import DamagedError, DiskFullError, LockedError
 from pipeline.files import read_json, tell, write_json
 
@@ -34,7 +34,7 @@ UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
 
 
 @dataclass(frozen=True)
-class Begun:
+class UnfinishedRun:
     """A run that has not reported, and how far it was when that was last noted: a step of ``steps``, rows of model work
     or of a load that are done. ``process``: as the lock's holder is named."""
 
@@ -109,18 +109,18 @@ class Runs:
         write_json(self._path(report.run_id), report.to_json())
         self._begun(report.run_id).unlink(missing_ok=True)
 
-    def note(self, begun: Begun) -> None:
+    def note(self, begun: UnfinishedRun) -> None:
         """How far a run is, for those who look on; beside the point of it, so that nothing is raised."""
         with suppress(OSError, DiskFullError):
             write_json(self._begun(begun.run_id), asdict(begun))
 
-    def unreported(self) -> list[Begun]:
+    def unreported(self) -> list[UnfinishedRun]:
         """The runs that began and have not reported, the newest first: at most one is under way, the others were cut
         off."""
         paths = sorted(self.folder.glob(f"*{BEGUN}"), reverse=True)
         return [_read_begun(path) for path in paths if not self._path(path.stem).exists()]
 
-    def under_way(self) -> Begun | None:
+    def under_way(self) -> UnfinishedRun | None:
         """The run that goes on at this moment."""
         process, _, since = (self.holder() or "").partition(", since ")
         if not process:
@@ -212,12 +212,12 @@ class Runs:
 
 
 @dataclass
-class Noted:
+class ProgressNotes:
     """A run's progress that is also noted where others can read it."""
 
     progress: "Progress"
     runs: Runs
-    begun: Begun
+    begun: UnfinishedRun
     said: float = 0.0
 
     def step_started(self, step: str, position: int, steps: int) -> None:
@@ -284,18 +284,18 @@ def with_usage(entry: RunEntry, spent: Mapping[str, Any] | None) -> RunEntry:
     return replace(entry, calls=int(spent["calls"]), cost=None if math.isnan(cost) else float(cost))
 
 
-def _entry(begun: Begun, goes_on: bool) -> RunEntry:
+def _entry(begun: UnfinishedRun, goes_on: bool) -> RunEntry:
     outcome = UNDER_WAY if goes_on else KILLED
     return RunEntry(begun.run_id, begun.workflow, outcome, began(begun.run_id), message=begun.step)
 
 
-def _read_begun(path: Path) -> Begun:
+def _read_begun(path: Path) -> UnfinishedRun:
     """What of it can be read: that it began says its name."""
     try:
         content = read_json(path)
-        return Begun(**{**content, "run_id": path.stem})
+        return UnfinishedRun(**{**content, "run_id": path.stem})
     except (DamagedError, OSError, TypeError):
-        return Begun(path.stem)
+        return UnfinishedRun(path.stem)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ RESOLVE = "resolve_entities"
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinReport:
     """What became of the file. ``unknown``: names that no entity of the last run has."""
 
     file: Path
@@ -39,7 +39,7 @@ def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
     return project.snapshots.read(snapshot)
 
 
-def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | None = None) -> Pinned:
+def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
     """The next run takes the two names for one, or for two, whatever rules and model say; a former pin of the pair is
     replaced. Raises UsageError for two spellings of one name, SettingsError for a pin that contradicts others."""
     file = _file(project, workflow)
@@ -47,17 +47,19 @@ def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | N
     if made.ids[0] == made.ids[1]:
         raise UsageError(f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing to pin")
     _write(file, [*_without(read_pins(file), made.ids), made])
-    return Pinned(file, "pinned same" if decision == "same" else "pinned different", _unknown(project, workflow, a, b))
+    return PinReport(
+        file, "pinned same" if decision == "same" else "pinned different", _unknown(project, workflow, a, b)
+    )
 
 
-def undo(project: Services, a: str, b: str, workflow: str | None = None) -> Pinned:
+def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinReport:
     """Take back the pin of two names or, where there is none, part what the last run merged: pin them different.
     Raises UsageError where there is neither."""
     file, ids = _file(project, workflow), id_pair(a, b)
     pins = read_pins(file)
     if any(one.ids == ids for one in pins):
         _write(file, _without(pins, ids))
-        return Pinned(file, "pin removed")
+        return PinReport(file, "pin removed")
     if not _merged(resolutions(project, workflow), ids):
         raise UsageError(
             f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill resolutions list'"

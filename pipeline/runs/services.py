@@ -14,7 +14,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.load.identity import (
+from pipeline.load.workspace_guard import (
     DROP,
     READ,
     is_of_another,
@@ -24,10 +24,10 @@ from pipeline.load.identity import (
     told_owner,
 )
 from pipeline.models.base import EmbeddingModel, Listener, Reranker
+from pipeline.models.cache.replies import ReplyCache
+from pipeline.models.conversations import made_once, made_once_each
 from pipeline.models.endpoint.batch import BatchChat
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.exchange import made_once, made_once_each
-from pipeline.models.memory.cache import ReplyCache
 from pipeline.runs.adapters import (
     EMBEDDED,
     EMBEDDED_FOLDER,

@@ -11,10 +11,10 @@ import pandas as pd
 
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.plan import RunOptions
-from pipeline.engine.report import LoadCounts, Outcome, RunReport
+from pipeline.engine.run_report import LoadCounts, Outcome, RunReport
 from pipeline.engine.runner import Progress, Runner
+from pipeline.engine.usage.budget import Budget
 from pipeline.engine.usage.journal import Journal, settle
-from pipeline.engine.usage.metering import Budget
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import (
     ABOVE_MAX_REJECTS,
@@ -33,11 +33,11 @@ from pipeline.errors import (
 )
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
-from pipeline.load.identity import loaded_elsewhere
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
 from pipeline.load.projection import require_columns
+from pipeline.load.workspace_guard import loaded_elsewhere
 from pipeline.models.base import EmbeddingModel
-from pipeline.runs.reports import Begun, Noted, this_process
+from pipeline.runs.reports import ProgressNotes, UnfinishedRun, this_process
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live
@@ -174,8 +174,8 @@ def run_stages(
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None
-        begun = Begun(journal.run_id, workflow.name, this_process())
-        noted = Noted(progress, project.runs, begun)
+        begun = UnfinishedRun(journal.run_id, workflow.name, this_process())
+        noted = ProgressNotes(progress, project.runs, begun)
         project.runs.note(begun)
         runner = _runner(project, journal, noted, options, reach_stores)
         state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)

@@ -41,7 +41,7 @@ def body_of(settings: QueryOptions) -> type[Asked]:
     return Query
 
 
-class Shown(BaseModel):
+class Body(BaseModel):
     """Others may be added."""
 
     model_config = ConfigDict(extra="allow")
@@ -52,14 +52,14 @@ class KeywordsShown(BaseModel):
     low: list[str] = Field(description="Names.")
 
 
-class ReferenceShown(Shown):
+class ReferenceShown(Body):
     id: int = Field(description="The number by which the answer cites it: [1].")
     document_id: str
     source: str = Field(description="The document's path below the input folder.")
     chunks: list[dict[str, Any]] = Field(description="Its passages: id, start, end; content, if asked for.")
 
 
-class EntityShown(Shown):
+class EntityShown(Body):
     id: str
     name: str
     type: str
@@ -67,7 +67,7 @@ class EntityShown(Shown):
     text_unit_ids: list[str]
 
 
-class RelationshipShown(Shown):
+class RelationshipShown(Body):
     id: str
     source: str = Field(description="The name of the entity it starts at.")
     target: str = Field(description="The name of the entity it ends at.")
@@ -77,7 +77,7 @@ class RelationshipShown(Shown):
     text_unit_ids: list[str]
 
 
-class ChunkShown(Shown):
+class ChunkShown(Body):
     """A passage: ``content`` is the document's text from ``start`` to ``end``, in characters."""
 
     id: str
@@ -89,7 +89,7 @@ class ChunkShown(Shown):
     score: float | None = Field(description="Cosine similarity to the question.")
 
 
-class ReportShown(Shown):
+class ReportShown(Body):
     """A report on a community of entities; ``content`` is Markdown."""
 
     number: int = Field(description="The number by which the answer cites it: [Data: Reports (1)].")
@@ -102,7 +102,7 @@ class ReportShown(Shown):
     weight: int = Field(description="How many passages the community's entities appear in.")
 
 
-class ClaimShown(Shown):
+class ClaimShown(Body):
     number: int
     id: str
     subject: str
@@ -113,7 +113,7 @@ class ClaimShown(Shown):
     source_text: str
 
 
-class Evidence(Shown):
+class Evidence(Body):
     """What was found, best first."""
 
     mode: str

@@ -29,7 +29,7 @@ class StoreState:
 
 
 @dataclass(frozen=True)
-class State:
+class ServiceState:
     """``problem``: the first of them."""
 
     stores: Mapping[str, StoreState]
@@ -49,13 +49,13 @@ class Health:
     project: Project
     _stores: Stores = field(init=False, repr=False)
     _watches: "list[_Watch]" = field(init=False, repr=False)
-    _look: asyncio.Task[State] | None = field(default=None, repr=False)
+    _look: asyncio.Task[ServiceState] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._stores = open_stores(self.project.settings, self.project.root)
         self._watches = [_Watch(store) for store in self._stores.all]
 
-    async def look(self) -> State:
+    async def look(self) -> ServiceState:
         if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._examine())
         return await asyncio.shield(self._look)
@@ -65,7 +65,7 @@ class Health:
             watch.close()
         self._stores.close()
 
-    async def _examine(self) -> State:
+    async def _examine(self) -> ServiceState:
         asked = {watch.store.name: watch.ask() for watch in self._watches}
         await asyncio.wait(asked.values(), timeout=PATIENCE)
         states = {
@@ -76,7 +76,7 @@ class Health:
         live = states[self._stores.vectors.name].live
         if not problems and live is not None:
             problems = self._problems_of(live)
-        return State(states, problems[0] if problems else "", live.workflow if live else "")
+        return ServiceState(states, problems[0] if problems else "", live.workflow if live else "")
 
     def _problems_of(self, live: Live) -> list[str]:
         """What no query is answered from: another owner's rows, unless they were named, and vectors that no model of
@@ -120,7 +120,7 @@ def _state(store: Store) -> StoreState:
     return StoreState("ok", live=live)
 
 
-def health_json(state: State, project: Project, open_to_asker: bool) -> dict[str, Any]:
+def health_json(state: ServiceState, project: Project, open_to_asker: bool) -> dict[str, Any]:
     """``open_to_asker``: with what the problems are, which may name hosts and folders."""
     chat = project.settings.models.chat.get(DEFAULT)
     return {

@@ -78,7 +78,7 @@ class TableState:
 
 
 @dataclass(frozen=True)
-class Probe:
+class VectorProbe:
     """A chunk and its vector: what the same text has by another model, or by one that changed under its name, is
     another vector. ``normalised``: whether the vectors have length 1."""
 
@@ -100,7 +100,7 @@ class Live:
     dimensions: int
     tables: Mapping[str, TableState] = field(default_factory=dict, compare=False)
     schema_version: int = SCHEMA_VERSION
-    probe: Probe | None = field(default=None, compare=False)
+    probe: VectorProbe | None = field(default=None, compare=False)
     loading: bool = field(default=False, compare=False)
     owner: str = ""
     place: str = field(default="", compare=False)
@@ -116,9 +116,9 @@ def read_states(stored: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Tab
     return {table: TableState(state["rows"], state["checksum"]) for table, state in (stored or {}).items()}
 
 
-def read_probe(stored: Mapping[str, Any] | None) -> Probe | None:
+def read_probe(stored: Mapping[str, Any] | None) -> VectorProbe | None:
     """``Live.probe`` from JSON."""
-    return Probe(**stored) if stored else None
+    return VectorProbe(**stored) if stored else None
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class VectorStore(Store, VectorReads, Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
+class GraphState:
     """What a graph shows: the version, whether a load that readers can see is under way, and whose it is."""
 
     version: str
@@ -380,7 +380,7 @@ class GraphStore(GraphReads, Protocol):
         """The graph at the vectors' moment, where one database holds both."""
         ...
 
-    def shown(self) -> Shown: ...
+    def shown(self) -> GraphState: ...
 
 
 def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:

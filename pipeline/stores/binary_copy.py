@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 from xxhash import xxh3_128_hexdigest
 
-from pipeline.stores.lists import in_arrow, to_arrow
+from pipeline.stores.list_columns import in_arrow, to_arrow
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 

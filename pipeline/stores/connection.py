@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from pipeline.errors import LostConnectionError, OtherOwnerError
-from pipeline.stores.base import GraphStore, Live, Shown, VectorStore
+from pipeline.stores.base import GraphState, GraphStore, Live, VectorStore
 
 Result = TypeVar("Result")
 PAUSE_SECONDS = 0.5
@@ -51,7 +51,7 @@ def read_together(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -
     return result, tuple(_notes(live, shown))
 
 
-def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, Live | None, Shown | None]:
+def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, Live | None, GraphState | None]:
     """The last is None when the graph changed during the work. Work that half a load has led astray is to be done
     anew: LostConnectionError."""
     with vectors.reading() as at_moment:
@@ -68,7 +68,7 @@ def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[
         return result, at_moment.live(), after if after == before else None
 
 
-def _refuse_two_owners(vectors: VectorStore, shown: Shown) -> None:
+def _refuse_two_owners(vectors: VectorStore, shown: GraphState) -> None:
     live = vectors.live()
     if live and live.owner and shown.owner and live.owner != shown.owner:
         raise OtherOwnerError(
@@ -77,7 +77,7 @@ def _refuse_two_owners(vectors: VectorStore, shown: Shown) -> None:
         )
 
 
-def _notes(live: Live | None, shown: Shown | None) -> list[str]:
+def _notes(live: Live | None, shown: GraphState | None) -> list[str]:
     if shown is None:
         return ["the graph was loaded while it was read, three times; ask again"]
     if shown.loading:

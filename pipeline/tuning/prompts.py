@@ -12,7 +12,7 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.files import publish_file, temporary_file
 from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.parse.graph import Entity, Graph, Problem, failed, parse_records, unusable
-from pipeline.models.parse.reply import one_line, plain
+from pipeline.models.parse.lenient_json import one_line, plain
 
 ROW = "tune"
 LONGEST_LINE, LONGEST_PERSONA, LONGEST_TYPE = 200, 1500, 40
@@ -41,7 +41,7 @@ class Passages:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TuningBrief:
     """``domain, language, entity_types`` are asked for where they are empty."""
 
     domain: str = ""
@@ -57,7 +57,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Findings:
+class SampleFindings:
     """``problems``: what was asked -> why there is no use in the reply."""
 
     domain: str
@@ -68,7 +68,7 @@ class Findings:
     problems: tuple[str, ...]
 
 
-def questions(passages: Passages, wanted: Wanted, prompts: TunePrompts) -> Talk[Findings]:
+def questions(passages: Passages, wanted: TuningBrief, prompts: TunePrompts) -> Talk[SampleFindings]:
     """The conversation: field and language at once, then the reader, the types, and the examples at once. It goes on
     after a reply of no use, so that a rehearsal counts what follows."""
     problems: list[str] = []
@@ -96,7 +96,7 @@ def questions(passages: Passages, wanted: Wanted, prompts: TunePrompts) -> Talk[
         (reply,) = yield (_request(asking, LONGEST_PERSONA, _without_types),)
         types = _types(told("entity types", reply, LONGEST_PERSONA))[: wanted.max_types]
     examples = yield from _examples(passages.examples, preface(persona, domain), types, prompts.extract)
-    return Findings(domain, language, persona, types, examples, tuple(problems))
+    return SampleFindings(domain, language, persona, types, examples, tuple(problems))
 
 
 def preface(persona: str, domain: str) -> str:
@@ -164,7 +164,7 @@ def extract_step(workflow: Workflow) -> Step | None:
     return next((step for step in workflow.steps if step.verb.name == EXTRACT_VERB), None)
 
 
-def tuned_texts(workflow: Workflow, resources: Resources, findings: Findings) -> dict[str, str]:
+def tuned_texts(workflow: Workflow, resources: Resources, findings: SampleFindings) -> dict[str, str]:
     """Name of a prompt that the workflow sends with something of the documents in it -> the text that it becomes."""
     texts: dict[str, str] = {}
     for step in workflow.steps:
@@ -192,7 +192,7 @@ def _names(name: str) -> Iterator[str]:
     return chain([base], (f"{base}-{number}" for number in count(2)))
 
 
-def _tuned(prompt: Prompt, findings: Findings, examples: Sequence[Example]) -> str:
+def _tuned(prompt: Prompt, findings: SampleFindings, examples: Sequence[Example]) -> str:
     """The opening in front, the examples before the paragraph that brings the text."""
     opening = _escaped(preface(findings.persona, findings.domain))
     paragraphs = prompt.text.strip().split("\n\n")

@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.engine.bill.estimate import Amount, Estimate
-from pipeline.engine.bill.rehearsal import RehearsedChat, Tally
-from pipeline.engine.losses import with_kept
+from pipeline.engine.bill.counting_models import RehearsedChat, Tally
+from pipeline.engine.bill.expected_calls import Amount, Estimate
+from pipeline.engine.deletions import with_kept
 from pipeline.engine.plan import ALL, Planner, tables_of
 from pipeline.engine.resources import LocalEngine, Resources
+from pipeline.engine.usage.budget import Budget, Meter, MeteredChat
 from pipeline.engine.usage.journal import Journal, settle
-from pipeline.engine.usage.metering import Budget, Meter, MeteredChat
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import Tokenizer, Tokens
@@ -23,10 +23,10 @@ from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import digest
 from pipeline.tuning.prompts import (
     EXTRACT_ROLE,
-    Findings,
     Passages,
+    SampleFindings,
     TunePrompts,
-    Wanted,
+    TuningBrief,
     extract_step,
     questions,
     tuned_texts,
@@ -105,7 +105,7 @@ class TuneOptions:
     examples: int = 3
     example_tokens: int = 250
     max_input_tokens: int = 8000
-    wanted: Wanted = Wanted()
+    wanted: TuningBrief = TuningBrief()
     model: str = DEFAULT
     max_cost: float | None = None
     max_tokens: int | None = None
@@ -121,7 +121,7 @@ class Tuning:
     settings.yaml; ``calls`` that were made, and ``known``: replies that needed none."""
 
     workflow: str
-    findings: Findings
+    findings: SampleFindings
     prompts: dict[str, str]
     snippet: str
     calls: int
@@ -208,7 +208,7 @@ def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
     return TunePrompts(found["domain"], found["language"], found["persona"], found["entity_types"], extract)
 
 
-def _snippet(workflow: Workflow, findings: Findings, new: dict[str, str]) -> str:
+def _snippet(workflow: Workflow, findings: SampleFindings, new: dict[str, str]) -> str:
     """The steps of the workflow that have a tuned prompt, as they are to be in its file, and the setting."""
     lines = [f"# workflows/{workflow.name}.yaml"]
     for step in workflow.steps:

@@ -10,7 +10,7 @@ from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import COVARIATES, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatModel, Message
-from pipeline.models.parse.graph import Claim, Parsed, parse_claims
+from pipeline.models.parse.graph import Claim, ParsedReply, parse_claims
 from pipeline.text.ids import claim_id, entity_id
 from pipeline.verbs.read_text import Questions, by_text, read_text, rejects
 
@@ -63,7 +63,7 @@ def _questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Questions
 
 
 @lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
-def _parse(reply: str) -> Parsed[Claim]:
+def _parse(reply: str) -> ParsedReply[Claim]:
     return parse_claims(reply)
 
 

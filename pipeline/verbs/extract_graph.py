@@ -91,21 +91,21 @@ def _parse(reply: str, format: Format) -> Graph:
 
 
 @dataclass(frozen=True)
-class Finding:
+class TextExtraction:
     """The records of one text, each with whether its names stand there, and what is to be said of it."""
 
     records: tuple[tuple[Record, bool], ...]
     marks: tuple[Mark, ...]
 
 
-def _found(reading: Reading[Record], text: str, params: ExtractParams) -> Finding:
+def _found(reading: Reading[Record], text: str, params: ExtractParams) -> TextExtraction:
     stands = Grounding(text)
     records = tuple((record, stands(record)) for record in reading.records)
     if params.ungrounded != "drop":
-        return Finding(records, reading.marks)
+        return TextExtraction(records, reading.marks)
     dropped = [record for record, grounded in records if not grounded]
     marks = (Mark("record", "ungrounded", f"not in its text: {', '.join(_names(record))}") for record in dropped)
-    return Finding(tuple(entry for entry in records if entry[1]), (*reading.marks, *marks))
+    return TextExtraction(tuple(entry for entry in records if entry[1]), (*reading.marks, *marks))
 
 
 class Grounding:
@@ -126,7 +126,7 @@ def _names(record: Record) -> tuple[str, ...]:
     return (record.name,) if isinstance(record, Entity) else (record.source, record.target)
 
 
-def _extractions(found: Iterable[tuple[str, Finding]]) -> Iterator[dict[str, object]]:
+def _extractions(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[dict[str, object]]:
     for unit, finding in found:
         for order, (record, grounded) in enumerate(finding.records):
             yield {"text_unit_id": unit, "order": order, "grounded": grounded, **_columns(record)}

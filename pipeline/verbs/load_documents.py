@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
-from pipeline.documents.encoding import Decoded, UndecodableError, decoded
+from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.files import (
     CLOSED,
     CONVERTED,
@@ -218,7 +218,7 @@ def _not_read(error: OSError) -> Fault:
     return Fault("io_error", f"{error.strerror or error}; the next run reads it again")
 
 
-def _found(file: InputFile, params: LoadParams) -> Decoded | Fault:
+def _found(file: InputFile, params: LoadParams) -> DecodedText | Fault:
     if file.fault:
         return Fault(*file.fault)
     if file.suffix not in WHOLE | RECORDS | CONVERTED:
@@ -227,7 +227,7 @@ def _found(file: InputFile, params: LoadParams) -> Decoded | Fault:
     if file.path.stat().st_size > params.max_file_mb * 2**20:
         return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
     if file.suffix in CONVERTED:
-        return Decoded(convert(file.path), "")
+        return DecodedText(convert(file.path), "")
     return decoded(file.path.read_bytes(), params.encoding, params.encodings)
 
 

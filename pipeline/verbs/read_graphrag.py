@@ -20,7 +20,7 @@ from pipeline.contract.schemas import (
     TEXT_UNITS,
 )
 from pipeline.documents.graphrag import (
-    LeftOut,
+    GraphragRejects,
     Row,
     graphrag_digest,
     read_documents,
@@ -91,7 +91,7 @@ def read_graphrag(
     dangling, duplicate_id, self_loop. Raises SettingsError without the tables, DataError for damaged ones.
     """
     tables = read_graphrag_tables(Path(params.path))
-    rejects = LeftOut()
+    rejects = GraphragRejects()
     documents = read_documents(tables["documents"], rejects)
     known_units, units = read_units(tables["text_units"], documents, tokenizer, rejects)
     entities = _entities(tables["entities"], known_units, rejects)
@@ -108,7 +108,7 @@ def read_graphrag(
     )
 
 
-def _entities(rows: Sequence[Row], units: Mapping[str, Sequence[str]], rejects: LeftOut) -> dict[str, _Entity]:
+def _entities(rows: Sequence[Row], units: Mapping[str, Sequence[str]], rejects: GraphragRejects) -> dict[str, _Entity]:
     """Our id -> the entity, in the order of the table."""
     entities: dict[str, _Entity] = {}
     for place, row in enumerate(rows):
@@ -134,7 +134,7 @@ def _types(row: Row) -> Iterator[tuple[str, int]]:
 
 
 def _relationships(
-    rows: Sequence[Row], entities: Mapping[str, _Entity], units: Mapping[str, Sequence[str]], rejects: LeftOut
+    rows: Sequence[Row], entities: Mapping[str, _Entity], units: Mapping[str, Sequence[str]], rejects: GraphragRejects
 ) -> dict[tuple[str, str], _Relationship]:
     """Ids of both ends -> the relationship, in the order of the table."""
     relationships: dict[tuple[str, str], _Relationship] = {}
@@ -156,7 +156,7 @@ def _relationships(
 
 
 def _known_units(
-    row: Row, table: str, place: int, units: Mapping[str, Sequence[str]], rejects: LeftOut
+    row: Row, table: str, place: int, units: Mapping[str, Sequence[str]], rejects: GraphragRejects
 ) -> Iterable[str]:
     """Our ids of the row's text units; that one is not there is a reject of its own."""
     theirs = texts_of(row["text_unit_ids"])

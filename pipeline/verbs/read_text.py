@@ -8,8 +8,8 @@ import pandas as pd
 
 from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
-from pipeline.models.parse.graph import Parsed, Problem, failed, unreadable
-from pipeline.models.parse.read import Item
+from pipeline.models.parse.graph import ParsedReply, Problem, failed, unreadable
+from pipeline.models.parse.records import Item
 from pipeline.text.sentences import halves
 
 REPAIR: Message = {
@@ -43,7 +43,7 @@ class Questions(Generic[Item]):
     missed, used ``gleanings`` times; ``repair``: whether an unreadable reply is asked for once more."""
 
     opening: Callable[[str], tuple[Message, ...]]
-    parse: Callable[[str], Parsed[Item]]
+    parse: Callable[[str], ParsedReply[Item]]
     glean: str
     gleanings: int
     repair: bool
@@ -130,7 +130,7 @@ def said(reply: ChatReply) -> Message:
     return {"role": "assistant", "content": reply.text}
 
 
-def _reading(parsed: Parsed[Item]) -> Reading[Item]:
+def _reading(parsed: ParsedReply[Item]) -> Reading[Item]:
     marks = (Mark("record", "record", problem.message) for problem in parsed.problems)
     return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
 

@@ -14,7 +14,7 @@ from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.parse.graph import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
 from pipeline.verbs.read_text import REPAIR, Mark, rejects, said
-from pipeline.verbs.report_context import Community, Facts, Page, facts
+from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, facts
 
 SHORTEN: Message = {
     "role": "user",
@@ -62,12 +62,12 @@ def report_communities(
     such a community waits for those below. A community whose reply cannot be used is a reject, and is shown to the one
     above it by its members.
     """
-    known = facts(entities, relationships, None, Page(params.max_input_tokens, tokenizer))
-    return reports(communities, known, Asking(params, report), chat)
+    known = facts(entities, relationships, None, ContextPage(params.max_input_tokens, tokenizer))
+    return reports(communities, known, ReportQuestion(params, report), chat)
 
 
 @dataclass(frozen=True)
-class Asking:
+class ReportQuestion:
     """How a model is asked for a report."""
 
     params: ReportParams
@@ -88,7 +88,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportOutcome:
     """A report, and what is to be said of how it came, or why it did not."""
 
     report: Report | None
@@ -96,10 +96,10 @@ class Told:
 
 
 def reports(
-    communities: pd.DataFrame, known: Facts, asking: Asking, chat: ChatModel
+    communities: pd.DataFrame, known: ReportFacts, asking: ReportQuestion, chat: ChatModel
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Community reports and rejects, by rounds of questions that do not wait for each other."""
-    told: dict[str, Told] = {}
+    told: dict[str, ReportOutcome] = {}
     for turn in rounds(communities, known):
         below = {id: one.report for id, one in told.items() if one.report}
         answers = chat.converse(tell(community, known, below, asking) for community in turn)
@@ -108,7 +108,7 @@ def reports(
     return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(rejects((id, one.marks) for id, one in told.items()))
 
 
-def rounds(communities: pd.DataFrame, known: Facts) -> list[list[Community]]:
+def rounds(communities: pd.DataFrame, known: ReportFacts) -> list[list[Community]]:
     """Who is asked about when: a community whose facts do not fit comes after its sub-communities, all others first."""
     turns: list[list[Community]] = []
     made: dict[str, tuple[Community, int]] = {}
@@ -124,20 +124,24 @@ def rounds(communities: pd.DataFrame, known: Facts) -> list[list[Community]]:
     return turns
 
 
-def tell(community: Community, known: Facts, below: Mapping[str, Report], asking: Asking) -> Talk[Told]:
+def tell(
+    community: Community, known: ReportFacts, below: Mapping[str, Report], asking: ReportQuestion
+) -> Talk[ReportOutcome]:
     """The conversation about one community."""
     opening = asking.opening(community.id, known.context(community, below))
     (reply,) = yield (opening,)
     report = _read(reply)
     if isinstance(report, Report):
-        return Told(report)
+        return ReportOutcome(report)
     request = asking.mending(opening, reply, report)
     if request:
         (reply,) = yield (request,)
         mended = _read(reply)
         if isinstance(mended, Report):
-            return Told(mended, (Mark("recovered", report.reason, f"{report.message}; read when asked again"),))
-    return Told(None, (Mark("row", report.reason, report.message),))
+            return ReportOutcome(
+                mended, (Mark("recovered", report.reason, f"{report.message}; read when asked again"),)
+            )
+    return ReportOutcome(None, (Mark("row", report.reason, report.message),))
 
 
 @lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
@@ -197,5 +201,5 @@ def report_communities_with_claims(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """As report_communities, with the claims whose subject (or else object) is a member. A community without claims is
     asked about in the very words of report_communities, so that its reply serves both."""
-    known = facts(entities, relationships, covariates, Page(params.max_input_tokens, tokenizer))
-    return reports(communities, known, Asking(params, report), chat)
+    known = facts(entities, relationships, covariates, ContextPage(params.max_input_tokens, tokenizer))
+    return reports(communities, known, ReportQuestion(params, report), chat)

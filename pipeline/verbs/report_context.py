@@ -33,7 +33,7 @@ FRAME = "-----{}-----\n```csv\n{}\n{}```\n"
 
 
 @dataclass(frozen=True)
-class Row:
+class ContextRow:
     """A line of a section, and what it costs. ``ends``: the entities that it is about."""
 
     section: Section
@@ -51,20 +51,20 @@ class Community:
 
 
 @dataclass(frozen=True)
-class Page:
+class ContextPage:
     """Writes rows, and counts each once."""
 
     budget: int
     tokenizer: Tokenizer
 
-    def row(self, section: Section, cells: Iterable[str], ends: tuple[str, ...] = ()) -> Row:
+    def row(self, section: Section, cells: Iterable[str], ends: tuple[str, ...] = ()) -> ContextRow:
         """What the cells say can neither close the fence around them nor begin a line."""
         share = self.budget // SHARE_OF_A_CELL
         line = io.StringIO()
         flat = [cut(" ".join(cell.split()), share, self.tokenizer) for cell in cells]
         csv.writer(line, lineterminator="\n").writerow(flat)
         text = line.getvalue().replace(FENCE, NO_FENCE)
-        return Row(section, text, self.tokenizer.count(text), ends)
+        return ContextRow(section, text, self.tokenizer.count(text), ends)
 
     @cached_property
     def left(self) -> int:
@@ -72,12 +72,12 @@ class Page:
         frames = (FRAME.format(section, ",".join(header), "") for section, header in HEADERS.items())
         return self.budget - self.tokenizer.count("\n".join(frames))
 
-    def fits(self, rows: Iterable[Row]) -> bool:
+    def fits(self, rows: Iterable[ContextRow]) -> bool:
         return sum(row.tokens for row in rows) <= self.left
 
-    def within(self, rows: Iterable[Row]) -> str:
+    def within(self, rows: Iterable[ContextRow]) -> str:
         """The rows that fit, the first ones before the others, as text."""
-        left, kept = self.left, list[Row]()
+        left, kept = self.left, list[ContextRow]()
         for row in rows:
             if row.tokens <= left:
                 left -= row.tokens
@@ -88,13 +88,13 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportFacts:
     """The rows of a whole graph: of entities and relationships by id, of claims by the entity they are told with."""
 
-    page: Page
-    entities: Mapping[str, Row]
-    relationships: Mapping[str, Row]
-    claims: Mapping[str, Sequence[Row]]
+    page: ContextPage
+    entities: Mapping[str, ContextRow]
+    relationships: Mapping[str, ContextRow]
+    claims: Mapping[str, Sequence[ContextRow]]
 
     def fit(self, community: Community) -> bool:
         """Whether all that is known of the community can be shown."""
@@ -113,19 +113,19 @@ class Facts:
             told = self._with_reports(rows, parts, {id: self.page.row("Reports", _short(reports[id])) for id in parts})
         return self.page.within(told)
 
-    def _of(self, community: Community) -> Iterator[Row]:
+    def _of(self, community: Community) -> Iterator[ContextRow]:
         for id in community.entity_ids:
             yield self.entities[id]
             yield from self.claims.get(id, ())
         for id in community.relationship_ids:
             yield self.relationships[id]
 
-    def _ranked(self, community: Community) -> list[Row]:
+    def _ranked(self, community: Community) -> list[ContextRow]:
         """Relationships by the degree of their ends within the community, each after its ends and their claims."""
         links = [self.relationships[id] for id in community.relationship_ids]
         degree = Counter(end for ends in {frozenset(link.ends) for link in links} for end in ends)
         links.sort(key=lambda link: (-sum(degree[end] for end in link.ends), link.line))
-        rows, shown = list[Row](), set[str]()
+        rows, shown = list[ContextRow](), set[str]()
         for link in links:
             for end in link.ends:
                 if end not in shown:
@@ -138,8 +138,8 @@ class Facts:
         return rows
 
     def _with_reports(
-        self, rows: Sequence[Row], parts: Mapping[str, Community], reports: Mapping[str, Row]
-    ) -> list[Row]:
+        self, rows: Sequence[ContextRow], parts: Mapping[str, Community], reports: Mapping[str, ContextRow]
+    ) -> list[ContextRow]:
         part_of = {entity: id for id, part in parts.items() for entity in part.entity_ids}
         homes = [_home(row, part_of) for row in rows]
         tokens: Counter[str] = Counter()
@@ -158,13 +158,15 @@ class Facts:
         return [*(reports[id] for id in chosen), *kept]
 
 
-def facts(entities: pd.DataFrame, relationships: pd.DataFrame, covariates: pd.DataFrame | None, page: Page) -> Facts:
+def facts(
+    entities: pd.DataFrame, relationships: pd.DataFrame, covariates: pd.DataFrame | None, page: ContextPage
+) -> ReportFacts:
     """The rows of all tables."""
     cells = entities[["id", *HEADERS["Entities"]]].itertuples(index=False, name=None)
     links = relationships[
         ["id", "source_entity_id", "target_entity_id", "source", "target", "keywords", "description"]
     ].itertuples(index=False, name=None)
-    return Facts(
+    return ReportFacts(
         page,
         {id: page.row("Entities", words, (id,)) for id, *words in cells},
         {
@@ -175,9 +177,9 @@ def facts(entities: pd.DataFrame, relationships: pd.DataFrame, covariates: pd.Da
     )
 
 
-def _claims(covariates: pd.DataFrame, entities: frozenset[str], page: Page) -> dict[str, list[Row]]:
+def _claims(covariates: pd.DataFrame, entities: frozenset[str], page: ContextPage) -> dict[str, list[ContextRow]]:
     """Claims by their subject, or by their object where only that is an entity; equal ones once."""
-    told: dict[str, dict[str, Row]] = defaultdict(dict)
+    told: dict[str, dict[str, ContextRow]] = defaultdict(dict)
     cells = covariates[["subject_id", "object_id", *HEADERS["Claims"]]].itertuples(index=False, name=None)
     for subject, object, *words in cells:
         home = subject if subject in entities else object
@@ -187,7 +189,7 @@ def _claims(covariates: pd.DataFrame, entities: frozenset[str], page: Page) -> d
     return {home: [rows[line] for line in sorted(rows)] for home, rows in told.items()}
 
 
-def _home(row: Row, part_of: Mapping[str, str]) -> str:
+def _home(row: ContextRow, part_of: Mapping[str, str]) -> str:
     """The part that the row lies within; "" for one between parts, or in none."""
     homes = {part_of.get(end, "") for end in row.ends}
     return homes.pop() if len(homes) == 1 else ""
@@ -202,7 +204,7 @@ def _short(report: Report) -> tuple[str, str]:
     return report.title, report.summary
 
 
-def _text(rows: Sequence[Row]) -> str:
+def _text(rows: Sequence[ContextRow]) -> str:
     """A table for each section that has rows."""
     lines: dict[Section, list[str]] = defaultdict(list)
     for row in rows:

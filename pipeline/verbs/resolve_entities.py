@@ -18,9 +18,9 @@ from pipeline.models.parse.graph import Problem
 from pipeline.resolution.folding import folded_entities, folded_mentions, folded_relationships
 from pipeline.resolution.judge import TEXTS, Entry, Judgement, Question, batches, judged
 from pipeline.resolution.name import read_name
+from pipeline.resolution.pairs import near_pairs
 from pipeline.resolution.pins import pins_digest, read_pins
 from pipeline.resolution.resolve import Resolution, chosen, read_pins_of
-from pipeline.resolution.rules import near_pairs
 
 
 class ResolveParams(Params):

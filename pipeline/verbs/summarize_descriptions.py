@@ -17,7 +17,7 @@ from pipeline.contract.schemas import (
 )
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, Tokenizer
 from pipeline.models.parse.graph import Problem, failed, unusable
-from pipeline.models.parse.reply import one_line, plain
+from pipeline.models.parse.lenient_json import one_line, plain
 from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import cut, fits, join_within, joined, with_description
 
@@ -56,7 +56,7 @@ class Group:
     branches: tuple["Group", ...] = ()
 
 
-Told = str | Problem
+SummaryOutcome = str | Problem
 
 
 @verb(
@@ -90,7 +90,7 @@ def summarize_descriptions(
         *_subjects(merged_relationships, labels, RELATIONSHIP),
     ]
     large = [one for one in subjects if not fits(joined(one.descriptions), params.max_tokens, tokenizer)]
-    asking = Asking(params, summarize, tokenizer)
+    asking = SummaryQuestion(params, summarize, tokenizer)
     told = chat.converse(summarise(one, asking) for one in large)
     summaries = {one.id: summary for one, summary in zip(large, told, strict=True)}
 
@@ -114,7 +114,7 @@ def _subjects(frame: pd.DataFrame, labels: pd.Series, name: str | None) -> list[
 
 
 @dataclass(frozen=True)
-class Asking:
+class SummaryQuestion:
     """How a model is asked for a summary."""
 
     params: SummarizeParams
@@ -138,7 +138,7 @@ class Asking:
         return tokens <= self.params.max_input_tokens
 
 
-def summarise(subject: Subject, asking: Asking) -> Talk[Told]:
+def summarise(subject: Subject, asking: SummaryQuestion) -> Talk[SummaryOutcome]:
     """The conversation about one subject's descriptions."""
     by_digest = tuple(sorted(set(subject.descriptions), key=digest))
     if len(by_digest) == 1:
@@ -148,7 +148,7 @@ def summarise(subject: Subject, asking: Asking) -> Talk[Told]:
     return told
 
 
-def _grouped(descriptions: tuple[str, ...], depth: int, asking: Asking) -> Group:
+def _grouped(descriptions: tuple[str, ...], depth: int, asking: SummaryQuestion) -> Group:
     """The tree over descriptions that agree in the branches above ``depth``."""
     texts = tuple(asking.cut(text, 2) for text in descriptions)
     if len(texts) == 1 or asking.fits(texts):
@@ -160,7 +160,7 @@ def _grouped(descriptions: tuple[str, ...], depth: int, asking: Asking) -> Group
     return groups[0] if len(groups) == 1 else Group((), tuple(groups))
 
 
-def _told(groups: Sequence[Group], subject: Subject, asking: Asking) -> Talk[list[Told]]:
+def _told(groups: Sequence[Group], subject: Subject, asking: SummaryQuestion) -> Talk[list[SummaryOutcome]]:
     """The summary of each group, those of one level asked for at the same time; or why there is none."""
     below = [branch for group in groups for branch in group.branches]
     summaries = iter((yield from _told(below, subject, asking)) if below else [])
@@ -181,11 +181,11 @@ def _complaint(text: str) -> str | None:
     return problem.message if problem else None
 
 
-def _summary(reply: ChatReply) -> Told:
+def _summary(reply: ChatReply) -> SummaryOutcome:
     return failed(reply) or unusable(reply.text) or one_line(plain(reply.text))
 
 
-def _rejects(subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[dict[str, object]]:
+def _rejects(subjects: Sequence[Subject], told: Sequence[SummaryOutcome]) -> Iterator[dict[str, object]]:
     for subject, summary in zip(subjects, told, strict=True):
         if isinstance(summary, Problem):
             row = {"step": "", "row_id": subject.id, "kind": "row"}

@@ -13,7 +13,7 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import is_list
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
-from pipeline.stores.lists import to_arrow
+from pipeline.stores.list_columns import to_arrow
 from pipeline.text.ids import clean_name
 
 SHOWN = 10
@@ -26,7 +26,7 @@ NAMES = (
 
 
 @dataclass(frozen=True, order=True)
-class Named:
+class NamedRow:
     name: str
     id: str
 
@@ -42,7 +42,7 @@ def row_names(rows: pd.DataFrame) -> list[str]:
     return [_line(" -> ".join(str(cell) for cell in row)) for row in cells]
 
 
-def first_named(rows: Iterable[Named]) -> tuple[Named, ...]:
+def first_named(rows: Iterable[NamedRow]) -> tuple[NamedRow, ...]:
     """The first few by name."""
     return tuple(sorted(rows)[:SHOWN])
 
@@ -93,7 +93,7 @@ class Dangling:
     column: str
     target: str
     count: int
-    examples: tuple[Named, ...]
+    examples: tuple[NamedRow, ...]
 
 
 @dataclass
@@ -105,7 +105,7 @@ class References:
     columns: Mapping[str, str]
     ids: Mapping[str, pa.Array | pa.ChunkedArray]
     counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, tuple[Named, ...]] = field(default_factory=dict)
+    examples: dict[str, tuple[NamedRow, ...]] = field(default_factory=dict)
 
     def look(self, part: pd.DataFrame) -> None:
         """Each part costs as much as there are ids that it may lead to."""
@@ -126,7 +126,7 @@ class References:
         found = ids.filter(lost).to_pylist()
         names = row_names(rows(places.filter(lost).to_numpy()))
         self.counts[column] += len(found)
-        self.examples[column] = first_named([*self.examples.get(column, ()), *map(Named, names, found)])
+        self.examples[column] = first_named([*self.examples.get(column, ()), *map(NamedRow, names, found)])
 
     def dangling(self) -> list[Dangling]:
         return [

@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.load.desired import TEXT, Expected, Wanted, altered_ids, in_few
+from pipeline.load.desired_rows import TEXT, DesiredRows, ExpectedTable, altered_ids, in_few
 from pipeline.load.loader import reported_name
 from pipeline.stores.base import HASHES, Store
-from pipeline.stores.lists import to_arrow
-from pipeline.verify.references import Named, References, first_named, name_columns, row_names
+from pipeline.stores.list_columns import to_arrow
+from pipeline.verify.references import NamedRow, References, first_named, name_columns, row_names
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -27,7 +27,7 @@ class Difference:
 
     kind: Kind
     rows: int
-    examples: tuple[Named, ...]
+    examples: tuple[NamedRow, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TableCheck:
     differences: tuple[Difference, ...]
 
 
-def check_hashes(store: Store, table: str, wanted: Wanted, stored: pa.Table) -> TableCheck:
+def check_hashes(store: Store, table: str, wanted: DesiredRows, stored: pa.Table) -> TableCheck:
     """By the hashes beside the rows, ``stored``, alone. A row that only the store has keeps no name."""
     hashes = wanted.hashes(table).cast(HASHES)
     ids = _compared(hashes["id"], hashes["row_hash"], stored)
@@ -51,14 +51,19 @@ def check_hashes(store: Store, table: str, wanted: Wanted, stored: pa.Table) -> 
 
 
 def check_rows(
-    store: Store, table: str, wanted: Wanted, stored: pa.Table, references: References, told: Callable[[int, int], None]
+    store: Store,
+    table: str,
+    wanted: DesiredRows,
+    stored: pa.Table,
+    references: References,
+    told: Callable[[int, int], None],
 ) -> TableCheck:
     """By the rows themselves, read and hashed anew; ``references`` is shown them all, and ``told`` hears how many are
     done, of how many."""
     told(0, len(stored))
     rows = wanted.hashed(table)
     kept = store.as_stored(rows)
-    expected = Expected.of(rows, kept)
+    expected = ExpectedTable.of(rows, kept)
     naming = name_columns(rows.columns)
     rows = kept[list(dict.fromkeys(["id", *references.columns, *naming]))]  # texts need not be held any longer
     ids = _compared(expected.ids, expected.row_hashes, stored)
@@ -124,7 +129,7 @@ def _check(
     store: Store, table: str, expected: int, stored: int, ids: dict[Kind, Any], names: dict[str, str]
 ) -> TableCheck:
     differences = tuple(
-        Difference(kind, len(found), first_named(Named(names.get(id, ""), id) for id in found.to_pylist()))
+        Difference(kind, len(found), first_named(NamedRow(names.get(id, ""), id) for id in found.to_pylist()))
         for kind, found in ids.items()
         if len(found)
     )

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.errors import UsageError
-from pipeline.load.desired import Wanted
-from pipeline.load.identity import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
+from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.loader import VECTORS, live_of, reported_name, target_of
 from pipeline.load.projection import require_sources
+from pipeline.load.workspace_guard import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import HASHES, Advanced, Live, Store, silent
 from pipeline.verify.references import IN_STORES, Dangling, References, dangling_in_snapshots
@@ -72,7 +72,7 @@ def verify(
         raise UsageError(f"workflow '{manifest.workflow}': no tables yet; run 'graphmill index {manifest.workflow}'")
     require_sources(manifest.tables)
     refuse_other_owner(stores[0].workspace, of_others(stores, owner).values(), action=VERIFY)
-    wanted = Wanted(manifest, snapshots, max_types)
+    wanted = DesiredRows(manifest, snapshots, max_types)
     wanted.require_whole()
     target = target_of(wanted)
     dangling = dangling_in_snapshots(manifest, snapshots)

@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from pipeline.cli.console import describe, describe_load, print_report
 from pipeline.cli.progress import Bars, Lines, _bars, print_event, run_progress
-from pipeline.engine.report import RunReport, StepReport
+from pipeline.engine.run_report import RunReport, StepReport
 from pipeline.engine.runner import Progress as RunProgress
 from pipeline.runs.events import Events
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.runs.reports import Begun, Runs
+from pipeline.runs.reports import Runs, UnfinishedRun
 from tests.projects import DOCUMENTS, NO_STORE, Invoked, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
 
@@ -101,7 +101,7 @@ def test_a_refused_run_does_not_hide_one_that_was_killed(folder: ProjectFolder):
     done = folder.invoke("index", "--json").json["run_id"]
     runs = Runs.of(folder.root)
     killed = runs.new_id()
-    runs.note(Begun(killed, "fast", "1 on nowhere", "merge_graphs", 4, 10))
+    runs.note(UnfinishedRun(killed, "fast", "1 on nowhere", "merge_graphs", 4, 10))
     folder.edit_settings(workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}})
     assert folder.invoke("index").exit_code == 2
     assert folder.invoke("status", "--json").json["cut_off"]["run_id"] == killed

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import files
-from pipeline.cli.options import Lasting
+from pipeline.cli.options import UnbreakableStream
 from pipeline.runs.events import Events
 from pipeline.runs.reports import Runs
 from tests.projects import NO_STORE, ProjectFolder, new_project
@@ -67,7 +67,7 @@ def test_a_pipe_that_does_not_block_and_is_full():
     """As a parent may have made it: a run's words are lost, a result waits to be read."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
-    words = Lasting(writable, whatever=True)
+    words = UnbreakableStream(writable, whatever=True)
     line = b"x" * 4096
     for _ in range(100):
         assert words.write(line) > 0
@@ -78,7 +78,7 @@ def test_a_pipe_that_does_not_block_and_is_full():
 
     reader = threading.Thread(target=hear)
     reader.start()
-    with io.BufferedWriter(Lasting(writable, whatever=False)) as result:
+    with io.BufferedWriter(UnbreakableStream(writable, whatever=False)) as result:
         result.write(line * 100)
     os.close(writable)
     reader.join(WAIT)
@@ -89,7 +89,7 @@ def test_a_pipe_that_does_not_block_and_is_full():
 def test_who_has_stopped_reading_keeps_no_run_waiting(opened: Callable[[], tuple[int, int]]):
     """A pipe that is full, a terminal that its window no longer empties: both block, and nobody reads."""
     readable, writable = opened()
-    words = Lasting(writable, whatever=True)
+    words = UnbreakableStream(writable, whatever=True)
     words.patience = 0.01
     line = b"x" * 5000
     for _ in range(100):

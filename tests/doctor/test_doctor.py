@@ -19,7 +19,7 @@ from tests.projects import ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
 from tests.servers.openai_server import OpenAIServer
-from tests.servers.rerank_server import Told, rerank_server
+from tests.servers.rerank_server import RerankReply, rerank_server
 
 KEY = "test-key"
 CLOSED = "127.0.0.1:9"
@@ -312,7 +312,7 @@ def test_a_cache_that_is_no_database_or_in_another_mode(project: ProjectFolder) 
 
 
 def test_little_room(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.doctor.folder.LEAST_FREE", 10**18)
+    monkeypatch.setattr("pipeline.doctor.project_folder.LEAST_FREE", 10**18)
     assert examined(project)["space data"].verdict == "warning"
 
 
@@ -363,11 +363,11 @@ def test_a_reranker_is_tried(project: ProjectFolder) -> None:
         found = examined(project, *there)["rerank default"]
         assert found.verdict == "ok"
         assert "3 texts" in found.fact
-        server.script.append(Told(raw='{"results": [{"index": 0, "relevance_score": 1}]}'))
+        server.script.append(RerankReply(raw='{"results": [{"index": 0, "relevance_score": 1}]}'))
         wrong = examined(project, *there)["rerank default"]
         assert wrong.verdict == "failed"
         assert "not first" in wrong.fact
-        server.script.append(Told(400, f'{{"detail": "{server.key} asks for nonsense"}}'))
+        server.script.append(RerankReply(400, f'{{"detail": "{server.key} asks for nonsense"}}'))
         broken = examined(project, *there)["rerank default"]
         assert broken.verdict == "failed"
         assert "nonsense" in broken.fact

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pipeline.documents.graphrag import LeftOut, read_documents
+from pipeline.documents.graphrag import GraphragRejects, read_documents
 from pipeline.text.ids import document_id
 
 
@@ -21,7 +21,7 @@ def test_metadata_of_an_export_is_what_a_database_takes(stored: str, read: objec
         "id": document_id("a"), "title": "a", "text": "text", "creation_date": None,
         "metadata": {"source": "a.txt", "metadata": stored},
     }  # fmt: skip
-    rejects = LeftOut()
+    rejects = GraphragRejects()
     [document] = read_documents([row], rejects).values()
     assert json.loads(document["metadata"]) == read
     assert (document["source"], rejects.rows) == ("a.txt", [])

@@ -16,7 +16,7 @@ from pipeline.contract.schemas import (
     TEXT_UNITS,
     TableSchema,
 )
-from pipeline.engine.health import health, refuse_all_empty
+from pipeline.engine.extraction_check import health, refuse_all_empty
 from pipeline.errors import DataError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import REGISTRY
 from pipeline.engine.resources import LocalEngine
-from pipeline.engine.usage.metering import Meter, MeteredChat, MeteredEmbedding
+from pipeline.engine.usage.budget import Meter, MeteredChat, MeteredEmbedding
 from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Usage
 from tests.engine.small_project import NoEmbedding, ScriptedChat, SmallProject, Words
 from tests.engine.small_verbs import CALLS, NUMBERS, describe_numbers

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
-from pipeline.engine.losses import with_kept
+from pipeline.engine.deletions import with_kept
 from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord

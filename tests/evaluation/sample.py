@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.evaluation.evaluation import MODES, Evaluation, stored
+from pipeline.evaluation.results import MODES, Evaluation, stored
 from pipeline.stores.postgres.embedded import start_embedded
 from tests.projects import ProjectFolder, new_project
 from tests.servers.postgres_server import server_folder

@@ -6,10 +6,10 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.evaluation.compare import compare, comparison_table, fallen, paired_bootstrap
-from pipeline.evaluation.evaluation import Stored, read_evaluation
+from pipeline.evaluation.results import StoredEvaluation, read_evaluation
 
 
-def stored(name: str, **modes: list[float]) -> Stored:
+def stored(name: str, **modes: list[float]) -> StoredEvaluation:
     """recall@5 of questions 0, 1, ... by mode."""
     rows = {
         mode: {
@@ -18,7 +18,7 @@ def stored(name: str, **modes: list[float]) -> Stored:
         }
         for mode, values in modes.items()
     }
-    return Stored(name, {mode: {"recall@5": float(np.mean(values))} for mode, values in modes.items()}, rows)
+    return StoredEvaluation(name, {mode: {"recall@5": float(np.mean(values))} for mode, values in modes.items()}, rows)
 
 
 def test_the_interval_holds_the_true_difference_as_often_as_it_says():
@@ -78,7 +78,9 @@ def test_what_cannot_be_compared():
 
 def test_a_question_whose_text_has_changed_is_another():
     a = stored("a", naive=[1.0, 1.0])
-    b = Stored("b", a.modes, {"naive": {("0", "Who?"): {"recall@5": 0.0}, ("1", "Who else?"): {"recall@5": 0.0}}})
+    b = StoredEvaluation(
+        "b", a.modes, {"naive": {("0", "Who?"): {"recall@5": 0.0}, ("1", "Who else?"): {"recall@5": 0.0}}}
+    )
     compared = compare(a, b)
     assert (compared.rows["questions"].iloc[0], compared.only_a, compared.only_b) == (1, 1, 1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.evaluation.compare import evaluation_table, left_out_lines
-from pipeline.evaluation.evaluation import Evaluation
 from pipeline.evaluation.page import page
+from pipeline.evaluation.results import Evaluation
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 

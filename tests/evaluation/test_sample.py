@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.evaluation.compare import fallen
-from pipeline.evaluation.evaluation import MODES, read_evaluation
+from pipeline.evaluation.results import MODES, read_evaluation
 from tests.evaluation.sample import BASELINE, METRIC, POINTS, QUESTIONS, figures, measured, sample_project
 from tests.projects import ProjectFolder
 

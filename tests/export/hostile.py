@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.export.source import Source
+from pipeline.export.source import ExportSource
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.text.ids import clean
 from tests.load.tables import SCHEMAS, corpus, save
@@ -37,7 +37,9 @@ def hostile_tables() -> dict[str, pd.DataFrame]:
     return tables
 
 
-def source_of(tables: dict[str, pd.DataFrame], root: Path, workspace: str = "exported", max_types: int = 5) -> Source:
+def source_of(
+    tables: dict[str, pd.DataFrame], root: Path, workspace: str = "exported", max_types: int = 5
+) -> ExportSource:
     snapshots = SnapshotStore(root / "snapshots")
     manifest = save({name: table for name, table in tables.items() if name in SCHEMAS}, snapshots)
-    return Source(manifest, snapshots, workspace, max_types, max_source_ids=5000)
+    return ExportSource(manifest, snapshots, workspace, max_types, max_source_ids=5000)

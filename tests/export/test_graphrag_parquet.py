@@ -12,7 +12,7 @@ import pytest
 from pipeline.contract.schemas import type_name
 from pipeline.export.graphrag_parquet import SCHEMAS
 from pipeline.export.kinds import export
-from pipeline.export.source import Exported
+from pipeline.export.source import ExportReport
 from pipeline.load.projection import OPTIONAL
 from tests.export.hostile import hostile_tables, source_of
 
@@ -27,7 +27,7 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture
-def exported(tables: dict[str, pd.DataFrame], tmp_path: Path) -> Exported:
+def exported(tables: dict[str, pd.DataFrame], tmp_path: Path) -> ExportReport:
     return export("parquet", source_of(tables, tmp_path), tmp_path / "out")
 
 
@@ -35,7 +35,7 @@ def declared(name: str) -> tuple[list[str], list[str]]:
     return list(SCHEMAS[name]), list(map(type_name, SCHEMAS[name].values()))
 
 
-def test_every_row_is_there_and_numbered(exported: Exported, tables: dict[str, pd.DataFrame]):
+def test_every_row_is_there_and_numbered(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     for name in SCHEMAS:
         rows = len(tables[name]) if name in tables else 0
         table = pq.read_table(exported.folder / f"{name}.parquet")
@@ -44,7 +44,7 @@ def test_every_row_is_there_and_numbered(exported: Exported, tables: dict[str, p
         assert (table.schema.names, list(map(type_name, table.schema.types))) == declared(name)
 
 
-def test_rows_name_each_other(exported: Exported, tables: dict[str, pd.DataFrame]):
+def test_rows_name_each_other(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     found = {name: pd.read_parquet(exported.folder / f"{name}.parquet") for name in SCHEMAS}
     (unit,) = found["text_units"].to_dict("records")
     assert sorted(unit["entity_ids"]) == sorted(tables["entities"]["id"])
@@ -69,7 +69,7 @@ def test_a_workflow_without_communities(tmp_path: Path):
     assert not (exported.folder / "covariates.parquet").exists()
 
 
-def test_reports_and_claims(exported: Exported, tables: dict[str, pd.DataFrame]):
+def test_reports_and_claims(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     found = {name: pd.read_parquet(exported.folder / f"{name}.parquet") for name in SCHEMAS}
     communities = found["communities"].set_index("id")
     told = tables["community_reports"].set_index("id")
@@ -98,7 +98,7 @@ def test_the_layout_is_that_of_recorded_outputs():
         assert same == {column: str(theirs.field(column).type) for column in same}
 
 
-def test_its_own_readers_take_it(exported: Exported, tables: dict[str, pd.DataFrame]):
+def test_its_own_readers_take_it(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     python = os.environ.get(PYTHON)
     if not python:
         pytest.skip(f"no Microsoft GraphRAG 3.x here; set {PYTHON} to a python that has it (pip install 'graphrag>=3')")

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import DataError, UsageError
 from pipeline.export.kinds import KINDS, export
-from pipeline.export.source import Source
+from pipeline.export.source import ExportSource
 from pipeline.snapshots.store import Manifest
 from tests.export.hostile import hostile_tables, source_of
 
@@ -16,7 +16,7 @@ every_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
+def source(tmp_path: Path) -> ExportSource:
     return source_of(hostile_tables(), tmp_path)
 
 
@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @every_kind
-def test_the_same_tables_give_the_same_files(kind: str, source: Source, tmp_path: Path):
+def test_the_same_tables_give_the_same_files(kind: str, source: ExportSource, tmp_path: Path):
     one, two = tmp_path / "one", tmp_path / 'a folder\'s näme\nwith, `all` "of" $(it)'
     exported = export(kind, source, one)
     assert set(exported.files) == {path.name for path in one.iterdir()}
@@ -34,7 +34,7 @@ def test_the_same_tables_give_the_same_files(kind: str, source: Source, tmp_path
 
 
 @every_kind
-def test_files_that_are_there_are_left_unless_forced(kind: str, source: Source, tmp_path: Path):
+def test_files_that_are_there_are_left_unless_forced(kind: str, source: ExportSource, tmp_path: Path):
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
@@ -47,7 +47,7 @@ def test_files_that_are_there_are_left_unless_forced(kind: str, source: Source, 
     assert contents(folder) == first
 
 
-def test_a_file_is_no_folder(source: Source, tmp_path: Path):
+def test_a_file_is_no_folder(source: ExportSource, tmp_path: Path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(UsageError, match="out is a file; name a folder"):
         export("csv", source, tmp_path / "out", force=True)
@@ -56,19 +56,19 @@ def test_a_file_is_no_folder(source: Source, tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_to(source: Source, tmp_path: Path):
+def test_a_folder_that_may_not_be_written_to(source: ExportSource, tmp_path: Path):
     (tmp_path / "out").mkdir(mode=0o500)
     with pytest.raises(UsageError, match="Permission denied; name a folder you may write to"):
         export("csv", source, tmp_path / "out")
 
 
-def test_an_unknown_kind(source: Source, tmp_path: Path):
+def test_an_unknown_kind(source: ExportSource, tmp_path: Path):
     with pytest.raises(UsageError, match="no kind 'xlsx'; have: graphml, csv, neo4j-admin, parquet"):
         export("xlsx", source, tmp_path / "out")
 
 
 @every_kind
-def test_nothing_to_export(kind: str, source: Source, tmp_path: Path):
+def test_nothing_to_export(kind: str, source: ExportSource, tmp_path: Path):
     with pytest.raises(UsageError, match="workflow 'fast': nothing to export; run 'graphmill index fast' first"):
         export(kind, replace(source, manifest=Manifest("fast")), tmp_path / "out")
     tables = {name: source.manifest.tables[name] for name in ("documents", "text_units")}
@@ -78,7 +78,7 @@ def test_nothing_to_export(kind: str, source: Source, tmp_path: Path):
 
 
 @every_kind
-def test_a_damaged_snapshot(kind: str, source: Source, tmp_path: Path):
+def test_a_damaged_snapshot(kind: str, source: ExportSource, tmp_path: Path):
     path = source.snapshots.root / source.manifest.tables["relationships"].path
     path.write_bytes(path.read_bytes()[:-9] + b"\x00" * 9)
     with pytest.raises(DataError, match="damaged"):

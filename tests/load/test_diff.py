@@ -4,9 +4,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.load.desired import diff, with_hashes
+from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.stores.base import Delta
-from pipeline.stores.lists import frame_of
+from pipeline.stores.list_columns import frame_of
 
 CELLS = st.fixed_dictionaries(
     {

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import Shown
+from pipeline.stores.base import GraphState
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.neo4j.writer import Neo4jWriter
@@ -243,14 +243,14 @@ def test_a_repair_that_was_cut_off_does_not_stay_under_way(
         patched.setattr(Neo4jWriter, "_settled_states", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             load(manifest, snapshots, [store], MAX_TYPES)
-    assert store.shown() == Shown(version, loading=True)
+    assert store.shown() == GraphState(version, loading=True)
     found = verify(manifest, snapshots, [store], MAX_TYPES)
     assert (differences(found), found.problems) == (
         {},
         ("neo4j: a load is under way, or was cut off; run 'graphmill load index'",),
     )
     load(manifest, snapshots, [store], MAX_TYPES)
-    assert store.shown() == Shown(version, loading=False)
+    assert store.shown() == GraphState(version, loading=False)
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.desired import FOLDER, KEPT, Remembered
+from pipeline.load.desired_rows import FOLDER, KEPT, LoadedHashes
 from pipeline.load.loader import load
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -81,7 +81,7 @@ def test_what_was_changed_in_a_database_since_is_mended(
 
 
 def test_old_versions_are_forgotten(tmp_path: Path):
-    remembered = Remembered(tmp_path)
+    remembered = LoadedHashes(tmp_path)
     for number in range(KEPT + 3):
         rows = pd.DataFrame({"id": ["a"], "row_hash": [str(number)]})
         remembered.keep("nodes", f"rows-{number}", rows)

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.load.identity import other_vectors
 from pipeline.load.loader import LoadOptions, load
+from pipeline.load.workspace_guard import other_vectors
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import Live, Probe
+from pipeline.stores.base import Live, VectorProbe
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.hnsw import Hnsw
 from pipeline.stores.postgres.lexical import index_name as lexical_index
@@ -247,7 +247,7 @@ def test_a_long_reader_holds_up_a_load_and_no_other_reader(
 
 
 def refused(vector: list[float], now: list[float]) -> bool:
-    probe = Probe("chunk-1", vector, bool(abs(np.linalg.norm(vector) - 1) < 1e-3))
+    probe = VectorProbe("chunk-1", vector, bool(abs(np.linalg.norm(vector) - 1) < 1e-3))
     live = Live("index", "1", {"model": "m"}, len(vector), probe=probe)
     embeddings = pd.DataFrame({"id": ["chunk-0", "chunk-1"], "vector": [np.ones(len(vector)), np.asarray(now)]})
     return bool(other_vectors(live, replace(live, dimensions=len(now)), embeddings))

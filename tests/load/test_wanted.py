@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.contract.schemas import EMBEDDINGS
 from pipeline.errors import DataError
-from pipeline.load.desired import VECTORS_OF, Wanted
+from pipeline.load.desired_rows import VECTORS_OF, DesiredRows
 from pipeline.snapshots import store as snapshot_files
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.load.tables import corpus, save
@@ -22,13 +22,13 @@ CORPUS = corpus(
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wanted:
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DesiredRows:
     monkeypatch.setattr(snapshot_files, "BATCH_ROWS", 3)
     snapshots = SnapshotStore(tmp_path)
-    return Wanted(save(CORPUS, snapshots), snapshots, 100)
+    return DesiredRows(save(CORPUS, snapshots), snapshots, 100)
 
 
-def with_embeddings(wanted: Wanted, places: slice | list[int] | np.ndarray) -> Wanted:
+def with_embeddings(wanted: DesiredRows, places: slice | list[int] | np.ndarray) -> DesiredRows:
     """Some of the rows of each table of vectors, in this order."""
     tables = dict(wanted.manifest.tables)
     for name in VECTORS_OF.values():
@@ -46,7 +46,7 @@ def test_vectors_are_told_from_what_the_tables_are_made_of():
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("table", ["documents", *VECTORS_OF])
-def test_rows_are_hashed_with_vectors_that_are_not_held(wanted: Wanted, table: str, reverse: bool):
+def test_rows_are_hashed_with_vectors_that_are_not_held(wanted: DesiredRows, table: str, reverse: bool):
     shown = with_embeddings(wanted, slice(None, None, -1)) if reverse else wanted
     rows, hashed = wanted.rows(table), shown.hashed(table)
     assert "embedding" not in hashed
@@ -61,6 +61,6 @@ def test_rows_are_hashed_with_vectors_that_are_not_held(wanted: Wanted, table: s
 
 
 @pytest.mark.parametrize("table", VECTORS_OF)
-def test_a_row_without_a_vector_is_told(wanted: Wanted, table: str):
+def test_a_row_without_a_vector_is_told(wanted: DesiredRows, table: str):
     with pytest.raises(DataError, match="1 rows lack their text or vector"):
         with_embeddings(wanted, slice(1, None)).hashed(table)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.exchange import ROWS_AT_ONCE, Exchange, in_rounds, one_question
+from pipeline.models.conversations import ROWS_AT_ONCE, Exchange, in_rounds, one_question
 
 BAD = "bad"
 

@@ -1,7 +1,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline.models.exchange import made_once, made_once_each
+from pipeline.models.conversations import made_once, made_once_each
 
 THREADS = 8
 

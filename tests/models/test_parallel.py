@@ -12,10 +12,19 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AuthError
-from pipeline.models import exchange as parallel
+from pipeline.models import conversations as parallel
 from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.exchange import FIRST, FOLLOW_UP, Answered, Asked, Exchange, Workers, converse, in_parallel
-from pipeline.models.memory.cache import ReplyCache, completion_key
+from pipeline.models.cache.replies import ReplyCache, completion_key
+from pipeline.models.conversations import (
+    FIRST,
+    FOLLOW_UP,
+    Exchange,
+    KeyedReply,
+    KeyedRequest,
+    Workers,
+    converse,
+    in_parallel,
+)
 from tests.servers.openai_server import OpenAIServer
 from tests.talking import NoMemory
 
@@ -35,7 +44,7 @@ def request(text: str) -> ChatRequest:
 
 
 def run(talks: Iterator[Talk[list[str]]], answer: Callable[[str], str], threads: int, grace: float = LONG) -> list:
-    def work(item: Asked) -> Answered:
+    def work(item: KeyedRequest) -> KeyedReply:
         key, asked = item
         return key, ChatReply(answer(asked.messages[0]["content"]))
 
@@ -146,7 +155,7 @@ def test_what_a_conversation_raises_ends_the_work():
 ASKING = """
 import sys
 from pipeline.models.base import ChatRequest
-from pipeline.models.memory.cache import ReplyCache
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
 url, cache = sys.argv[1:]
 chat = OpenAIChat("m", url, "test-key", ReplyCache(cache), concurrency=4, timeout=60)

@@ -20,11 +20,11 @@ import os, signal, sys
 import pipeline.project, pipeline.purge.document as document, pipeline.purge.history as history
 import pipeline.purge.workspaces as workspaces
 from pathlib import Path
-from pipeline.purge.intention import Intentions
+from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.gc import collect_garbage
 from pipeline.project import Project
 from pipeline.runs.reports import Runs
-from pipeline.models.memory.cache import ReplyCache
+from pipeline.models.cache.replies import ReplyCache
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -46,7 +46,7 @@ def after_file():
 root, point = sys.argv[1:]
 {
     "batches": lambda: after(document, "_abandon_batches"),
-    "intention": lambda: after(Intentions, "save"),
+    "intention": lambda: after(PurgeIntents, "save"),
     "file": after_file,
     "index": lambda: after(document, "run_stages"),
     "checked": lambda: after(document, "_require_gone"),
@@ -58,7 +58,7 @@ root, point = sys.argv[1:]
     "snapshots": lambda: after(history, "collect_garbage"),
     "reports": lambda: after(Runs, "forget_before"),
     "cache": lambda: after(ReplyCache, "forget_all_but"),
-    "end": lambda: setattr(Intentions, "end", die),
+    "end": lambda: setattr(PurgeIntents, "end", die),
 }[point]()
 with Project.open(root) as project:
     project.purge("secret.txt")

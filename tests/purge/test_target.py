@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.purge.target import Target, rows_of
+from pipeline.purge.target import PurgeTarget, rows_of
 from tests.projects import ProjectFolder, new_project
 
 TEXTS = {
@@ -159,4 +159,4 @@ def test_what_a_damaged_table_hides_is_said_and_the_rest_is_counted(tmp_path: Pa
         assert "deleted: its file, at least 1 row of tables" in project.purge("harrow-mill.txt").lines()[-1]
     [documents] = (folder.root / "data/snapshots/documents").glob("*.parquet")
     documents.write_bytes(b"")
-    assert rows_of(project.snapshots, Target("people.csv", None)) == {"fast": {"documents": None}}
+    assert rows_of(project.snapshots, PurgeTarget("people.csv", None)) == {"fast": {"documents": None}}

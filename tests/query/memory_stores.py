@@ -9,9 +9,9 @@ import pandas as pd
 
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk
-from pipeline.models.exchange import one_question
+from pipeline.models.conversations import one_question
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import QueryStage
+from pipeline.query.resources import QueryResources
 from pipeline.stores.base import (
     CHUNK_COLUMNS,
     CLAIM_COLUMNS,
@@ -352,8 +352,8 @@ def question(text: str = "Who taught Bea?", /, **wishes: object) -> QueryRequest
     return QueryRequest.model_validate({"query": text, **wishes})
 
 
-def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryStage:
-    return QueryStage(
+def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryResources:
+    return QueryResources(
         read=lambda work: (work(stores, stores), ()),
         embedding=LetterEmbedding(),
         chat=lambda name: chat,

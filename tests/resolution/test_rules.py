@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.resolution.name import read_name
-from pipeline.resolution.rules import Rules, named_pairs
+from pipeline.resolution.pairs import Rules, named_pairs
 from tests.resolution.labelled import labelled, score
 
 PAIRS = labelled()

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.contract.schemas import TEXTS
 from pipeline.errors import DataError, LockedError, UsageError
-from pipeline.runs.gc import GcReport, Size, collect_garbage
+from pipeline.runs.gc import GcReport, SnapshotSize, collect_garbage
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from tests.projects import DOCUMENTS, new_project
 
@@ -66,7 +66,7 @@ def test_the_newest_manifests_and_what_they_name_are_kept(store: SnapshotStore):
     assert len(gone) == 4
     assert sum(name.startswith("texts/") for name in gone) == 1, "the table of night 1 is fast's too"
     assert_whole(store)
-    assert collect_garbage(store, keep=2, dry_run=False).total == Size(0, 0)
+    assert collect_garbage(store, keep=2, dry_run=False).total == SnapshotSize(0, 0)
 
 
 def test_a_dry_run_says_the_same_and_deletes_nothing(store: SnapshotStore):

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
-from pipeline.engine.report import RunReport, StepReport
-from pipeline.engine.runner import Silent
+from pipeline.engine.run_report import RunReport, StepReport
+from pipeline.engine.runner import SilentProgress
 from pipeline.errors import LockedError
-from pipeline.runs.reports import Begun, Noted, Runs, this_process
+from pipeline.runs.reports import ProgressNotes, Runs, UnfinishedRun, this_process
 
 HOLDER = """
 import sys
@@ -149,7 +149,7 @@ def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(runs
 
 
 def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
-    noted = Noted(Silent(), runs, Begun(runs.new_id(), "fast"))
+    noted = ProgressNotes(SilentProgress(), runs, UnfinishedRun(runs.new_id(), "fast"))
     noted.load_started()
     noted.load_waits("postgres: workspace 'default' is held by another")
     (begun,) = runs.unreported()
@@ -158,10 +158,10 @@ def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
 
 def test_a_killed_run_of_a_process_with_the_holders_number_is_not_under_way(runs: Runs):
     """As in a container, where every command is process 1."""
-    runs.note(Begun("20200101T000000.000000-abcdef", "fast", this_process(), "embed"))
+    runs.note(UnfinishedRun("20200101T000000.000000-abcdef", "fast", this_process(), "embed"))
     line = [sys.executable, "-c", LOOK, str(runs.folder)]
     with runs.alone():
         assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == "None\n"
-        begun = Begun(runs.new_id(), "fast", this_process(), "embed")
+        begun = UnfinishedRun(runs.new_id(), "fast", this_process(), "embed")
         runs.note(begun)
         assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == f"{begun.run_id}\n"

@@ -15,7 +15,7 @@ Style = Literal["jina", "tei"]
 
 
 @dataclass(frozen=True)
-class Told:
+class RerankReply:
     """An answer in the place of the usual one; ``raw`` is the body. ``hold``: none comes before the server closes."""
 
     status: int = 200
@@ -47,7 +47,7 @@ class RerankServer(ThreadingHTTPServer):
         self.key, self.style = key, style
         self.longest: int | None = None
         self.keep: int | None = None
-        self.script: deque[Told] = deque()
+        self.script: deque[RerankReply] = deque()
         self.requests: list[Ranked] = []
         self.closed = threading.Event()
 
@@ -55,35 +55,43 @@ class RerankServer(ThreadingHTTPServer):
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def answer(self, body: Mapping[str, Any]) -> Told:
+    def answer(self, body: Mapping[str, Any]) -> RerankReply:
         names = {"jina": "documents", "tei": "texts"}
         if names[self.style] not in body:
-            return Told(422, f"Failed to deserialize the JSON body: missing field `{names[self.style]}` at line 1")
+            return RerankReply(
+                422, f"Failed to deserialize the JSON body: missing field `{names[self.style]}` at line 1"
+            )
         texts = body[names[self.style]]
         if self.longest is not None and max(map(len, texts), default=0) > self.longest:
-            return Told(413, json.dumps({"error": "the input is too long", "error_type": "Validation"}))
+            return RerankReply(413, json.dumps({"error": "the input is too long", "error_type": "Validation"}))
         best = sorted(((overlap(body["query"], text), index) for index, text in enumerate(texts)), reverse=True)
         best = best[: self.keep]
         if self.style == "tei":
-            return Told(200, json.dumps([{"index": index, "score": score} for score, index in best]))
+            return RerankReply(200, json.dumps([{"index": index, "score": score} for score, index in best]))
         results = [{"index": index, "relevance_score": score, "document": {}} for score, index in best]
-        return Told(200, json.dumps({"model": body.get("model"), "results": results, "usage": {"total_tokens": 1}}))
+        return RerankReply(
+            200, json.dumps({"model": body.get("model"), "results": results, "usage": {"total_tokens": 1}})
+        )
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.tell(Told(404, '{"detail": "Not Found"}') if self.has_key() else Told(401, '{"detail": "no such key"}'))
+        self.tell(
+            RerankReply(404, '{"detail": "Not Found"}')
+            if self.has_key()
+            else RerankReply(401, '{"detail": "no such key"}')
+        )
 
     def do_POST(self) -> None:
         server = cast(RerankServer, self.server)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path != "/v1/rerank":
-            return self.tell(Told(404, '{"detail": "Not Found"}'))
+            return self.tell(RerankReply(404, '{"detail": "Not Found"}'))
         server.requests.append(Ranked(time.monotonic(), body))
         if not self.has_key():
-            return self.tell(Told(401, json.dumps({"detail": f"no such key: {self.headers['Authorization']}"})))
+            return self.tell(RerankReply(401, json.dumps({"detail": f"no such key: {self.headers['Authorization']}"})))
         told = server.script.popleft() if server.script else server.answer(body)
         if told.hold:
             self.close_connection = True
@@ -94,7 +102,7 @@ class Handler(BaseHTTPRequestHandler):
     def has_key(self) -> bool:
         return self.headers["Authorization"] == f"Bearer {cast(RerankServer, self.server).key}"
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: RerankReply) -> None:
         content = told.raw.encode()
         self.send_response(told.status)
         kind = "application/json" if told.raw[:1] in "[{" else "text/plain"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from pipeline.load.desired import diff, with_hashes
+from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.load.projection import type_name
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph

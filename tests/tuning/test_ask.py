@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.tuning.prompts import Findings, Passages, TunePrompts, Wanted, questions
+from pipeline.tuning.prompts import Passages, SampleFindings, TunePrompts, TuningBrief, questions
 from tests.talking import converse
 
 PROMPTS = TunePrompts(
@@ -13,7 +13,7 @@ REPLIES = {"D": "Bees", "L": "French", "P": "You are a bee-keeper.", "T": "- bee
 RECORDS = '("entity"<|>Ada<|>PERSON<|>kept bees)##nonsense##("relationship"<|>Ada<|>Bea<|>taught<|>teaching<|>7)'
 
 
-def asked(replies: dict[str, str], wanted: Wanted = Wanted()) -> tuple[Findings, list[str]]:
+def asked(replies: dict[str, str], wanted: TuningBrief = TuningBrief()) -> tuple[SampleFindings, list[str]]:
     prompts: list[str] = []
 
     def reply(request: ChatRequest) -> ChatReply:
@@ -42,7 +42,7 @@ def test_an_example_has_the_records_that_could_be_read():
 
 
 def test_what_is_known_is_not_asked_for():
-    findings, prompts = asked({}, Wanted("ships", "Dutch", ("ship",)))
+    findings, prompts = asked({}, TuningBrief("ships", "Dutch", ("ship",)))
     assert [prompt[0] for prompt in prompts] == ["P", "Y"]
     assert (findings.domain, findings.language, findings.entity_types) == ("ships", "Dutch", ("ship",))
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pipeline.errors import BudgetError, ModelError, UsageError
-from pipeline.tuning.prompts import Wanted
+from pipeline.tuning.prompts import TuningBrief
 from pipeline.tuning.tune import TuneOptions
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
@@ -95,7 +95,7 @@ def test_a_model_that_declines_writes_nothing(folder: ProjectFolder, openai: Ope
 
 def test_what_is_known_is_not_paid_for(folder: ProjectFolder):
     with folder.open() as project:
-        known = TuneOptions(examples=0, wanted=Wanted("lamps", "English", ("lamp",)))
+        known = TuneOptions(examples=0, wanted=TuningBrief("lamps", "English", ("lamp",)))
         assert project.tune(options=known).calls == 1
 
 

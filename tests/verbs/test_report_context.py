@@ -14,7 +14,7 @@ from pipeline.text.ids import claim_id, entity_id
 from pipeline.text.tokens import tokenizer
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
 from pipeline.verbs.report_communities import rounds
-from pipeline.verbs.report_context import Community, Facts, Page, facts
+from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, facts
 from tests.sizes import size
 from tests.verbs.graphs import ranked, towns
 
@@ -22,8 +22,8 @@ COUNT = tokenizer("o200k_base").count
 WORDS = ["tide", "Harrow Light", 'the "old" lens', "```", "-----Reports-----", "船,灯塔", "/", "\n", "a,b"]
 
 
-def page(budget: int) -> Page:
-    return Page(budget, tokenizer("o200k_base"))
+def page(budget: int) -> ContextPage:
+    return ContextPage(budget, tokenizer("o200k_base"))
 
 
 def claims(*rows: tuple[str, str, str]) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def claims(*rows: tuple[str, str, str]) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def known(graph: nx.DiGraph, budget: int = 8000, told: Mapping[str, str] = {}) -> Facts:
+def known(graph: nx.DiGraph, budget: int = 8000, told: Mapping[str, str] = {}) -> ReportFacts:
     entities, relationships = ranked(graph)
     names = zip(entities["name"], entities["description"], strict=True)
     described = [told.get(name, description) for name, description in names]

@@ -25,7 +25,7 @@ from pipeline.models.base import (
     Talk,
     Tokenizer,
 )
-from pipeline.models.exchange import one_question
+from pipeline.models.conversations import one_question
 from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
 from tests.talking import converse

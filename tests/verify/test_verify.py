@@ -15,11 +15,11 @@ from sqlalchemy import text
 
 from pipeline.contract.schemas import COMMUNITIES
 from pipeline.errors import DataError, UsageError
-from pipeline.load.desired import Expected, altered_ids, diff, with_hashes
+from pipeline.load.desired_rows import ExpectedTable, altered_ids, diff, with_hashes
 from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.base import Live
-from pipeline.stores.lists import to_arrow
+from pipeline.stores.list_columns import to_arrow
 from pipeline.stores.postgres.schema import KEYS, TABLES
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import document_id, entity_id
@@ -393,12 +393,12 @@ def test_a_text_may_be_missing(postgres: OpenPostgres):
         writer.publish()
     [read] = store.rows("documents")
     assert read.sort_values("id")["title"].fillna("").tolist() == ["", "x"]
-    assert not altered_ids([read], Expected.of(rows, rows)).to_pylist()
+    assert not altered_ids([read], ExpectedTable.of(rows, rows)).to_pylist()
 
 
 def test_a_row_that_is_there_twice_is_altered():
     rows = with_hashes(pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]}))
-    expected, read = Expected.of(rows, rows), rows.assign(content_hash=rows["row_hash"])
+    expected, read = ExpectedTable.of(rows, rows), rows.assign(content_hash=rows["row_hash"])
     assert altered_ids([read], expected).to_pylist() == []
     assert altered_ids([read, read.iloc[1:2]], expected).to_pylist() == ["b"]
     assert altered_ids([read.iloc[[0, 0, 1]]], expected).to_pylist() == ["a"]

@@ -17,9 +17,9 @@ import yaml
 from pipeline.engine.usage.journal import Journal
 from pipeline.files import tell
 from pipeline.models.base import Usage
-from pipeline.purge.intention import Intention, Intentions
+from pipeline.purge.intention import PurgeIntent, PurgeIntents
 from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, SNAPSHOTS_FILE
-from pipeline.runs.reports import Begun
+from pipeline.runs.reports import UnfinishedRun
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import full
@@ -149,13 +149,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory, postgres_url: str):
         data = folder.root / "data"
         with folder.open() as project:
             tables = table_hashes(project)
-            cut_off = Begun(project.runs.new_id(), "index", "1 on a machine that is gone", "extract_graph")
+            cut_off = UnfinishedRun(project.runs.new_id(), "index", "1 on a machine that is gone", "extract_graph")
             project.runs.note(cut_off)
             journal = Journal(project.usage_folder, cut_off.run_id, "index")
             for outcome in ("ok", "throttled"):
                 call = Usage("u", "m", 10, 2, cached=False, seconds=0.1, outcome=outcome)
                 journal.ended("extract_graph", "d", call, journal.begun("extract_graph", "d", call))
-        Intentions(folder.root).save(Intention("gone.txt", {}, here=True))
+        PurgeIntents(folder.root).save(PurgeIntent("gone.txt", {}, here=True))
         with closing(sqlite3.connect(data / "cache.sqlite")) as connection:
             with connection:
                 connection.execute("UPDATE completions SET valid = valid")

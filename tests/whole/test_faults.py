@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.engine.report import RunReport
-from pipeline.models.memory.cache import Completion, ReplyCache
-from pipeline.models.memory.database import COMPLETIONS
+from pipeline.engine.run_report import RunReport
+from pipeline.models.cache.database import COMPLETIONS
+from pipeline.models.cache.replies import Completion, ReplyCache
 from pipeline.models.parse.graph import parse_records, unreadable
 from pipeline.project import Project
 from tests.corpora import cut_by_paragraphs, voyages

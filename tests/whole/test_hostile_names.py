@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.models.parse.reply import keywords_of, name_of
+from pipeline.models.parse.lenient_json import keywords_of, name_of
 from pipeline.project import Project
 from pipeline.stores.base import GraphStore
 from pipeline.text.ids import clean, entity_id, relationship_id

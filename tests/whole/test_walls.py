@@ -16,11 +16,11 @@ import pytest
 
 import pipeline.contract.schemas
 from pipeline.contract.schemas import EMBEDDINGS, ENTITIES, TEXTS, TableSchema, is_list, vector_column
-from pipeline.load.desired import with_hashes
+from pipeline.load.desired_rows import with_hashes
 from pipeline.load.projection import edge_types, nodes
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.binary_copy import copy_stream, encoded_rows
-from pipeline.stores.lists import frame_of, to_arrow
+from pipeline.stores.list_columns import frame_of, to_arrow
 from tests.projects import ProjectFolder, new_project
 from tests.sizes import full
 

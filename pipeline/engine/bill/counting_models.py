@@ -10,7 +10,7 @@ import pandas as pd
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Tokenizer
-from pipeline.models.exchange import Exchange, Memory, in_rounds, one_question
+from pipeline.models.conversations import Exchange, Memory, in_rounds, one_question
 from pipeline.snapshots.store import Manifest, SnapshotStore
 
 NOT_ASKED = "not_asked"

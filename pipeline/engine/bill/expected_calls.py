@@ -1,6 +1,6 @@
 """What a step may ask and cost: what it surely asks, what replies still to come may add, and how long replies are.
 
-Former runs say how often a row is asked again, how many summaries a new text brings and how long replies are; before
+PastCalls runs say how often a row is asked again, how many summaries a new text brings and how long replies are; before
 there are any, guesses do, and the estimate says so.
 """
 
@@ -9,7 +9,7 @@ from math import ceil, sqrt
 
 import pandas as pd
 
-from pipeline.engine.bill.rehearsal import Tally
+from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.resources import Model
 from pipeline.engine.workflow import Step
 from pipeline.models.base import ChatModel, Tokens
@@ -72,18 +72,18 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Likely:
+class Expectation:
     """A number that is not known yet: what is expected, and the most."""
 
     expected: float = 0
     most: float = 0
 
-    def times(self, factor: float) -> "Likely":
-        return Likely(self.expected * factor, self.most * factor)
+    def times(self, factor: float) -> "Expectation":
+        return Expectation(self.expected * factor, self.most * factor)
 
 
 @dataclass(frozen=True)
-class ToCome:
+class PendingReplies:
     """Replies of the step ``step`` that are to come, for ``replies`` of its ``rows``; ``gone``: ids of the rows that it
     had in the last run and has no more. ``said``: tokens of them; ``made``: rows that come of them."""
 
@@ -91,8 +91,8 @@ class ToCome:
     replies: int
     rows: int
     gone: frozenset[str]
-    said: Likely
-    made: Likely
+    said: Expectation
+    made: Expectation
     guessed: bool = False
 
     @property
@@ -102,7 +102,7 @@ class ToCome:
 
 
 @dataclass(frozen=True)
-class Former:
+class PastCalls:
     """What the calls of former runs tell."""
 
     usage: pd.DataFrame
@@ -119,12 +119,12 @@ class Former:
         rows = len(calls.drop_duplicates(["run_id", "row_id"]))
         return len(calls) / rows - 1 if rows >= ENOUGH else 0.0
 
-    def for_each(self, step: str, of: str) -> Likely | None:
+    def for_each(self, step: str, of: str) -> Expectation | None:
         """Rows that the step has asked about for each one that the step ``of`` has; None where too few are known."""
         asked, base = self.calls(step)["row_id"].nunique(), self.calls(of)["row_id"].nunique()
-        return Likely(asked / base, 2 * (asked + UNSEEN) / base) if base >= ENOUGH else None
+        return Expectation(asked / base, 2 * (asked + UNSEEN) / base) if base >= ENOUGH else None
 
-    def a_night(self, step: str, to_come: ToCome) -> float | None:
+    def a_night(self, step: str, to_come: PendingReplies) -> float | None:
         """Rows that the step may be expected to ask about, by the nights in which few replies came anew; None before
         there were ENOUGH replies in such nights."""
         asked = self.calls(step).groupby("run_id")["row_id"].nunique()
@@ -132,23 +132,23 @@ class Former:
         few = base[base < to_come.rows * FEW]
         return None if few.sum() < ENOUGH else float(asked.reindex(few.index).sum() / few.sum() * to_come.replies)
 
-    def tokens_of_a_text(self, step: str) -> Likely:
+    def tokens_of_a_text(self, step: str) -> Expectation:
         """Of those that the step has embedded."""
         calls = self.replies(step)
         texts = int(calls["texts"].sum())
         mean = float(calls["input_tokens"].sum()) / texts if texts >= ENOUGH else None
-        return Likely(mean, 2 * mean) if mean else Likely(*TOKENS_OF_A_TEXT)
+        return Expectation(mean, 2 * mean) if mean else Expectation(*TOKENS_OF_A_TEXT)
 
 
 @dataclass(frozen=True)
-class Asked:
+class CallRange:
     """Calls and their input tokens: the fewest, those expected, the most."""
 
     calls: tuple[int, int, int]
     tokens: tuple[int, int, int]
 
 
-def surely(step: Step, tally: Tally, former: Former) -> Asked:
+def surely(step: Step, tally: Tally, former: PastCalls) -> CallRange:
     """What was counted, and what the model is asked beside it: for what it missed, in further rounds, for repair."""
     calls, tokens = tally.calls, tally.input_tokens
     gleanings, rounds = getattr(step.params, "gleanings", 0), getattr(step.params, "rounds", 1)
@@ -158,7 +158,7 @@ def surely(step: Step, tally: Tally, former: Former) -> Asked:
     more_tokens = (
         ceil(tokens * (gleanings + repeated + rounds - 1 + 2 * again)) + calls * repeated * TOKENS_OF_A_GLEANING
     )
-    return Asked(
+    return CallRange(
         (calls, calls + more_calls // 2, calls + more_calls), (tokens, tokens + more_tokens // 2, tokens + more_tokens)
     )
 
@@ -167,44 +167,50 @@ TOKENS_OF_A_GLEANING = 400
 
 
 def of_reports(
-    step: Step, tally: Tally, at_hand: bool, communities: int, to_come: ToCome, instructions: int, former: Former
-) -> Asked:
+    step: Step,
+    tally: Tally,
+    at_hand: bool,
+    communities: int,
+    to_come: PendingReplies,
+    instructions: int,
+    former: PastCalls,
+) -> CallRange:
     """``tally``: of reports on the communities that are known, all of them where they are ``at_hand``; ``communities``:
     those of the last run, 0 before the first."""
     each = float(instructions)
     if at_hand or tally.rows:
         each = (tally.input_tokens + tally.known_tokens) / max(tally.rows, 1)
     if at_hand:
-        likely = Likely(tally.calls + tally.known * to_come.share, tally.rows)
+        likely = Expectation(tally.calls + tally.known * to_come.share, tally.rows)
     elif communities:
         usual = former.a_night(step.id, to_come)
         touched = 2 * to_come.share * communities if usual is None else usual
         growth = communities * to_come.replies / max(to_come.rows, 1)
-        likely = Likely(min(touched, communities), communities + growth + UNSEEN)
+        likely = Expectation(min(touched, communities), communities + growth + UNSEEN)
         each = _mean(former.replies(step.id)["input_tokens"], instructions)
     else:
-        more = Likely(to_come.made.expected / COMMUNITY[0], to_come.made.most / COMMUNITY[1])
-        likely = Likely(tally.calls + more.expected, tally.rows + more.most)
+        more = Expectation(to_come.made.expected / COMMUNITY[0], to_come.made.most / COMMUNITY[1])
+        likely = Expectation(tally.calls + more.expected, tally.rows + more.most)
     again = 1 + former.again(step.id)
-    calls = Likely(likely.expected * again, likely.most * (2 * again - 1))
+    calls = Expectation(likely.expected * again, likely.most * (2 * again - 1))
     more = to_come.said.times(1 if communities or at_hand else 2)
-    tokens = Likely(calls.expected * each + more.expected, calls.most * each * SPREAD[1] + 2 * more.most)
+    tokens = Expectation(calls.expected * each + more.expected, calls.most * each * SPREAD[1] + 2 * more.most)
     return _none_or(calls, tokens)
 
 
-def of_summaries(step: Step, tally: Tally, to_come: ToCome, instructions: int, former: Former) -> Asked:
+def of_summaries(step: Step, tally: Tally, to_come: PendingReplies, instructions: int, former: PastCalls) -> CallRange:
     """Or whatever else is asked once for each row that comes together of many. ``tally``: of the rows of the last run
     that what is to come, or gone, had a part in."""
     limit = getattr(step.params, "max_tokens", TOKENS_OF_A_ROW[1])
     known = former.for_each(step.id, to_come.step)
-    by_length = Likely(SUMMARIES, 1).times(to_come.said.expected / limit)
+    by_length = Expectation(SUMMARIES, 1).times(to_come.said.expected / limit)
     new = known.times(to_come.replies) if known else by_length
     if known and to_come.replies > FEW * to_come.rows / 2:  # names of many new texts recur among them
-        new = Likely(new.expected, max(new.most, 2 * by_length.most))
+        new = Expectation(new.expected, max(new.most, 2 * by_length.most))
     rounds = getattr(step.params, "rounds", 1)
     again = 1 + former.again(step.id)
-    calls = Likely((tally.rows + new.expected) * again, (tally.rows + ceil(new.most)) * (2 * again - 1) * rounds)
-    tokens = Likely(
+    calls = Expectation((tally.rows + new.expected) * again, (tally.rows + ceil(new.most)) * (2 * again - 1) * rounds)
+    tokens = Expectation(
         tally.input_tokens + tally.known_tokens + new.expected * (instructions + limit),
         2 * (tally.input_tokens + tally.known_tokens)
         + ceil(new.most) * (instructions + limit)
@@ -213,28 +219,28 @@ def of_summaries(step: Step, tally: Tally, to_come: ToCome, instructions: int, f
     return _none_or(calls, tokens.times(again))
 
 
-def of_texts(step: Step, tally: Tally, before: int, to_come: ToCome, former: Former) -> Asked:
+def of_texts(step: Step, tally: Tally, before: int, to_come: PendingReplies, former: PastCalls) -> CallRange:
     """``tally``: of texts that are known; ``before``: texts of the last run; 0 where there was none, or the texts are
     replies to come."""
     batch_size, each = tally.batch_size, former.tokens_of_a_text(step.id)
-    texts = Likely(to_come.made.expected + tally.rows - tally.known, to_come.made.most + tally.rows)
+    texts = Expectation(to_come.made.expected + tally.rows - tally.known, to_come.made.most + tally.rows)
     if before:
         changed = before * min(1.0, max(to_come.replies, len(to_come.gone)) / max(to_come.rows, 1))
-        texts = Likely(changed, 2 * changed + batch_size)
-    calls = Likely(ceil(texts.expected / batch_size), ceil(texts.most / batch_size))
+        texts = Expectation(changed, 2 * changed + batch_size)
+    calls = Expectation(ceil(texts.expected / batch_size), ceil(texts.most / batch_size))
     if not to_come.rows:  # the texts are the replies
         return _none_or(calls, to_come.said)
-    return _none_or(calls, Likely(texts.expected * each.expected, texts.most * each.most))
+    return _none_or(calls, Expectation(texts.expected * each.expected, texts.most * each.most))
 
 
-def _none_or(calls: Likely, tokens: Likely) -> Asked:
+def _none_or(calls: Expectation, tokens: Expectation) -> CallRange:
     """Nothing of it is sure."""
     most = ceil(calls.most)
-    return Asked((0, min(round(calls.expected), most), most), (0, round(tokens.expected), ceil(tokens.most)))
+    return CallRange((0, min(round(calls.expected), most), most), (0, round(tokens.expected), ceil(tokens.most)))
 
 
-def replies(step: Step, asked: Asked, former: Former) -> tuple[tuple[int, int, int], bool]:
-    """Output tokens as they are in Asked, and whether they are guessed."""
+def replies(step: Step, asked: CallRange, former: PastCalls) -> tuple[tuple[int, int, int], bool]:
+    """Output tokens as they are known, and whether they are guessed."""
     known = former.replies(step.id)["output_tokens"]
     fewest, expected, most = asked.calls
     if len(known) >= ENOUGH:
@@ -248,7 +254,7 @@ def replies(step: Step, asked: Asked, former: Former) -> tuple[tuple[int, int, i
     return (fewest * LEAST_REPLY, asked.tokens[1], REPLY_OF_A_TEXT * asked.tokens[2]), True
 
 
-def estimate(step: Step, model: Model, tally: Tally, asked: Asked, former: Former, guessed: bool) -> Estimate:
+def estimate(step: Step, model: Model, tally: Tally, asked: CallRange, former: PastCalls, guessed: bool) -> Estimate:
     """A step in batches may pay the full price in the end: for few calls, and for what failed in a batch."""
     said, unknown = replies(step, asked, former) if step.verb.roles_of(ChatModel) else ((0, 0, 0), False)
     full = getattr(model, "full_cost", getattr(model, "cost", _free))

@@ -15,11 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.engine.bill import estimate as bill
-from pipeline.engine.bill.estimate import COMMUNITIES, Asked, Estimate, Former, Likely, ToCome
-from pipeline.engine.bill.rehearsal import Tally, rehearsed
-from pipeline.engine.kept_rows import kept_rows
-from pipeline.engine.losses import (
+from pipeline.engine.bill import expected_calls as bill
+from pipeline.engine.bill.counting_models import Tally, rehearsed
+from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
+from pipeline.engine.deletions import (
     DOCUMENTS,
     DocumentChanges,
     document_changes,
@@ -28,6 +27,7 @@ from pipeline.engine.losses import (
     refuse_nothing,
     with_kept,
 )
+from pipeline.engine.kept_rows import kept_rows
 from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -60,11 +60,11 @@ def forecast(
     """What each step would do and cost; ``usage``: the calls of former runs, which tell how long replies are."""
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, selection, (), previous.steps)
-    return list(Walk(workflow, resources, snapshots, previous, Former(usage)).forecasts(planner))
+    return list(Forecaster(workflow, resources, snapshots, previous, PastCalls(usage)).forecasts(planner))
 
 
 @dataclass
-class Walk:
+class Forecaster:
     """Through the steps, in their order. Of a table there is a snapshot where it is certain, else a frame, which lacks
     what is to come, else only what is to come."""
 
@@ -72,12 +72,12 @@ class Walk:
     resources: Resources
     snapshots: SnapshotStore
     previous: Manifest
-    former: Former
+    former: PastCalls
 
     def __post_init__(self) -> None:
         self._known: dict[str, Snapshot] = {}
         self._frames: dict[str, pd.DataFrame] = {}
-        self._to_come: dict[str, ToCome] = {}
+        self._to_come: dict[str, PendingReplies] = {}
 
     def forecasts(self, planner: Planner) -> Iterator[Forecast]:
         for position, step in enumerate(self.workflow.steps):
@@ -127,7 +127,7 @@ class Walk:
         self._to_come |= dict.fromkeys(step.outputs.values(), after) if after else {}
         return estimate
 
-    def _coming(self, step: Step) -> ToCome | None:
+    def _coming(self, step: Step) -> PendingReplies | None:
         found = [self._to_come[table] for table in step.inputs.values() if table in self._to_come]
         return max(found, key=lambda one: one.said.most, default=None)
 
@@ -165,7 +165,7 @@ class Walk:
         }
         return roles | ({"params": step.params} if step.verb.takes_params else {})
 
-    def _of_last_run(self, step: Step, to_come: ToCome | None) -> Tally:
+    def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
         """What the step would ask about the rows of the last run that rows of text units that are gone had a part in,
         where it asks about such rows."""
         tally = Tally(self.resources.tokenizer)
@@ -190,13 +190,13 @@ class Walk:
         snapshot = self.previous.tables.get(table)
         return snapshot if snapshot and self.snapshots.exists(snapshot) else None
 
-    def _bounds(self, step: Step, tally: Tally | None, to_come: ToCome | None) -> Estimate:
+    def _bounds(self, step: Step, tally: Tally | None, to_come: PendingReplies | None) -> Estimate:
         tally = tally or Tally(self.resources.tokenizer)
         asked = self._asked(step, tally, to_come)
         model = next(iter(self.resources.models_of(step).values()))
         return bill.estimate(step, model, tally, asked, self.former, to_come is not None and to_come.guessed)
 
-    def _asked(self, step: Step, tally: Tally, to_come: ToCome | None) -> Asked:
+    def _asked(self, step: Step, tally: Tally, to_come: PendingReplies | None) -> CallRange:
         if to_come is None:
             return bill.surely(step, tally, self.former)
         texts = [prompt.text for prompt in self.resources.prompts_of(step).values()]
@@ -213,21 +213,25 @@ class Walk:
         before = self._before(table) if to_come.rows else None
         return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
 
-    def _after(self, step: Step, tally: Tally | None, to_come: ToCome | None, estimate: Estimate) -> ToCome | None:
+    def _after(
+        self, step: Step, tally: Tally | None, to_come: PendingReplies | None, estimate: Estimate
+    ) -> PendingReplies | None:
         """What is to come of the step's own tables."""
         if not step.verb.roles_of(ChatModel) or not estimate.calls[1]:
             return to_come
-        said = Likely(estimate.expected.output_tokens, estimate.output_tokens[1])
+        said = Expectation(estimate.expected.output_tokens, estimate.output_tokens[1])
         if COMMUNITIES in step.verb.inputs:
-            return ToCome(step.id, 0, 0, frozenset(), said, Likely(estimate.expected.calls, estimate.calls[1]))
+            return PendingReplies(
+                step.id, 0, 0, frozenset(), said, Expectation(estimate.expected.calls, estimate.calls[1])
+            )
         if to_come:
-            more = Likely(to_come.said.expected + said.expected, to_come.said.most + said.most)
+            more = Expectation(to_come.said.expected + said.expected, to_come.said.most + said.most)
             return replace(to_come, said=more, guessed=to_come.guessed or estimate.guessed)
-        made = Likely(
+        made = Expectation(
             *(tokens / each for tokens, each in zip((said.expected, said.expected), bill.TOKENS_OF_A_ROW, strict=True))
         )
         rows = tally.rows if tally else 0
-        return ToCome(step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed)
+        return PendingReplies(step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed)
 
     def _gone(self, step: Step) -> frozenset[str]:
         """Ids of the rows of the last run that a rowwise step does not read any more."""

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Usage
-from pipeline.models.exchange import one_question
+from pipeline.models.conversations import one_question
 
 
 @dataclass

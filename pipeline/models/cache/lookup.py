@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Check
-from pipeline.models.memory.cache import Completion, ReplyCache, completion_key, embedding_key
+from pipeline.models.cache.replies import Completion, ReplyCache, completion_key, embedding_key
 
 
 @dataclass

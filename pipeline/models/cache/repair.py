@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.errors import StoreError
 from pipeline.files import tell
-from pipeline.models.memory.database import BATCHES, COMPLETIONS, EMBEDDINGS, Database, address, complaint, lenient_text
+from pipeline.models.cache.database import BATCHES, COMPLETIONS, EMBEDDINGS, Database, address, complaint, lenient_text
 
 KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES)
 READS: dict[str, LiteralString] = {

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from pipeline.files import tell
 from pipeline.models.base import ChatRequest
-from pipeline.models.memory.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
-from pipeline.models.memory.mending import compact, mend
+from pipeline.models.cache.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
+from pipeline.models.cache.repair import compact, mend
 
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.models.base import Listener, Tokens, Usage
-from pipeline.models.endpoint.address import Endpoint, Failure
+from pipeline.models.cache.replies import NO_CACHE, ReplyCache
+from pipeline.models.conversations import Done, Item, Workers, made_once
+from pipeline.models.endpoint.client import Endpoint, Failure
 from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, backoff, sleep
-from pipeline.models.exchange import Done, Item, Workers, made_once
-from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -35,7 +35,7 @@ class Call:
 
 
 @dataclass
-class Patience:
+class RetryWindow:
     """How long to go on when calls bring no answer: not at all if none ever did and nobody listens, else for ``limit``
     calls in a row (each has had its retries); and for ``throttling`` seconds (by default an hour) when the endpoint
     refuses them all as too many."""
@@ -78,7 +78,7 @@ class Attempts:
     max_retries: int
     cost: Callable[[Tokens], float | None]
     stop: threading.Event
-    patience: Patience
+    patience: RetryWindow
     listener: Listener | None = None
 
     def ask(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Answer | Failure:
@@ -187,7 +187,7 @@ class RemoteModel:
         return Limiter(self.concurrency, bucket, self.urgent)
 
     def attempts(self, listener: Listener | None) -> Attempts:
-        patience = Patience(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
+        patience = RetryWindow(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
         return Attempts(self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience, listener)
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:

@@ -13,12 +13,12 @@ from typing import Any
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
-from pipeline.models.endpoint.address import Failure
-from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, Intent, Intents, RefusedError
+from pipeline.models.cache.lookup import RememberedReplies
+from pipeline.models.cache.replies import Completion
+from pipeline.models.conversations import Exchange, in_rounds, one_question
+from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
 from pipeline.models.endpoint.chat import OpenAIChat, completion_of
-from pipeline.models.exchange import Exchange, in_rounds, one_question
-from pipeline.models.memory.cache import Completion
-from pipeline.models.memory.recall import RememberedReplies
+from pipeline.models.endpoint.client import Failure
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 EXPIRED = "expired"
@@ -107,15 +107,15 @@ class BatchChat:
         Raises WaitingError while the endpoint is still cancelling, which may take 10 minutes: until it has, it may
         write files."""
 
-        def store(intent: Intent, batch: Any | None) -> None:
+        def store(intent: BatchIntent, batch: Any | None) -> None:
             self._store(intent, batch, {}, listener)
 
         self.cancel()
         self._drain(self._under_way(), store, lambda intent: True)
 
     @cached_property
-    def _intents(self) -> Intents:
-        return Intents(self.chat.cache.database, self.chat.cache.owner, self.chat.endpoint.digest)
+    def _intents(self) -> BatchIntents:
+        return BatchIntents(self.chat.cache.database, self.chat.cache.owner, self.chat.endpoint.digest)
 
     @cached_property
     def _api(self) -> BatchApi:
@@ -138,10 +138,10 @@ class BatchChat:
         came = {key: memory.better(key, requests[key], reply) for key, reply in {**replies, **rejected}.items()}
         return {**came, **self.chat.ask(direct, memory, listener)}
 
-    def _under_way(self) -> list[Intent]:
+    def _under_way(self) -> list[BatchIntent]:
         return [found for intent in self._intents.all() if (found := self._found(intent))]
 
-    def _found(self, intent: Intent) -> Intent | None:
+    def _found(self, intent: BatchIntent) -> BatchIntent | None:
         """The intent with its batch; None, and nothing is left of it, when it never came to be one."""
         if intent.batch_id:
             return intent
@@ -153,8 +153,8 @@ class BatchChat:
         return None
 
     def _submit(
-        self, requests: Mapping[str, ChatRequest], under_way: Sequence[Intent], listener: Listener | None
-    ) -> list[Intent]:
+        self, requests: Mapping[str, ChatRequest], under_way: Sequence[BatchIntent], listener: Listener | None
+    ) -> list[BatchIntent]:
         """Only as far as what is bound fits the budget; an earlier run's batches are bound too, at the present mix
         of tokens in and out."""
         submitted = []
@@ -170,7 +170,7 @@ class BatchChat:
             submitted.append(self._create(part, asked + said - before))
         return submitted
 
-    def _create(self, part: Mapping[str, str], tokens: int) -> Intent:
+    def _create(self, part: Mapping[str, str], tokens: int) -> BatchIntent:
         """One batch, of key -> line."""
         intent = self._intents.begin(part, tokens)
         try:
@@ -198,12 +198,12 @@ class BatchChat:
             yield part
 
     def _collect(
-        self, intents: Sequence[Intent], rows: Mapping[str, str], listener: Listener | None
+        self, intents: Sequence[BatchIntent], rows: Mapping[str, str], listener: Listener | None
     ) -> dict[str, ChatReply]:
         """Store what has come; wait for batches with rows that are wanted. Returns why rows have no reply."""
         lost: dict[str, ChatReply] = {}
 
-        def finish(intent: Intent, batch: Any | None) -> None:
+        def finish(intent: BatchIntent, batch: Any | None) -> None:
             lost.update(self._finish(intent, batch, rows, listener))
 
         self._drain(intents, finish, lambda intent: any(key in rows for key in intent.keys))
@@ -211,9 +211,9 @@ class BatchChat:
 
     def _drain(
         self,
-        intents: Sequence[Intent],
-        finish: Callable[[Intent, Any | None], object],
-        wanted: Callable[[Intent], bool],
+        intents: Sequence[BatchIntent],
+        finish: Callable[[BatchIntent, Any | None], object],
+        wanted: Callable[[BatchIntent], bool],
     ) -> None:
         """Finish the batches that have ended, and wait for those that are wanted."""
         deadline = time.monotonic() + self.options.wait_seconds
@@ -234,7 +234,7 @@ class BatchChat:
                 time.sleep(max(0.0, min(self.options.poll_seconds, deadline - time.monotonic())))
 
     def _finish(
-        self, intent: Intent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
+        self, intent: BatchIntent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
     ) -> dict[str, ChatReply]:
         """Store a batch's replies. Returns why rows have none; raises what ends the run."""
         answers = self._store(intent, batch, rows, listener)
@@ -253,7 +253,7 @@ class BatchChat:
         }
 
     def _store(
-        self, intent: Intent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
+        self, intent: BatchIntent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
     ) -> dict[str, Completion | Failure]:
         """Keep a batch's replies and leave nothing of it at the endpoint, which may have forgotten it (None)."""
         answers = dict(map(self._read, _objects(self._api.lines(batch)))) if batch and intent.keys else {}

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from pipeline.errors import GraphmillError, ModelError
 from pipeline.files import tell
-from pipeline.models.endpoint.address import Endpoint, Failure
+from pipeline.models.cache.database import BATCHES, Database, row_digest
+from pipeline.models.endpoint.client import Endpoint, Failure
 from pipeline.models.endpoint.limits import backoff
-from pipeline.models.memory.database import BATCHES, Database, row_digest
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -28,7 +28,7 @@ NO_KEY = ""
 
 
 @dataclass(frozen=True)
-class Intent:
+class BatchIntent:
     """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache, none once its
     replies are there; ``tokens``: about what it takes; ``file_id`` and ``batch_id`` are the
     endpoint's, None until they are known."""
@@ -45,14 +45,14 @@ class Intent:
 
 
 @dataclass(frozen=True)
-class Intents:
+class BatchIntents:
     """Of one owner at one endpoint."""
 
     database: Database
     owner: str
     endpoint: str
 
-    def all(self) -> list[Intent]:
+    def all(self) -> list[BatchIntent]:
         """Oldest first."""
         if not self.database.there:
             return []
@@ -62,20 +62,20 @@ class Intents:
             rows = connection.execute(query).all()
         return [_read(*row) for row in rows]
 
-    def begin(self, keys: Iterable[str], tokens: int) -> Intent:
+    def begin(self, keys: Iterable[str], tokens: int) -> BatchIntent:
         """Write down that a batch of these requests is about to be made."""
-        intent = Intent(secrets.token_hex(12), tuple(keys), tokens)
+        intent = BatchIntent(secrets.token_hex(12), tuple(keys), tokens)
         whose = {"owner": self.owner, "endpoint": self.endpoint, "created": datetime.now(UTC)}
         self.database.upsert(BATCHES, [{"id": intent.id, **whose, **_written(intent)}])
         return intent
 
-    def note(self, intent: Intent) -> Intent:
+    def note(self, intent: BatchIntent) -> BatchIntent:
         """Keep what is known of it by now."""
         with self.database.connection(write=True) as connection:
             connection.execute(sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**_written(intent)))
         return intent
 
-    def end(self, intent: Intent) -> None:
+    def end(self, intent: BatchIntent) -> None:
         with self.database.connection(write=True) as connection:
             connection.execute(sa.delete(BATCHES).where(BATCHES.c.id == intent.id))
 
@@ -84,7 +84,7 @@ class Intents:
         return (BATCHES.c.owner == self.owner) & (BATCHES.c.endpoint == self.endpoint)
 
 
-def _written(intent: Intent) -> dict[str, Any]:
+def _written(intent: BatchIntent) -> dict[str, Any]:
     row = {
         "keys": json.dumps(intent.keys), "tokens": intent.tokens, "file_id": intent.file_id,
         "batch_id": intent.batch_id,
@@ -96,17 +96,19 @@ def _digest(id: str, keys: str, tokens: int, file_id: str | None, batch_id: str 
     return row_digest(id, keys, tokens, file_id or "", batch_id or "")
 
 
-def _read(id: str, keys: str, tokens: int, file_id: str | None, batch_id: str | None, digest: int | None) -> Intent:
+def _read(
+    id: str, keys: str, tokens: int, file_id: str | None, batch_id: str | None, digest: int | None
+) -> BatchIntent:
     """Of a damaged row those keys that can be read: what the others asked is asked again. Its file and its batch are
     looked for at the endpoint by the row's id, for another batch's would be as good as this one's. Rows of earlier
     versions have no digest."""
     try:
         if digest is None or digest == _digest(id, keys, tokens, file_id, batch_id):
-            return Intent(id, tuple(map(str, json.loads(keys))), tokens, file_id, batch_id)
+            return BatchIntent(id, tuple(map(str, json.loads(keys))), tokens, file_id, batch_id)
     except (ValueError, TypeError):
         pass
     tell(f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked again")
-    return Intent(id, tuple(KEY.findall(str(keys))) or (NO_KEY,))
+    return BatchIntent(id, tuple(KEY.findall(str(keys))) or (NO_KEY,))
 
 
 Answer = TypeVar("Answer")
@@ -127,7 +129,7 @@ class BatchApi:
     endpoint: Endpoint
     max_retries: int
 
-    def upload(self, intent: Intent, content: bytes) -> Intent:
+    def upload(self, intent: BatchIntent, content: bytes) -> BatchIntent:
         """With the id of the file; one that an answer got lost for is found by its name."""
         file = self._insist(
             lambda client: client.files.create(file=(intent.file_name, content), purpose="batch"),
@@ -135,7 +137,7 @@ class BatchApi:
         )
         return replace(intent, file_id=file.id)
 
-    def create(self, intent: Intent) -> Intent:
+    def create(self, intent: BatchIntent) -> BatchIntent:
         """With the id of the batch; one that an answer got lost for is found by its metadata."""
         asked = {"endpoint": COMPLETIONS, "completion_window": WINDOW, "metadata": {METADATA: intent.id}}
         batch = self._insist(
@@ -144,7 +146,7 @@ class BatchApi:
         )
         return replace(intent, batch_id=batch.id)
 
-    def find(self, intent: Intent) -> Any | None:
+    def find(self, intent: BatchIntent) -> Any | None:
         """The intent's batch, if the endpoint has it."""
 
         def search(client: "OpenAI") -> Any | None:
@@ -153,7 +155,7 @@ class BatchApi:
 
         return self._insist(search)
 
-    def look(self, intent: Intent) -> Any | None:
+    def look(self, intent: BatchIntent) -> Any | None:
         """The batch as it is now; None when the endpoint has forgotten it."""
         return self._insist(_unless_gone(lambda client: client.batches.retrieve(intent.batch_id or "")))
 
@@ -163,7 +165,7 @@ class BatchApi:
             content = self._insist(_unless_gone(lambda client, file_id=file_id: client.files.content(file_id).text))
             yield from filter(None, (content or "").split("\n"))  # not splitlines: U+2028 may stand in a reply
 
-    def clean_up(self, intent: Intent, batch: Any | None) -> None:
+    def clean_up(self, intent: BatchIntent, batch: Any | None) -> None:
         """Delete the files: they hold text of documents."""
         files = [intent.file_id, getattr(batch, "output_file_id", None), getattr(batch, "error_file_id", None)]
         if intent.file_id is None:
@@ -171,7 +173,7 @@ class BatchApi:
         for file_id in filter(None, files):
             self._insist(_unless_gone(lambda client, file_id=file_id: client.files.delete(file_id)))
 
-    def cancel(self, intent: Intent) -> None:
+    def cancel(self, intent: BatchIntent) -> None:
         """Whether or not it still can be: an ended batch stays ended."""
         self.endpoint.call(_unless_gone(lambda client: client.batches.cancel(intent.batch_id or "")))
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
-from pipeline.models.endpoint.address import Failure, UselessAnswerError, sendable, token_counts
-from pipeline.models.endpoint.attempts import Call, RemoteModel
-from pipeline.models.exchange import (
-    Answered,
-    Asked,
+from pipeline.models.cache.lookup import RememberedReplies, read
+from pipeline.models.cache.replies import Completion
+from pipeline.models.conversations import (
     Exchange,
     Heard,
+    KeyedReply,
+    KeyedRequest,
     Workers,
     converse,
     in_parallel,
     made_once,
     one_question,
 )
-from pipeline.models.memory.cache import Completion
-from pipeline.models.memory.recall import RememberedReplies, read
+from pipeline.models.endpoint.attempts import Call, RemoteModel
+from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
 
@@ -74,10 +74,10 @@ class OpenAIChat(RemoteModel):
         """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the conversations."""
         return dict(in_parallel(requests.items(), self._workers(memory, listener)))
 
-    def _workers(self, memory: RememberedReplies, listener: Listener | None) -> Workers[Asked, Answered]:
+    def _workers(self, memory: RememberedReplies, listener: Listener | None) -> Workers[KeyedRequest, KeyedReply]:
         attempts = self.attempts(listener)
 
-        def ask(item: Asked) -> Answered:
+        def ask(item: KeyedRequest) -> KeyedReply:
             key, request = item
 
             def send(client: "OpenAI") -> tuple[Completion, Tokens]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from pipeline.errors import ModelError
 from pipeline.models.base import Listener, Tokens, Usage
-from pipeline.models.endpoint.address import Failure, sendable, token_counts
+from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit, unknown_texts
+from pipeline.models.conversations import in_parallel
 from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel
-from pipeline.models.exchange import in_parallel
-from pipeline.models.memory.recall import embedding_keys, recall_vectors, unit, unknown_texts
+from pipeline.models.endpoint.client import Failure, sendable, token_counts
 from pipeline.text.tokens import tokenizer
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from pipeline.models.exchange import StoppedError
-from pipeline.models.memory.database import BUCKETS, INSERTS, Database
+from pipeline.models.cache.database import BUCKETS, INSERTS, Database
+from pipeline.models.conversations import StoppedError
 
 SHARE_OF_THE_LIMIT = 0.93
 """Clocks differ and networks bunch calls together: at the very limit some would be refused."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.base import NO_TOKENS, Tokens
-from pipeline.models.endpoint.address import Endpoint, Failure, sendable
-from pipeline.models.endpoint.attempts import Attempts, Call, Patience, RemoteModel
-from pipeline.models.exchange import in_parallel, made_once
+from pipeline.models.conversations import in_parallel, made_once
+from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel, RetryWindow
+from pipeline.models.endpoint.client import Endpoint, Failure, sendable
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -53,7 +53,7 @@ class EndpointReranker(RemoteModel):
 
     def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
         """See Reranker. A document that the endpoint leaves out comes after all that it names."""
-        attempts = replace(self.attempts(None), patience=Patience(self.endpoint, 1, self.timeout))
+        attempts = replace(self.attempts(None), patience=RetryWindow(self.endpoint, 1, self.timeout))
 
         def ask(start: int) -> dict[int, float]:
             some = documents[start : start + self.batch_size]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.models.base import Listener
-from pipeline.models.memory.recall import unit
+from pipeline.models.cache.lookup import unit
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:

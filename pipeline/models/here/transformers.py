@@ -17,8 +17,8 @@ import numpy as np
 
 from pipeline.errors import ModelError, SettingsError, in_words, install_extra
 from pipeline.models.base import Listener
-from pipeline.models.memory.cache import NO_CACHE, ReplyCache
-from pipeline.models.memory.recall import embedding_keys, recall_vectors, unit
+from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit
+from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 
 MINILM = "minilm"
 TEXTS_AT_ONCE = 256

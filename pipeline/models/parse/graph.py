@@ -10,24 +10,7 @@ from functools import cached_property
 from typing import Any, Generic
 
 from pipeline.models.base import Message
-from pipeline.models.parse.read import (
-    Claim,
-    Entity,
-    Graph,
-    Item,
-    Parsed,
-    Problem,
-    Record,
-    Relationship,
-    claim,
-    entity,
-    failed,
-    problem,
-    relationship,
-    unreadable,
-    unusable,
-)
-from pipeline.models.parse.reply import (
+from pipeline.models.parse.lenient_json import (
     CLOSE,
     OPEN,
     QUOTES,
@@ -41,6 +24,23 @@ from pipeline.models.parse.reply import (
     plain,
     text_of,
     weight_of,
+)
+from pipeline.models.parse.records import (
+    Claim,
+    Entity,
+    Graph,
+    Item,
+    ParsedReply,
+    Problem,
+    Record,
+    Relationship,
+    claim,
+    entity,
+    failed,
+    problem,
+    relationship,
+    unreadable,
+    unusable,
 )
 from pipeline.models.parse.report import REPORT_JSON_FORMAT, Finding, Report, parse_report
 from pipeline.text.ids import clean
@@ -100,7 +100,7 @@ class RecordFormat(Generic[Item]):
             re.IGNORECASE | re.MULTILINE,
         )
 
-    def parse(self, reply: str) -> Parsed[Item]:
+    def parse(self, reply: str) -> ParsedReply[Item]:
         """The records of a reply, however damaged."""
         text = _tidied(plain(reply))
         complete = _COMPLETION.search(text) is not None
@@ -111,7 +111,7 @@ class RecordFormat(Generic[Item]):
         for head, end in zip(heads, ends, strict=False):
             may_be_cut = end == len(marked) and not complete
             found += self._read(head, marked[head.end() : end], may_be_cut)
-        return Parsed(
+        return ParsedReply(
             records=tuple(one for one in found if not isinstance(one, Problem)),
             problems=tuple(one for one in found if isinstance(one, Problem)),
             complete=complete,
@@ -341,7 +341,7 @@ LEAST_FIELDS = 7
 """The source text may be missing."""
 
 
-def parse_claims(reply: str) -> Parsed[Claim]:
+def parse_claims(reply: str) -> ParsedReply[Claim]:
     """The claims of a reply, however damaged: subject, object, type, status, start, end, description, source text."""
     return _CLAIM_FORMAT.parse(reply)
 
@@ -368,7 +368,7 @@ __all__ = [
     "Entity",
     "Finding",
     "Graph",
-    "Parsed",
+    "ParsedReply",
     "Problem",
     "Record",
     "Relationship",

@@ -9,7 +9,7 @@ from datetime import date, time
 from typing import Generic, TypeVar
 
 from pipeline.models.base import ChatReply
-from pipeline.models.parse.reply import MISSING_WEIGHT, name_of, one_line, plain
+from pipeline.models.parse.lenient_json import MISSING_WEIGHT, name_of, one_line, plain
 
 LONGEST_NAME = 500
 _NOBODY = frozenset({"", "none", "null", "n/a", "na", "nil", "unknown", "无", "無"})
@@ -65,7 +65,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Parsed(Generic[Item]):
+class ParsedReply(Generic[Item]):
     """``records`` in the order they came; ``complete`` when the reply says that it is at its end."""
 
     records: tuple[Item, ...]
@@ -74,7 +74,7 @@ class Parsed(Generic[Item]):
 
 
 @dataclass(frozen=True)
-class Graph(Parsed[Record]):
+class Graph(ParsedReply[Record]):
     @property
     def entities(self) -> tuple[Entity, ...]:
         return tuple(record for record in self.records if isinstance(record, Entity))
@@ -93,7 +93,7 @@ _REFUSAL = re.compile(
 )
 
 
-def unreadable(parsed: Parsed[Item], reply: str) -> Problem | None:
+def unreadable(parsed: ParsedReply[Item], reply: str) -> Problem | None:
     """What makes the reply useless as a whole; None when it has a record, or says that there is none."""
     if parsed.records or (parsed.complete and not parsed.problems):
         return None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.models.parse.read import Problem, problem, unusable
-from pipeline.models.parse.reply import bare, first_of, folded, json_values, one_line, plain, text_of
+from pipeline.models.parse.lenient_json import bare, first_of, folded, json_values, one_line, plain, text_of
+from pipeline.models.parse.records import Problem, problem, unusable
 
 GREATEST_RATING = 10.0
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)

@@ -11,9 +11,9 @@ import pandas as pd
 
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import parse_points, parse_ratings
-from pipeline.query.messages import Prepared, instructed, refuse_all_failed, told_failures
+from pipeline.query.messages import PreparedQuery, instructed, refuse_all_failed, told_failures
 from pipeline.query.reports.windows import (
-    Checked,
+    CheckedPoints,
     Window,
     checked_points,
     fewer_windows,
@@ -24,9 +24,9 @@ from pipeline.query.reports.windows import (
     windows_of,
 )
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.keywords import Keywords
-from pipeline.query.stage import Clock, QueryStage
 from pipeline.stores.base import REPORT_COLUMNS, GraphReads, VectorReads
 
 RATE, MAP = "community_rate", "community_map"
@@ -41,7 +41,7 @@ LAST_CALL, MAP_AND_REDUCE = 1, 2
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ReportChoice:
     """Reports to answer from, the weightiest first; what is to be said of the choice; what it was paid for."""
 
     reports: pd.DataFrame
@@ -61,14 +61,14 @@ class _Tree:
     replies: list[ChatReply] = field(default_factory=list)
 
 
-def choose_reports(request: QueryRequest, stage: QueryStage, chat: ChatModel) -> Chosen:
+def choose_reports(request: QueryRequest, stage: QueryResources, chat: ChatModel) -> ReportChoice:
     """The most detailed reports, down to ``community_level``, that the model rates as relevant. At most ``max_calls``
     less those that the answer takes; what is not rated for that counts as relevant, and nothing below it is looked at.
     """
     return chat.converse([_choose(request, stage)])[0]
 
 
-def _choose(request: QueryRequest, stage: QueryStage) -> Talk[Chosen]:
+def _choose(request: QueryRequest, stage: QueryResources) -> Talk[ReportChoice]:
     tree = _Tree()
     reports, notes = read_reports(request, stage, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))
     for level in range(request.community_level + 1):
@@ -89,7 +89,7 @@ def _choose(request: QueryRequest, stage: QueryStage) -> Talk[Chosen]:
 
 
 def _rated(
-    reports: pd.DataFrame, request: QueryRequest, stage: QueryStage, tree: _Tree
+    reports: pd.DataFrame, request: QueryRequest, stage: QueryResources, tree: _Tree
 ) -> Generator[Sequence[ChatRequest], Sequence[ChatReply], dict[str, float]]:
     """Rating of each report that was rated, by id. A window whose reply cannot be read is not held against it."""
     numbered = reports.assign(number=range(1, len(reports) + 1), content=reports["summary"])
@@ -114,14 +114,14 @@ def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, 
     return allowed(request, lambda vectors, _: vectors.reports(ids))
 
 
-def _outcome(tree: _Tree, notes: Iterable[str]) -> Chosen:
+def _outcome(tree: _Tree, notes: Iterable[str]) -> ReportChoice:
     rows = pd.DataFrame(list(tree.relevant.values()), columns=REPORT_COLUMNS)
     ranked = rows.sort_values(["weight", "rating", "id"], ascending=[False, False, True]).reset_index(drop=True)
     unrated = [f"max_calls left {tree.unrated} reports without a rating"] if tree.unrated else []
-    return Chosen(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))
+    return ReportChoice(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))
 
 
-def prepare_community(request: QueryRequest, stage: QueryStage) -> Prepared:
+def prepare_community(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
     """The reports in windows. Asks the model which, where the request says so; else nothing.
 
     Raises NothingLoadedError where no reports are loaded.
@@ -135,7 +135,7 @@ def prepare_community(request: QueryRequest, stage: QueryStage) -> Prepared:
         windows = fewer_windows(reports, window_budget(request, stage, MAP), most, stage.tokenizer)
         context = report_context(reports, windows)
     most_calls = request.max_calls if request.dynamic_community_selection else len(windows) + LAST_CALL
-    prepared = Prepared(
+    prepared = PreparedQuery(
         request,
         Keywords(),
         context,
@@ -149,26 +149,26 @@ def prepare_community(request: QueryRequest, stage: QueryStage) -> Prepared:
     return replace(prepared, inquiry=partial(_inquire, prepared, stage, windows))
 
 
-def _chosen(request: QueryRequest, stage: QueryStage) -> Chosen:
+def _chosen(request: QueryRequest, stage: QueryResources) -> ReportChoice:
     chat = stage.chat(request.model)
     if request.dynamic_community_selection and chat is not None:
         return choose_reports(request, stage, chat)
     reports, notes = read_reports(
         request, stage, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT)
     )
-    return Chosen(reports, notes)
+    return ReportChoice(reports, notes)
 
 
-def _map_request(request: QueryRequest, stage: QueryStage, window: Window) -> ChatRequest:
+def _map_request(request: QueryRequest, stage: QueryResources, window: Window) -> ChatRequest:
     return ChatRequest("map", instructed(request, stage, MAP, window.text, request.query), check=_HAS_POINTS)
 
 
-def _inquire(prepared: Prepared, stage: QueryStage, windows: Sequence[Window]) -> Talk[Prepared]:
+def _inquire(prepared: PreparedQuery, stage: QueryResources, windows: Sequence[Window]) -> Talk[PreparedQuery]:
     replies = yield [_map_request(prepared.request, stage, window) for window in windows]
     refuse_all_failed(replies)
     found = [_points(reply, window) for reply, window in zip(replies, windows, strict=True)]
     return reduced(prepared, stage, found, replies, told_failures(replies, "windows of reports"))
 
 
-def _points(reply: ChatReply, window: Window) -> Checked:
+def _points(reply: ChatReply, window: Window) -> CheckedPoints:
     return checked_points(parse_points(reply.text) or (), window.citable)

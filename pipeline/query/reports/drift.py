@@ -14,10 +14,10 @@ import pandas as pd
 from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
 from pipeline.query.context import RESERVE, Context, DataCitations, Numbers, Table
-from pipeline.query.messages import Prepared, count_tokens, instructed, refuse_all_failed, told_failures
-from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.local_context import mixed_citable, mixed_context
+from pipeline.query.messages import PreparedQuery, count_tokens, instructed, refuse_all_failed, told_failures
 from pipeline.query.reports.windows import (
-    Checked,
+    CheckedPoints,
     Window,
     checked_points,
     read_reports,
@@ -27,10 +27,10 @@ from pipeline.query.reports.windows import (
     windows_of,
 )
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import Clock, Found, QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import QuestionVectors, find_evidence
-from pipeline.query.stage import Clock, Found, QueryStage
 from pipeline.stores.base import GraphReads, VectorReads
 
 PRIMER, LOCAL = "drift_primer", "drift_local"
@@ -53,7 +53,7 @@ class LocalContexts:
     """Contexts as ``local`` has them with ``context: graphrag``, each within max_map_tokens."""
 
     request: QueryRequest
-    stage: QueryStage
+    stage: QueryResources
     numbers: Numbers
     built: list[Context] = field(default_factory=list)
 
@@ -140,7 +140,7 @@ class FollowUps:
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallBudget:
     """How many a question may take: ``folds`` of the primer, ``searches`` by local search, and the answer's."""
 
     folds: int
@@ -151,7 +151,7 @@ class Calls:
         return self.folds + self.searches + LAST_CALL
 
 
-def prepare_drift(request: QueryRequest, stage: QueryStage) -> Prepared:
+def prepare_drift(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
     """The reports most like the question, in windows; asks the model nothing.
 
     Raises NothingLoadedError where no reports are loaded.
@@ -165,7 +165,7 @@ def prepare_drift(request: QueryRequest, stage: QueryStage) -> Prepared:
         windows = _folds(reports, request, stage)
         context = report_context(reports, windows)
     calls = _calls(request, len(windows))
-    prepared = Prepared(
+    prepared = PreparedQuery(
         request,
         Keywords(),
         context,
@@ -178,12 +178,12 @@ def prepare_drift(request: QueryRequest, stage: QueryStage) -> Prepared:
     return replace(prepared, inquiry=partial(_inquire, prepared, stage, windows, calls, numbers))
 
 
-def _calls(request: QueryRequest, folds: int) -> Calls:
+def _calls(request: QueryRequest, folds: int) -> CallBudget:
     wanted = request.n_depth * request.drift_k_followups
-    return Calls(folds, min(wanted, request.max_calls - LAST_CALL - folds))
+    return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds))
 
 
-def _nearest_reports(request: QueryRequest, stage: QueryStage) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _nearest_reports(request: QueryRequest, stage: QueryResources) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The best first."""
     [question] = stage.embedding.embed([request.query])
 
@@ -194,7 +194,7 @@ def _nearest_reports(request: QueryRequest, stage: QueryStage) -> tuple[pd.DataF
     return read_reports(request, stage, nearest)
 
 
-def _folds(reports: pd.DataFrame, request: QueryRequest, stage: QueryStage) -> list[Window]:
+def _folds(reports: pd.DataFrame, request: QueryRequest, stage: QueryResources) -> list[Window]:
     """The reports dealt out to the folds, so that each has some of the best; of each what one window holds."""
     n_folds = min(request.primer_folds, request.max_calls - LAST_CALL, len(reports))
     budget = window_budget(request, stage, PRIMER)
@@ -202,18 +202,18 @@ def _folds(reports: pd.DataFrame, request: QueryRequest, stage: QueryStage) -> l
     return [window for hand in hands for window in windows_of(hand, budget, stage.tokenizer)[:1]]
 
 
-def _primer_request(request: QueryRequest, stage: QueryStage, window: Window) -> ChatRequest:
+def _primer_request(request: QueryRequest, stage: QueryResources, window: Window) -> ChatRequest:
     return ChatRequest("primer", instructed(request, stage, PRIMER, window.text, request.query), check=_CHECK)
 
 
-def _search_request(request: QueryRequest, stage: QueryStage, search: LocalSearch) -> ChatRequest:
+def _search_request(request: QueryRequest, stage: QueryResources, search: LocalSearch) -> ChatRequest:
     asked = instructed(request, stage, LOCAL, search.context.text, search.question)
     return ChatRequest("search", asked, check=_CHECK)
 
 
 def _inquire(
-    prepared: Prepared, stage: QueryStage, windows: Sequence[Window], calls: Calls, numbers: Numbers
-) -> Talk[Prepared]:
+    prepared: PreparedQuery, stage: QueryResources, windows: Sequence[Window], calls: CallBudget, numbers: Numbers
+) -> Talk[PreparedQuery]:
     request, contexts = prepared.request, LocalContexts(prepared.request, stage, numbers)
     replies = yield [_primer_request(request, stage, window) for window in windows]
     refuse_all_failed(replies)
@@ -235,10 +235,10 @@ def _inquire(
     return reduced(ready, stage, found, asked, (*told_failures(asked, "partial answers"), *dict.fromkeys(notes)))
 
 
-def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> Checked:
+def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> CheckedPoints:
     """The partial answer; what it leaves open is added to the follow-ups."""
     partial_answer = parse_partial_answer(reply.text)
     if partial_answer is None:
-        return Checked((), 0)
+        return CheckedPoints((), 0)
     follow_ups.add(partial_answer)
     return checked_points([Point(partial_answer.text, partial_answer.score)], citable)

@@ -9,10 +9,10 @@ from pipeline.errors import NothingLoadedError
 from pipeline.models.base import ChatReply, Tokenizer
 from pipeline.models.parse.report import Point
 from pipeline.query.context import RESERVE, SECTION, Context, DataCitations, Table, cited, csv_line, cut
-from pipeline.query.messages import Abstention, Prepared, count_tokens, instructed, messages
+from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, instructed, messages
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import Work, allowed
-from pipeline.query.stage import QueryStage
 from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
 from pipeline.text.ids import digest
 
@@ -117,7 +117,7 @@ Notes = tuple[str, ...]
 NO_REPORTS = "query: no community reports in this workspace; run the workflow 'communities'"
 
 
-def read_reports(request: QueryRequest, stage: QueryStage, find: Work[pd.DataFrame]) -> tuple[pd.DataFrame, Notes]:
+def read_reports(request: QueryRequest, stage: QueryResources, find: Work[pd.DataFrame]) -> tuple[pd.DataFrame, Notes]:
     """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
 
     Raises NothingLoadedError where the workspace has none at all.
@@ -131,7 +131,7 @@ def read_reports(request: QueryRequest, stage: QueryStage, find: Work[pd.DataFra
     return stage.read(read)
 
 
-def window_budget(request: QueryRequest, stage: QueryStage, prompt: str) -> int:
+def window_budget(request: QueryRequest, stage: QueryResources, prompt: str) -> int:
     """Tokens of evidence that a call with this prompt may have: max_map_tokens, within max_total_tokens."""
     overhead = count_tokens(instructed(request, stage, prompt, "", request.query), stage.tokenizer)
     return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
@@ -151,23 +151,27 @@ POINT_HEADER = ["score", "point"]
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedPoints:
     """Points without citations of what their call was not shown, and how many of those there were."""
 
     points: tuple[Point, ...]
     removed: int
 
 
-def checked_points(points: Sequence[Point], citable: DataCitations) -> Checked:
+def checked_points(points: Sequence[Point], citable: DataCitations) -> CheckedPoints:
     """Points with a score of 0 are left out."""
     checked = [(point, *citable.checked(point.description)) for point in points if point.score > 0]
     kept = tuple(replace(point, description=text) for point, text, _ in checked if text.strip())
-    return Checked(kept, sum(count for _, _, count in checked))
+    return CheckedPoints(kept, sum(count for _, _, count in checked))
 
 
 def reduced(
-    prepared: Prepared, stage: QueryStage, found: Sequence[Checked], replies: Sequence[ChatReply], notes: Sequence[str]
-) -> Prepared:
+    prepared: PreparedQuery,
+    stage: QueryResources,
+    found: Sequence[CheckedPoints],
+    replies: Sequence[ChatReply],
+    notes: Sequence[str],
+) -> PreparedQuery:
     """Ready for the answer: the points by their scores, ties in the order found, as many as max_total_tokens has room
     for. The answer may cite what they cite."""
     points = _ranked(found)
@@ -191,7 +195,7 @@ def reduced(
     )
 
 
-def _ranked(found: Sequence[Checked]) -> list[Point]:
+def _ranked(found: Sequence[CheckedPoints]) -> list[Point]:
     """Each text once, by its best score."""
     unique: dict[str, Point] = {}
     for point in sorted((point for one in found for point in one.points), key=lambda point: -point.score):

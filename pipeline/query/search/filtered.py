@@ -14,7 +14,7 @@ import pandas as pd
 
 from pipeline.documents.conditions import holds
 from pipeline.query.request import QueryRequest
-from pipeline.query.stage import Result
+from pipeline.query.resources import Result
 from pipeline.stores.base import GraphReads, Lexical, VectorReads
 
 

@@ -10,11 +10,11 @@ from pipeline.errors import UsageError
 from pipeline.models.base import EmbeddingModel, Tokenizer
 from pipeline.query.context import ranked_chunks
 from pipeline.query.request import QueryRequest
+from pipeline.query.resources import Found
 from pipeline.query.search.evidence import ChunkChoice, Evidence, by_relation, merge_frames
 from pipeline.query.search.keywords import Keywords
-from pipeline.query.stage import Found
 from pipeline.query.walk.facts import Embed
-from pipeline.query.walk.search import graph_search
+from pipeline.query.walk.graph_search import graph_search
 from pipeline.stores.base import GraphReads, VectorReads
 
 RELATIONSHIP_LIMIT = 1000

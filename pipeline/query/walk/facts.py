@@ -29,7 +29,7 @@ TAKEN_OFF = 0.5
 
 
 @dataclass(frozen=True)
-class Facts:
+class GraphFacts:
     """``nearest``: RELATIONSHIP_COLUMNS of the facts near the question, the nearest first. ``links``: LINK_COLUMNS of
     the relationships next to them. ``scores``: relationship -> what it counts, 1 at most."""
 
@@ -43,7 +43,7 @@ def find_facts(
     more_entities: Sequence[str],
     vectors: VectorReads,
     graph: GraphReads,
-) -> Facts:
+) -> GraphFacts:
     """The facts near the question and the links of their ends and of ``more_entities``."""
     hits = dict(vectors.nearest("relationships", question, FACTS))
     nearest = graph.relationships(list(hits))
@@ -51,11 +51,11 @@ def find_facts(
     links = graph.links(list(dict.fromkeys(ends)), NEIGHBOURS, LINKS)
     best = max(hits.values(), default=0.0)
     scores = {id: max(hits[id], 0.0) / best for id in nearest["id"].head(START_FACTS)} if best > 0 else {}
-    return Facts(nearest, links, scores)
+    return GraphFacts(nearest, links, scores)
 
 
 def best_paths(
-    question: np.ndarray, facts: Facts, vectors: VectorReads, graph: GraphReads, embed: Embed | None
+    question: np.ndarray, facts: GraphFacts, vectors: VectorReads, graph: GraphReads, embed: Embed | None
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """The relationships of the PATHS best pairs, as RELATIONSHIP_COLUMNS, and what each counts, 1 at most."""
     ids = list(dict.fromkeys(chain(facts.nearest["id"], facts.links["id"])))
@@ -74,7 +74,7 @@ def best_paths(
 Pair = tuple[str, str]
 
 
-def _pairs(question: np.ndarray, facts: Facts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
+def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
     """The best pairs of a near fact and one that shares an entity with it, the best first."""
     at_entity = defaultdict(list)
     for id, source, target in facts.links.itertuples(index=False):

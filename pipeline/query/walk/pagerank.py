@@ -1,156 +1,44 @@
-"""Graph search: personalised PageRank over passages and entities, from the question alone, without a chat model.
+"""Personalised PageRank by power iteration over a small undirected graph.
 
-After HippoRAG 2 (Gutiérrez et al. 2025, "From RAG to memory", section 3): facts and passages are where the walk starts,
-and it ranks passages. What steps over names (mention_links.py) and paths of two facts (fact_paths.py) lead to is
-started from as well, so that the second hop weighs as much as the first.
+Page, Brin, Motwani and Winograd 1999, "The PageRank citation ranking".
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
-from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.query.search.evidence import Evidence
-from pipeline.query.walk.facts import Embed, Facts, best_paths, find_facts
-from pipeline.query.walk.seeds import (
-    FEW,
-    POOL,
-    Mentioned,
-    Steps,
-    mention_steps,
-    named_entities,
-    named_passages,
-    passage_scores,
-    personalised_pagerank,
-    read_mentions,
-    read_openings,
-)
-from pipeline.stores.base import LINK_COLUMNS, GraphReads, Lexical, VectorReads
-
-SEEDS, TARGETS = 20, 1000
-"""Passages that names are looked for in, and passages they are followed to."""
-STEPPED, FACT, ENTITY = 1.5, 1.0, 0.5
-"""What the best passage gets for being stepped to, one for holding a fact that is near or on a path, and an end of that
-fact; 1 is what the best by words gets."""
-QUOTED, QUOTED_FROM = 0.2, 40
-"""What of that is left where the fact is a sentence of the passage, as in a graph that no model made: it says nothing
-that the passage does not; and characters that tell."""
-DAMPING = 0.5
+STEPS, TOLERANCE = 50, 1e-9
+Edge = tuple[str, str, float]
+"""Two nodes and how strongly they are linked, above 0."""
 
 
-def graph_search(
-    question: str,
-    vector: np.ndarray,
-    top_k: int,
-    chunk_top_k: int,
-    vectors: VectorReads,
-    graph: GraphReads,
-    embed: Embed | None = None,
-) -> Evidence:
-    """Passages, entities and relationships by the mass they end with, in as many reads whatever the limits are and
-    however large the graph is. ``embed`` judges paths of two facts, as early as can be, for it may end
-    the read; without it the sum of their parts does.
+def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], damping: float) -> dict[str, float]:
+    """Each node's share of the mass, which sums to one: with ``damping`` a step goes on along an edge in proportion to
+    its weight, else back to a node in proportion to ``restart``. From a node without edges it goes back. Nothing where
+    nothing restarts.
+
+    The result is the same in whatever order edges and nodes come.
     """
-    named = named_entities(question, vectors)
-    facts = find_facts(vector, [entity.id for entity in named], vectors, graph)
-    in_paths, path_scores = best_paths(vector, facts, vectors, graph, embed)
-    lexical = vectors.lexical(question, POOL)
-    restart = passage_scores(lexical, vector, vectors)
-    _add(restart, named_passages(named, vectors))
-    started = facts.nearest[facts.nearest["id"].isin(list(facts.scores))]
-    seeds = _ranked(restart, restart)[:SEEDS]
-    texts = _read_texts([*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors)
-    steps = _steps({id: texts[id] for id in seeds if id in texts}, restart, named, facts, lexical, vectors)
-    _add(restart, steps.reached, STEPPED)
-    for found, scores in ((started, facts.scores), (in_paths, path_scores)):
-        _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
-    links = [(source, target, 1.0) for _, source, target in facts.links.itertuples(index=False)]
-    mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
-    return _evidence(mass, facts, steps, top_k, chunk_top_k, graph)
-
-
-def _first_passages(facts: pd.DataFrame) -> list[str]:
-    return [passage for held in facts["text_unit_ids"] for passage in held[:1]]
-
-
-def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorReads) -> dict[str, str]:
-    texts = vectors.chunks(list(dict.fromkeys(ids)), vector)
-    return dict(zip(texts["id"], texts["content"], strict=True))
-
-
-def _steps(
-    texts: Mapping[str, str],
-    scores: Mapping[str, float],
-    named: Sequence[Mentioned],
-    facts: Facts,
-    lexical: Lexical,
-    vectors: VectorReads,
-) -> Steps:
-    """From the passages of ``texts`` over the names in them, and over the ends of facts."""
-    ends = sorted({*facts.nearest["source_entity_id"], *facts.nearest["target_entity_id"]})
-    mentioned = read_mentions(list(texts), ends, vectors)
-    targets = sorted({passage for entity in mentioned for passage in entity.passages})[:TARGETS]
-    return mention_steps(
-        texts,
-        scores,
-        mentioned,
-        {entity.id for entity in named},
-        read_openings(targets, vectors),
-        _content_words(lexical),
-    )
-
-
-def _content_words(lexical: Lexical) -> dict[str, float]:
-    stop = stop_words(guess_language(list(lexical.weights)))
-    return {word: weight for word, weight in lexical.weights.items() if word not in stop}
-
-
-def _fact_mass(
-    facts: pd.DataFrame, scores: Mapping[str, float], mentioned: Sequence[Mentioned], texts: Mapping[str, str]
-) -> dict[str, float]:
-    """What the passages that hold the facts get, and the entities at their ends, each by how few passages it is in."""
-    passages = {entity.id: len(entity.passages) for entity in mentioned}
-    mass: dict[str, float] = {}
-    columns = [*LINK_COLUMNS, "description", "text_unit_ids"]
-    for id, source, target, description, held in facts[columns].itertuples(index=False):
-        quoted = any(_quotes(description, texts[passage]) for passage in held[:1] if passage in texts)
-        score = scores.get(id, 0.0) * (QUOTED if quoted else 1.0)
-        for passage in held[:FEW]:
-            mass[passage] = max(mass.get(passage, 0.0), score)
-        for end in (source, target):
-            if passages.get(end):
-                mass[end] = max(mass.get(end, 0.0), ENTITY * score / passages[end])
-    return mass
-
-
-def _quotes(description: str, text: str) -> bool:
-    return " ".join(description.split())[:QUOTED_FROM] in " ".join(text.split())
-
-
-def _evidence(
-    mass: Mapping[str, float], facts: Facts, steps: Steps, top_k: int, chunk_top_k: int, graph: GraphReads
-) -> Evidence:
-    links = pd.concat([facts.nearest[LINK_COLUMNS], facts.links]).drop_duplicates("id")
-    entities = {entity.id for entity in steps.mentioned} | {*links["source_entity_id"], *links["target_entity_id"]}
-    weights = {
-        id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0))
-        for id, source, target in links.itertuples(index=False)
-    }
-    return Evidence(
-        entities=graph.entities(_ranked(mass, entities)[:top_k]),
-        relationships=graph.relationships(_ranked(weights, weights)[:top_k]),
-        chunk_lanes={"graph": dict.fromkeys(_ranked(mass, mass.keys() - entities)[:chunk_top_k], 1)},
-    )
-
-
-def _ranked(scores: Mapping[str, float], ids: Iterable[str]) -> list[str]:
-    """The ids that score at all, the best first, ties by id."""
-    found = sorted((-scores.get(id, 0.0), id) for id in ids)
-    return [id for score, id in found if score < 0]
-
-
-def _add(mass: dict[str, float], more: Mapping[str, float], weight: float = 1.0) -> None:
-    for id, amount in more.items():
-        mass[id] = mass.get(id, 0.0) + weight * amount
+    total = sum(restart[node] for node in sorted(restart))
+    if total <= 0:
+        return {}
+    nodes = sorted({node for *ends, _ in edges for node in ends} | set(restart))
+    place = {node: number for number, node in enumerate(nodes)}
+    back = np.array([restart.get(node, 0.0) for node in nodes]) / total
+    both_ways = [*edges, *((other, one, weight) for one, other, weight in edges)]
+    pairs = sorted((place[one], place[other], weight) for one, other, weight in both_ways)
+    start = np.array([pair[0] for pair in pairs], dtype=np.int64)
+    end = np.array([pair[1] for pair in pairs], dtype=np.int64)
+    weight = np.array([pair[2] for pair in pairs], dtype=np.float64)
+    outgoing = np.bincount(start, weight, len(nodes))
+    share = weight / outgoing[start]
+    stuck = outgoing == 0
+    mass = back
+    for _ in range(STEPS):
+        moved = np.bincount(end, mass[start] * share, len(nodes)) + mass[stuck].sum() * back
+        following = (1 - damping) * back + damping * moved
+        settled = np.abs(following - mass).sum() < TOLERANCE
+        mass = following
+        if settled:
+            break
+    return dict(zip(nodes, mass.tolist(), strict=True))

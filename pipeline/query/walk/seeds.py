@@ -1,7 +1,4 @@
-"""Where a walk over passages and entities starts, its steps over names, and how it spreads (PageRank).
-
-Personalised PageRank by power iteration (Page, Brin, Motwani and Winograd 1999, "The PageRank citation ranking")
-over a small undirected graph.
+"""Where a walk over passages and entities starts, and its steps over names.
 
 Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
 are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
@@ -17,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from pipeline.phrases.lexicon import guess_language, stop_words
+from pipeline.query.walk.pagerank import Edge
 from pipeline.stores.base import Lexical, VectorReads
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
@@ -58,43 +56,6 @@ def _runs(parts: list[str], size: int) -> Iterator[str]:
         yield joined.strip(_AROUND)
 
 
-STEPS, TOLERANCE = 50, 1e-9
-Edge = tuple[str, str, float]
-"""Two nodes and how strongly they are linked, above 0."""
-
-
-def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], damping: float) -> dict[str, float]:
-    """Each node's share of the mass, which sums to one: with ``damping`` a step goes on along an edge in proportion to
-    its weight, else back to a node in proportion to ``restart``. From a node without edges it goes back. Nothing where
-    nothing restarts.
-
-    The result is the same in whatever order edges and nodes come.
-    """
-    total = sum(restart[node] for node in sorted(restart))
-    if total <= 0:
-        return {}
-    nodes = sorted({node for *ends, _ in edges for node in ends} | set(restart))
-    place = {node: number for number, node in enumerate(nodes)}
-    back = np.array([restart.get(node, 0.0) for node in nodes]) / total
-    both_ways = [*edges, *((other, one, weight) for one, other, weight in edges)]
-    pairs = sorted((place[one], place[other], weight) for one, other, weight in both_ways)
-    start = np.array([pair[0] for pair in pairs], dtype=np.int64)
-    end = np.array([pair[1] for pair in pairs], dtype=np.int64)
-    weight = np.array([pair[2] for pair in pairs], dtype=np.float64)
-    outgoing = np.bincount(start, weight, len(nodes))
-    share = weight / outgoing[start]
-    stuck = outgoing == 0
-    mass = back
-    for _ in range(STEPS):
-        moved = np.bincount(end, mass[start] * share, len(nodes)) + mass[stuck].sum() * back
-        following = (1 - damping) * back + damping * moved
-        settled = np.abs(following - mass).sum() < TOLERANCE
-        mass = following
-        if settled:
-            break
-    return dict(zip(nodes, mass.tolist(), strict=True))
-
-
 OPENING = 300
 """Characters of a passage that tell what it is about."""
 FIRST, NEAR = 4, 60
@@ -106,7 +67,7 @@ _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
 
 
 @dataclass(frozen=True)
-class Mentioned:
+class EntityMentions:
     """An entity, and the passages that mention it."""
 
     id: str
@@ -115,23 +76,23 @@ class Mentioned:
 
 
 @dataclass(frozen=True)
-class Steps:
+class WalkSteps:
     """``reached``: passage -> the score of the best step to it, 1 at most where the scores of passages are. ``edges``:
     what was stepped over. ``mentioned``: the entities."""
 
     reached: Mapping[str, float]
     edges: Sequence[Edge]
-    mentioned: Sequence[Mentioned]
+    mentioned: Sequence[EntityMentions]
 
 
 def mention_steps(
     texts: Mapping[str, str],
     scores: Mapping[str, float],
-    mentioned: Sequence[Mentioned],
+    mentioned: Sequence[EntityMentions],
     asked: Collection[str],
     openings: Mapping[str, tuple[str, str]],
     weights: Mapping[str, float],
-) -> Steps:
+) -> WalkSteps:
     """Steps from the passages of ``texts``, whose scores are known, to those whose title and opening are.
 
     ``asked``: entities that the question names: where they are is known, nothing is stepped over them. ``weights``: the
@@ -150,7 +111,7 @@ def mention_steps(
             for target, share in about.items():
                 if target != passage:
                     reached[target] = max(reached.get(target, 0.0), scores[passage] * link * share)
-    return Steps(reached, edges, mentioned)
+    return WalkSteps(reached, edges, mentioned)
 
 
 @dataclass(frozen=True)
@@ -167,7 +128,7 @@ def read_sentences(text: str) -> list[SentenceWords]:
     return [SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences]
 
 
-def overlap(sentences: Sequence[SentenceWords], entity: Mentioned, weights: Mapping[str, float]) -> float:
+def overlap(sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]) -> float:
     """The share of the question's words, by weight, in the best of the sentences that hold the name; the words of the
     name itself left out."""
     total = sum(weights.values()) or 1.0
@@ -244,7 +205,7 @@ def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -
     return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
 
 
-def named_entities(question: str, vectors: VectorReads) -> list[Mentioned]:
+def named_entities(question: str, vectors: VectorReads) -> list[EntityMentions]:
     """The entities whose names the question holds, without those whose names are a part of another's."""
     ids = {entity_id(name): name for name in possible_names(question)}
     found = read_mentions([], list(ids), vectors)
@@ -252,7 +213,7 @@ def named_entities(question: str, vectors: VectorReads) -> list[Mentioned]:
     return [entity for entity in found if ids[entity.id] in kept]
 
 
-def named_passages(named: Sequence[Mentioned], vectors: VectorReads) -> dict[str, float]:
+def named_passages(named: Sequence[EntityMentions], vectors: VectorReads) -> dict[str, float]:
     """What each passage that mentions one of the entities gets for being about it."""
     ids = sorted({passage for entity in named for passage in entity.passages})
     openings = read_openings(ids, vectors)
@@ -266,10 +227,10 @@ def named_passages(named: Sequence[Mentioned], vectors: VectorReads) -> dict[str
     return scores
 
 
-def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorReads) -> list[Mentioned]:
+def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorReads) -> list[EntityMentions]:
     """The entities that the passages mention and those asked for, with the passages of those that have few."""
     rows = vectors.mentions(passages, entities, FEW).itertuples(index=False)
-    return [Mentioned(id, name, units) for id, name, units in rows]
+    return [EntityMentions(id, name, units) for id, name, units in rows]
 
 
 def read_openings(ids: Sequence[str], vectors: VectorReads) -> Mapping[str, tuple[str, str]]:

@@ -11,7 +11,7 @@ import pyarrow.compute
 
 from pipeline.stores.base import TableState
 from pipeline.stores.binary_copy import Kind, digests
-from pipeline.stores.lists import first_items, lengths_of, to_arrow, values_of
+from pipeline.stores.list_columns import first_items, lengths_of, to_arrow, values_of
 from pipeline.text.ids import digest, relationship_ends
 
 NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400

@@ -33,8 +33,8 @@ from pipeline.stores.base import (
     RELATIONSHIP_COLUMNS,
     SOURCES,
     Advanced,
+    GraphState,
     Live,
-    Shown,
     TableState,
     VectorStore,
     Waits,
@@ -170,9 +170,9 @@ class Neo4jStore:
             return live if live.workflow else None
         return None
 
-    def shown(self) -> Shown:
+    def shown(self) -> GraphState:
         moments = self._rows(cypher.MOMENT)
-        return next((Shown(version or "", loading, owner) for version, loading, owner in moments), Shown(""))
+        return next((GraphState(version or "", loading, owner) for version, loading, owner in moments), GraphState(""))
 
     def begun(self) -> bool:
         return any(loading and version is None for version, loading, _ in self._rows(cypher.MOMENT))

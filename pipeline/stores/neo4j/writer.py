@@ -16,7 +16,7 @@ from neo4j.exceptions import TransientError
 
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, silent
-from pipeline.stores.lists import lengths_of
+from pipeline.stores.list_columns import lengths_of
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.rows import AS_WRITTEN, batches, bytes_of, members, parents, places, state_of
 

@@ -15,7 +15,7 @@ from pipeline.stores.base import (
     LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
     SOURCES,
-    Shown,
+    GraphState,
     VectorStore,
     in_order,
 )
@@ -32,10 +32,10 @@ class PostgresGraph:
     def beside(self, vectors: VectorStore) -> "PostgresGraph":
         return PostgresGraph(vectors) if isinstance(vectors, PostgresStore) else self
 
-    def shown(self) -> Shown:
+    def shown(self) -> GraphState:
         """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
-        return Shown(live.version, owner=live.owner) if live and "nodes" in live.tables else Shown("")
+        return GraphState(live.version, owner=live.owner) if live and "nodes" in live.tables else GraphState("")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
         query = select(

@@ -18,7 +18,7 @@ from pipeline.stores.base import (
     in_order,
 )
 from pipeline.stores.binary_copy import TEXT, CopiedRows, Kind, copied, digests
-from pipeline.stores.lists import to_arrow
+from pipeline.stores.list_columns import to_arrow
 from pipeline.stores.postgres.hnsw import cursor
 from pipeline.stores.postgres.lexical import build_or_settle
 from pipeline.stores.postgres.schema import (

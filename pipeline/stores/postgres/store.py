@@ -50,6 +50,7 @@ from pipeline.stores.postgres.hnsw import (
 )
 from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.lexical import lexical_search
+from pipeline.stores.postgres.maintenance import create_tables, place_vectors, register_types, vacuum, worn_tables
 from pipeline.stores.postgres.reads import (
     claims_of,
     embeddings,
@@ -64,7 +65,6 @@ from pipeline.stores.postgres.reads import (
     told_by,
 )
 from pipeline.stores.postgres.schema import CHUNKS, DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, SINCE, TABLES, VECTOR_TABLES
-from pipeline.stores.postgres.tables import create_tables, place_vectors, register_types, vacuum, worn_tables
 from pipeline.stores.postgres.workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres.writer import PostgresWriter, table_states
 
@@ -75,7 +75,7 @@ NO_INDEX = (
 
 
 @dataclass(frozen=True)
-class Moment:
+class ReadTransaction:
     """A transaction in which the store stays as it is, and what it shows."""
 
     connection: Connection
@@ -92,7 +92,7 @@ class PostgresStore:
     with_graph: bool = True
     hnsw: Hnsw = Hnsw()
     name: str = "postgres"
-    moment: Moment | None = None
+    moment: ReadTransaction | None = None
     vacuums: bool = False
 
     @property
@@ -144,7 +144,7 @@ class PostgresStore:
         """The store as it is at this moment, whatever is loaded meanwhile."""
         with self.connection() as connection:
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-            yield replace(self, moment=Moment(connection, self._live(connection)))
+            yield replace(self, moment=ReadTransaction(connection, self._live(connection)))
 
     def live(self) -> Live | None:
         if self.moment is not None:

@@ -27,9 +27,9 @@ from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.connection import ahead
 from pipeline.stores.postgres.hnsw import Hnsw, build_index, cursor
 from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
+from pipeline.stores.postgres.maintenance import watched
 from pipeline.stores.postgres.reads import build_mention_index, hashes
 from pipeline.stores.postgres.schema import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, kind_of, partition_of
-from pipeline.stores.postgres.tables import watched
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
 IDS_AT_ONCE = 1_000_000

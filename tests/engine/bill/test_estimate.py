@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from pipeline.contract.registry import REGISTRY
-from pipeline.engine.bill.estimate import ENOUGH, Former, Likely, ToCome
+from pipeline.engine.bill.expected_calls import ENOUGH, Expectation, PastCalls, PendingReplies
 from pipeline.engine.bill.forecast import Forecast, totals
-from pipeline.engine.report import StepReport
+from pipeline.engine.run_report import StepReport
 from pipeline.engine.usage.journal import USAGE
 from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.project import Project
@@ -176,25 +176,25 @@ def nights(first: int, second: int, asked: int) -> pd.DataFrame:
     )
 
 
-COMING = ToCome("extract", 2, 40, frozenset(), Likely(), Likely())
+COMING = PendingReplies("extract", 2, 40, frozenset(), Expectation(), Expectation())
 
 
 def test_former_nights_tell_how_many_reports_are_asked_for_anew():
-    assert Former(nights(40, ENOUGH, 30)).a_night("report", COMING) == 12  # of nights with few texts alone
-    assert Former(nights(40, ENOUGH - 1, 30)).a_night("report", COMING) is None
-    assert Former(nights(40, 0, 0)).a_night("report", COMING) is None
+    assert PastCalls(nights(40, ENOUGH, 30)).a_night("report", COMING) == 12  # of nights with few texts alone
+    assert PastCalls(nights(40, ENOUGH - 1, 30)).a_night("report", COMING) is None
+    assert PastCalls(nights(40, 0, 0)).a_night("report", COMING) is None
 
 
 def test_former_runs_tell_how_often_a_row_is_asked_again():
     once = [("1", "extract", f"u{number}") for number in range(10)]
-    assert Former(usage(*once)).again("extract") == 0
-    assert Former(usage(*once, *once[:3])).again("extract") == pytest.approx(0.3)
-    assert Former(usage(*once[:2], *once[:2])).again("extract") == 0  # too few to say
-    assert Former(usage()).again("extract") == 0
+    assert PastCalls(usage(*once)).again("extract") == 0
+    assert PastCalls(usage(*once, *once[:3])).again("extract") == pytest.approx(0.3)
+    assert PastCalls(usage(*once[:2], *once[:2])).again("extract") == 0  # too few to say
+    assert PastCalls(usage()).again("extract") == 0
 
 
 def test_what_never_came_may_still_come():
-    known = Former(nights(40, 0, 0))
-    assert known.for_each("summarize", "extract") == Likely(0, 6 / 40)
-    assert known.for_each("report", "extract") == Likely(10 / 40, 26 / 40)
+    known = PastCalls(nights(40, 0, 0))
+    assert known.for_each("summarize", "extract") == Expectation(0, 6 / 40)
+    assert known.for_each("report", "extract") == Expectation(10 / 40, 26 / 40)
     assert known.for_each("report", "summarize") is None

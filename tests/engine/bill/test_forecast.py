@@ -10,9 +10,9 @@ import pytest
 
 import pipeline.contract.definitions
 from pipeline.contract.definitions import _source
-from pipeline.engine.bill.estimate import ENOUGH, Amount, Estimate
+from pipeline.engine.bill.expected_calls import ENOUGH, Amount, Estimate
 from pipeline.engine.bill.forecast import totals
-from pipeline.engine.report import StepReport
+from pipeline.engine.run_report import StepReport
 from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.text.tokens import tokenizer
 from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project

@@ -12,11 +12,11 @@ import pytest
 
 from pipeline.errors import AuthError, ModelError
 from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint import attempts
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
 from pipeline.models.endpoint.limits import Rate
-from pipeline.models.memory.cache import ReplyCache
 from tests.servers.openai_server import Faults, Limits, OpenAIServer, Reply, openai_server
 from tests.talking import Hearer
 

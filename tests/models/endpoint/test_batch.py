@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.usage.metering import Budget, Meter
+from pipeline.engine.usage.budget import Budget, Meter
 from pipeline.errors import AuthError, BudgetError, ModelError, SettingsError, WaitingError
 from pipeline.models.base import ChatReply, ChatRequest, Talk, Tokens
+from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.endpoint.batch import BatchChat, BatchOptions
-from pipeline.models.endpoint.batch_api import Intents
+from pipeline.models.endpoint.batch_api import BatchIntents
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
 
@@ -45,7 +45,7 @@ class Asker:
     @property
     def intents(self) -> int:
         chat = self.chat().chat
-        return len(Intents(chat.cache.database, "w", chat.endpoint.digest).all())
+        return len(BatchIntents(chat.cache.database, "w", chat.endpoint.digest).all())
 
     @property
     def nothing_left(self) -> bool:
@@ -231,7 +231,7 @@ def test_what_a_damaged_row_says_a_batch_takes_is_not_believed(openai: OpenAISer
     with closing(sqlite3.connect(asker.folder / "cache.sqlite")) as connection, connection:
         connection.execute("UPDATE batches SET tokens = tokens - 1000000")
     chat = asker.chat().chat
-    [intent] = Intents(chat.cache.database, "w", chat.endpoint.digest).all()
+    [intent] = BatchIntents(chat.cache.database, "w", chat.endpoint.digest).all()
     assert (intent.tokens, intent.batch_id, len(intent.keys)) == (0, None, 5)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.models.cache.database import Database
 from pipeline.models.endpoint.limits import SECONDS_AHEAD, SHARE_OF_THE_LIMIT, Bucket, Rate
-from pipeline.models.memory.database import Database
 
 FAST = Rate(requests_per_minute=6_000)
 STEP = 60 / 6_000 / SHARE_OF_THE_LIMIT
@@ -68,7 +68,7 @@ def test_processes_share_a_bucket_through_the_database(tmp_path: Path):
     code = """
 import sys, time
 from pipeline.models.endpoint.limits import Bucket, Rate
-from pipeline.models.memory.database import Database
+from pipeline.models.cache.database import Database
 database = Database(sys.argv[1])
 paced = Bucket("shared", Rate(requests_per_minute=6_000), database)
 for _ in range(60):

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.errors import AuthError, ModelError, SettingsError
 from pipeline.models.base import ChatModel, ChatRequest, Check, Usage
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.memory.cache import ReplyCache
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
 

@@ -6,8 +6,8 @@ import pytest
 
 from pipeline.errors import AuthError, ModelError
 from pipeline.models.base import EmbeddingModel
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
-from pipeline.models.memory.cache import ReplyCache
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
 

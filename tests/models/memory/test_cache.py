@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from pipeline.errors import SettingsError, StoreError
 from pipeline.models.base import ChatRequest
-from pipeline.models.memory import cache as cache_module
-from pipeline.models.memory import mending as compaction
-from pipeline.models.memory.cache import Completion, ReplyCache, completion_key, embedding_key
+from pipeline.models.cache import repair as compaction
+from pipeline.models.cache import replies as cache_module
+from pipeline.models.cache.replies import Completion, ReplyCache, completion_key, embedding_key
 
 REPLY = Completion("Bela Quill built the tide clock.", "stop", 120, 9)
 
@@ -56,7 +56,7 @@ def test_a_reply_is_kept_unread_then_flagged_then_replaced(cache: ReplyCache):
 def test_what_is_stored_outlives_the_process_that_is_killed_at_once(path: Path):
     code = f"""
 import itertools
-from pipeline.models.memory.cache import Completion, ReplyCache
+from pipeline.models.cache.replies import Completion, ReplyCache
 cache = ReplyCache("sqlite:///{path}")
 for i in itertools.count():
     cache.store_completion(str(i), "m", Completion("text", "stop", 1, 1))
@@ -75,7 +75,7 @@ for i in itertools.count():
 def test_processes_that_start_together_share_one_file(path: Path):
     code = f"""
 import sys
-from pipeline.models.memory.cache import Completion, ReplyCache
+from pipeline.models.cache.replies import Completion, ReplyCache
 cache = ReplyCache("sqlite:///{path}")
 sys.stdin.readline()
 for i in range(10):

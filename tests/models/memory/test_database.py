@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.models.memory.cache import Completion, ReplyCache
-from pipeline.models.memory.database import SCHEMA_VERSION
+from pipeline.models.cache.database import SCHEMA_VERSION
+from pipeline.models.cache.replies import Completion, ReplyCache
 
 FIRST_VERSION = """
 CREATE TABLE completions (key VARCHAR(64) NOT NULL PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
@@ -59,7 +59,7 @@ def test_what_the_first_version_wrote_is_served(old: Path):
 def test_processes_that_upgrade_together(old: Path):
     code = """
 import sys
-from pipeline.models.memory.cache import ReplyCache
+from pipeline.models.cache.replies import ReplyCache
 cache = ReplyCache(sys.argv[1])
 sys.stdin.readline()
 assert len(cache.completions(["good"])) == 1

@@ -11,8 +11,8 @@ import pytest
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Talk
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.memory.cache import ReplyCache
 from pipeline.text.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.servers.openai_server import OpenAIServer, Reply

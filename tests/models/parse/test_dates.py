@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.models.parse.read import iso_date
+from pipeline.models.parse.records import iso_date
 
 
 @pytest.mark.parametrize(

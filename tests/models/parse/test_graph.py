@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.models.parse.graph import (
     Entity,
-    Parsed,
+    ParsedReply,
     Relationship,
     parse_graph_json,
     parse_keywords,
@@ -363,7 +363,7 @@ def mutations(replies: list[str], count: int, seed: int):
         yield text
 
 
-def assert_sane(parsed: Parsed):
+def assert_sane(parsed: ParsedReply):
     for record in parsed.records:
         names = [record.name] if isinstance(record, Entity) else [record.source, record.target]
         assert all(name and name == name.strip() and "\n" not in name for name in names)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from pipeline.load.desired import diff, with_hashes
+from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.query.answer import answer
-from pipeline.query.stage import QueryStage
+from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
@@ -72,7 +72,7 @@ def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(params=["postgres", "neo4j"])
-def loaded(request: pytest.FixtureRequest) -> QueryStage:
+def loaded(request: pytest.FixtureRequest) -> QueryResources:
     rows = rows_of(reported_village())
     vectors: PostgresStore = request.getfixturevalue("postgres")()
     write(vectors, rows)
@@ -81,7 +81,7 @@ def loaded(request: pytest.FixtureRequest) -> QueryStage:
         open_graph: Callable[..., Neo4jStore] = request.getfixturevalue("neo4j")
         graph = open_graph()
         write(graph, rows)
-    return QueryStage(
+    return QueryResources(
         lambda work: (work(vectors, graph), ()),
         stage(reported_village()).embedding,
         lambda name: reader(),
@@ -97,7 +97,7 @@ def write(store: PostgresStore | Neo4jStore, rows: dict[str, pd.DataFrame]) -> N
         writer.publish()
 
 
-def test_contexts_and_answers_are_those_of_plain_frames(loaded: QueryStage):
+def test_contexts_and_answers_are_those_of_plain_frames(loaded: QueryResources):
     for wish in WISHES:
         found = answer(question(**wish), loaded)
         expected = answer(question(**wish), stage(reported_village(), reader()))

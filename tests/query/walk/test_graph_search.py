@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from sqlalchemy import event
 
-from pipeline.load.desired import diff, with_hashes
+from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.walk.search import graph_search
+from pipeline.query.walk.graph_search import graph_search
 from pipeline.stores.base import GraphStore, Live, VectorStore
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph

@@ -5,7 +5,7 @@ from pipeline.query.walk.seeds import (
     ANY_NAME,
     ASIDE,
     PERHAPS,
-    Mentioned,
+    EntityMentions,
     aboutness,
     holds,
     mention_steps,
@@ -51,19 +51,19 @@ def test_a_name_is_no_part_of_a_word(text: str, name: str, expected: bool):
 
 def test_only_the_best_sentence_that_holds_the_name_counts():
     sentences = read_sentences("Her mother was Bea. Bea was teaching. The mother of Cid taught.")
-    assert overlap(sentences, Mentioned("e", "Bea", []), WEIGHTS) == 0.75
-    assert overlap(sentences, Mentioned("e", "Dov", []), WEIGHTS) == 0
-    assert overlap(sentences, Mentioned("e", "Bea", []), {}) == 0
+    assert overlap(sentences, EntityMentions("e", "Bea", []), WEIGHTS) == 0.75
+    assert overlap(sentences, EntityMentions("e", "Dov", []), WEIGHTS) == 0
+    assert overlap(sentences, EntityMentions("e", "Bea", []), {}) == 0
 
 
 def test_the_words_of_the_name_itself_do_not_count():
     sentences = read_sentences("The Mother Lode is a mine.")
-    assert overlap(sentences, Mentioned("e", "Mother Lode", []), WEIGHTS) == 0
+    assert overlap(sentences, EntityMentions("e", "Mother Lode", []), WEIGHTS) == 0
 
 
 def test_steps_go_where_the_question_points():
     texts = {"p": "Her mother was Bea. Her dog was Cid."}
-    mentioned = [Mentioned("bea", "Bea", ["p", "b", "far"]), Mentioned("cid", "Cid", ["p", "c"])]
+    mentioned = [EntityMentions("bea", "Bea", ["p", "b", "far"]), EntityMentions("cid", "Cid", ["p", "c"])]
     openings = {"p": ("", "Ada"), "b": ("Bea", ""), "c": ("Cid", ""), "far": ("", "nothing")}
     steps = mention_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
     assert steps.reached == pytest.approx(
@@ -73,7 +73,7 @@ def test_steps_go_where_the_question_points():
 
 def test_what_the_question_names_is_not_stepped_over():
     texts = {"p": "Her mother was Bea."}
-    mentioned = [Mentioned("bea", "Bea", ["p", "b"])]
+    mentioned = [EntityMentions("bea", "Bea", ["p", "b"])]
     steps = mention_steps(texts, {"p": 1.0}, mentioned, {"bea"}, {"p": ("", ""), "b": ("Bea", "")}, WEIGHTS)
     assert steps.reached == {}
     assert {(one, other) for one, other, _ in steps.edges} == {("bea", "p"), ("bea", "b")}

@@ -11,8 +11,8 @@ import pytest
 from neo4j.exceptions import ServiceUnavailable, TransientError
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.desired import diff, with_hashes
-from pipeline.stores.base import Shown
+from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.rows import NAME_KEY_LENGTH, as_stored, batches, name_key, state_of
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -127,27 +127,27 @@ def test_a_small_load_shows_at_its_end_and_not_before(neo4j: OpenStore):
         for table, rows in after.tables.items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
-        assert store.shown() == Shown("version 1", loading=True)
+        assert store.shown() == GraphState("version 1", loading=True)
         assert_stored(store, before)
-    assert store.shown() == Shown("version 2", loading=False)
+    assert store.shown() == GraphState("version 2", loading=False)
     assert_stored(store, after)
 
 
 def test_a_large_load_says_that_it_is_under_way(neo4j: OpenStore):
     store, stored = neo4j(atomic_rows=10), random_graph(0)
-    assert store.shown() == Shown("", loading=False)
+    assert store.shown() == GraphState("", loading=False)
     told = []
 
     def note(table: str, done: int, rows: int) -> None:
         told.append((table, done, rows))
-        assert store.shown() == Shown("", loading=True)
+        assert store.shown() == GraphState("", loading=True)
 
     with store.writing(LIVE, note) as writer:
         for table, rows in stored.tables.items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
         assert store.live() is None
-    assert store.shown() == Shown(LIVE.version, loading=False)
+    assert store.shown() == GraphState(LIVE.version, loading=False)
     assert [entry for entry in told if entry[1] == entry[2]] == [
         (table, len(rows), len(rows)) for table, rows in stored.tables.items()
     ]
@@ -158,9 +158,9 @@ def test_a_broken_large_load_stays_under_way_until_the_next(neo4j: OpenStore):
     load(store, random_graph(0))
     with pytest.raises(RuntimeError, match="pulled"):
         _break(store, random_graph(0, content=1))
-    assert store.shown() == Shown(LIVE.version, loading=True)
+    assert store.shown() == GraphState(LIVE.version, loading=True)
     assert load(store, random_graph(0))["nodes"]["updated"]
-    assert store.shown() == Shown(LIVE.version, loading=False)
+    assert store.shown() == GraphState(LIVE.version, loading=False)
 
 
 def _break(store: Neo4jStore, stored: Graph) -> None:

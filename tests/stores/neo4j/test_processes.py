@@ -8,8 +8,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from pipeline.load.desired import diff, with_hashes
-from pipeline.stores.base import Shown
+from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j.store import Neo4jStore
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.sizes import size
@@ -33,7 +33,7 @@ def test_a_killed_load_is_finished_by_the_next(neo4j: OpenStore, neo4j_address: 
     assert process.exitcode == -signal.SIGKILL
     opened.load(random_graph(0, content=1))
     _assert_stored(store, random_graph(0, content=1))
-    assert store.shown() == Shown(LIVE.version, loading=False)
+    assert store.shown() == GraphState(LIVE.version, loading=False)
 
 
 def test_loads_of_one_workspace_queue(neo4j: OpenStore, neo4j_address: Neo4jAddress):

@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.desired import diff, with_hashes
+from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import SnapshotStore
-from pipeline.stores.base import Shown
+from pipeline.stores.base import GraphState
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.store import PostgresStore
@@ -63,10 +63,10 @@ def test_a_load_cut_off_by_a_restart_is_finished_by_the_next(server: OwnServer):
         opened.load(before)
         with pytest.raises(LostConnectionError):
             _load_over_a_restart(store, after, server)
-        assert store.shown() == Shown(LIVE.version, loading=True)
+        assert store.shown() == GraphState(LIVE.version, loading=True)
         assert store.live() == LIVE
         opened.load(after)
-        assert store.shown() == Shown(LIVE.version, loading=False)
+        assert store.shown() == GraphState(LIVE.version, loading=False)
         for table, rows in after.tables.items():
             found = {id: row_hash for part in store.rows(table) for id, row_hash in part[["id", "row_hash"]].to_numpy()}
             assert found == with_hashes(rows).set_index("id")["row_hash"].to_dict()

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.stores.base import Live
-from pipeline.stores.postgres import tables as index_progress
+from pipeline.stores.postgres import maintenance as index_progress
+from pipeline.stores.postgres.maintenance import watched
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.postgres.tables import watched
 
 KEY = 7_230_011
 ROWS = 2_000
