@@ -1,6 +1,7 @@
 """A model behind an address, and its calls: each tried until it is answered, in turn with all others, again where that
 may help, every attempt counted."""
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pipeline.models.base import Listener, Tokens, Usage
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.conversations import Done, Item, Workers, made_once
 from pipeline.models.endpoint.client import Endpoint, Failure
-from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, backoff, sleep
+from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, sleep
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -21,6 +22,7 @@ Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1
 """A call that brings nothing within its time rarely does at the third try, and each costs the whole time."""
 LONGEST_THROTTLING = 3600.0
+LONGEST_WAIT = 60.0
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -192,3 +194,8 @@ class RemoteModel:
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
         return Workers(work, self.concurrency, attempts.stop, grace=self.timeout)
+
+
+def backoff(attempt: int) -> float:
+    """Seconds before the next attempt: up to 0.5, 1, 2, ... 60, of which at least half, the rest by chance."""
+    return min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from pipeline.errors import GraphmillError, ModelError
 from pipeline.files import tell
 from pipeline.models.cache.database import BATCHES, Database, row_digest
+from pipeline.models.endpoint.attempts import backoff
 from pipeline.models.endpoint.client import Endpoint, Failure
-from pipeline.models.endpoint.limits import backoff
 
 if TYPE_CHECKING:
     from openai import OpenAI

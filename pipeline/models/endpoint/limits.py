@@ -4,7 +4,6 @@ One clock per model for requests and one for tokens, shared by all threads and, 
 processes: the generic cell rate algorithm (ITU-T I.371, appendix I), with a burst of one call.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,7 +138,6 @@ class _Clocks:
 _LOCAL = _Clocks()
 
 
-LONGEST_WAIT = 60.0
 SECONDS_BETWEEN_CUTS = 1.0
 """One overload refuses all calls under way: it cuts once, not once for each of them."""
 
@@ -199,11 +197,6 @@ class Limiter:
             self.held_until = max(self.held_until, now + hold)
         if longer and hold and self.bucket.rate.limited:
             self.bucket.hold(hold)
-
-
-def backoff(attempt: int) -> float:
-    """Seconds before the next attempt: up to 0.5, 1, 2, ... 60, of which at least half, the rest by chance."""
-    return min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
 
 
 def sleep(seconds: float, stop: threading.Event) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.walk.facts import Embed, GraphFacts, best_paths, find_facts
-from pipeline.query.walk.pagerank import personalised_pagerank
+from pipeline.query.walk.pagerank import DAMPING, personalised_pagerank
 from pipeline.query.walk.seeds import (
     FEW,
     POOL,
@@ -37,7 +37,6 @@ fact; 1 is what the best by words gets."""
 QUOTED, QUOTED_FROM = 0.2, 40
 """What of that is left where the fact is a sentence of the passage, as in a graph that no model made: it says nothing
 that the passage does not; and characters that tell."""
-DAMPING = 0.5
 
 
 def graph_search(

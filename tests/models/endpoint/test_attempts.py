@@ -14,6 +14,7 @@ from pipeline.errors import AuthError, ModelError
 from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint import attempts
+from pipeline.models.endpoint.attempts import LONGEST_WAIT, backoff
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
 from pipeline.models.endpoint.limits import Rate
@@ -217,3 +218,9 @@ def test_a_server_that_starts_again_in_the_middle_is_waited_for(heard: Hearer):
         assert reply.reason is None
         assert set(heard.outcomes) == {"ok", "server_error"}
         model.endpoint.client.close()
+
+
+def test_a_backoff_doubles_up_to_a_minute_and_is_never_nothing():
+    for attempt in range(1, 40):
+        longest = min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1))
+        assert all(longest / 2 <= backoff(attempt) <= longest for _ in range(20))

@@ -11,7 +11,7 @@ import pytest
 from pipeline.models.cache.database import Database
 from pipeline.models.conversations import StoppedError
 from pipeline.models.endpoint import limits
-from pipeline.models.endpoint.limits import LONGEST_WAIT, Bucket, Limiter, Rate, backoff, sleep
+from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, sleep
 
 LONG = 30.0
 NEVER = threading.Event()
@@ -124,9 +124,3 @@ def test_a_place_is_free_again_after_an_error():
         raise RuntimeError
     with limit.turn(0, NEVER):
         assert limit.under_way == 1
-
-
-def test_a_backoff_doubles_up_to_a_minute_and_is_never_nothing():
-    for attempt in range(1, 40):
-        longest = min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1))
-        assert all(longest / 2 <= backoff(attempt) <= longest for _ in range(20))
