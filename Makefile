@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo demo-neo4j neo4j test test-full analytics bench bench-load baseline lint format types layers check lock wheel clean
+.PHONY: help install dev demo demo-neo4j neo4j test test-full analytics bench bench-load baseline lint format types layers docs pictures check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,7 +85,13 @@ types: dev  ## pyright
 layers: dev  ## the direction of imports
 	$(BIN)/lint-imports
 
-check: lint types layers test  ## everything that CI runs
+docs: dev  ## the documentation as a site, into build/site; its links are checked
+	$(BIN)/python .ci/site.py
+
+pictures: dev  ## the pictures of the documentation, from the sample corpus (about 2 minutes)
+	$(BIN)/python .ci/pictures.py
+
+check: lint types layers docs test  ## everything that CI runs
 
 lock:  ## the lock files, from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
