@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.models.base import ChatReply, ChatRequest, Result, Talk, Usage
-from pipeline.models.cache.replies import completion_key
+from pipeline.models.cache.lookup import completion_key
 from pipeline.models.conversations import Exchange, in_rounds
 
 

@@ -11,8 +11,7 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.load.desired_rows import DesiredRows, ExpectedTable, LoadedHashes, altered_ids, diff
-from pipeline.load.projection import require_sources
-from pipeline.load.workspace_guard import (
+from pipeline.load.overwrite_guard import (
     dimensions_of,
     known_vectors,
     of_others,
@@ -21,6 +20,7 @@ from pipeline.load.workspace_guard import (
     refuse_other_vectors,
     refuse_other_workflow,
 )
+from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, Live, Store, TableState, VectorProbe, Waits, Writer, alone, unheard
 from pipeline.stores.connection import ahead, reconnecting

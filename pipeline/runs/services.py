@@ -14,7 +14,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.load.workspace_guard import (
+from pipeline.load.overwrite_guard import (
     DROP,
     READ,
     is_of_another,

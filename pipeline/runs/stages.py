@@ -34,8 +34,8 @@ from pipeline.errors import (
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
 from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
+from pipeline.load.overwrite_guard import loaded_elsewhere
 from pipeline.load.projection import require_columns
-from pipeline.load.workspace_guard import loaded_elsewhere
 from pipeline.models.base import EmbeddingModel
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, this_process
 from pipeline.runs.services import Services

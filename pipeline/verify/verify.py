@@ -11,8 +11,8 @@ from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.errors import UsageError
 from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.loader import VECTORS, live_of, reported_name, target_of
+from pipeline.load.overwrite_guard import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
 from pipeline.load.projection import require_sources
-from pipeline.load.workspace_guard import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import HASHES, Advanced, Live, Store, silent
 from pipeline.verify.references import IN_STORES, Dangling, References, dangling_in_snapshots

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.loader import LoadOptions, load
-from pipeline.load.workspace_guard import other_vectors
+from pipeline.load.overwrite_guard import other_vectors
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live, VectorProbe
 from pipeline.stores.neo4j.store import Neo4jStore

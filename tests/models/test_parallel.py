@@ -14,7 +14,8 @@ import pytest
 from pipeline.errors import AuthError
 from pipeline.models import conversations as parallel
 from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.cache.replies import ReplyCache, completion_key
+from pipeline.models.cache.lookup import completion_key
+from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.conversations import (
     FIRST,
     FOLLOW_UP,

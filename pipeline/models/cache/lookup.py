@@ -1,5 +1,7 @@
-"""What is known of replies and vectors already: what every model does before it calls."""
+"""What is known of replies and vectors already, by keys over all that is asked: what models do before they call."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,7 +9,21 @@ from typing import Any
 import numpy as np
 
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Check
-from pipeline.models.cache.replies import Completion, ReplyCache, completion_key, embedding_key
+from pipeline.models.cache.replies import Completion, ReplyCache
+
+
+def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
+    """Over the model's identity and all of the request that is sent (not its ``row_id``)."""
+    return _key("completion", identity, [list(map(dict, request.messages)), request.response_format])
+
+
+def embedding_key(identity: Mapping[str, Any], text: str) -> str:
+    return _key("embedding", identity, text)
+
+
+def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
+    canonical = json.dumps([kind, identity, asked], sort_keys=True, separators=(",", ":"), default=dict)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 @dataclass

@@ -3,8 +3,6 @@
 Kept: keys (hashes), model names, raw replies, token counts, who asked. Not kept: what was asked, addresses, API keys.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,25 +13,10 @@ import numpy as np
 import sqlalchemy as sa
 
 from pipeline.files import tell
-from pipeline.models.base import ChatRequest
 from pipeline.models.cache.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
 from pipeline.models.cache.repair import compact, mend
 
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
-
-
-def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
-    """Over the model's identity and all of the request that is sent (not its ``row_id``)."""
-    return _key("completion", identity, [list(map(dict, request.messages)), request.response_format])
-
-
-def embedding_key(identity: Mapping[str, Any], text: str) -> str:
-    return _key("embedding", identity, text)
-
-
-def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
-    canonical = json.dumps([kind, identity, asked], sort_keys=True, separators=(",", ":"), default=dict)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _is_whole(digest: int | None, *content: str | int | bytes) -> bool:

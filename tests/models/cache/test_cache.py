@@ -17,7 +17,8 @@ from pipeline.errors import SettingsError, StoreError
 from pipeline.models.base import ChatRequest
 from pipeline.models.cache import repair as compaction
 from pipeline.models.cache import replies as cache_module
-from pipeline.models.cache.replies import Completion, ReplyCache, completion_key, embedding_key
+from pipeline.models.cache.lookup import completion_key, embedding_key
+from pipeline.models.cache.replies import Completion, ReplyCache
 
 REPLY = Completion("Bela Quill built the tide clock.", "stop", 120, 9)
 
