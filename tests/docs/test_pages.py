@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer.main
@@ -13,8 +13,11 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from pipeline.cli import app
+from pipeline.cli.ask import MODES
 from pipeline.cli.reference import commands_page, settings_page
 from pipeline.errors import USAGE
+from pipeline.export.kinds import KINDS
+from pipeline.settings.query_options import Mode
 from tests.settings.test_settings import SECTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +95,22 @@ def test_a_setting_has_its_type_and_its_default():
 def settings() -> dict[str, tuple[str, str]]:
     rows = re.findall(r"^\| `(\S+)` \| (.*) \| (.*) \|$", settings_page(), re.MULTILINE)
     return {key: (type, default) for key, type, default in rows}
+
+
+def test_every_mode_is_on_its_page_and_in_the_commands_help():
+    modes = set(get_args(Mode))
+    page = (ROOT / "docs" / "query.md").read_text(encoding="utf-8")
+    assert modes <= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert set(re.findall(r"\w+", MODES)) - {"or"} == modes
+
+
+def test_every_kind_of_export_is_on_its_page():
+    page = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
+    assert {kind for kind in KINDS if f"`{kind}`" not in page} == set()
+
+
+def test_every_page_is_in_the_sites_navigation_and_on_the_page_to_begin_with():
+    nav = set(re.findall(r"[\w-]+(?=\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]))
+    start = set(re.findall(r"[\w-]+(?=\.md\))", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    assert nav >= PAGES
+    assert start >= PAGES - {"index"}

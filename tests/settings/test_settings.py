@@ -13,6 +13,7 @@ from pipeline.settings.schema import (
     BatchSettings,
     ChatSettings,
     EmbeddingSettings,
+    GraphragSettings,
     HnswSettings,
     InputSettings,
     ModelsSettings,
@@ -20,6 +21,7 @@ from pipeline.settings.schema import (
     PostgresSettings,
     Price,
     RerankSettings,
+    ServeSettings,
     Settings,
     StoresSettings,
 )
@@ -40,6 +42,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "stores.postgres.hnsw": HnswSettings,
     "stores.neo4j": Neo4jSettings,
     "query": QueryOptions,
+    "graphrag": GraphragSettings,
+    "serve": ServeSettings,
 }
 UNSAID = {"models.embedding.default.price": {"output"}}
 """An embedding has no output to pay for."""
