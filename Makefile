@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo demo-neo4j neo4j test test-full analytics bench bench-load baseline lint format types layers docs pictures check lock wheel clean
+.PHONY: help install dev demo demo-neo4j neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,9 @@ test: dev  ## all tests
 
 test-full: dev  ## all tests, the heavy ones whole: about an hour
 	GRAPHMILL_FULL=1 $(BIN)/python -m pytest
+
+coverage: dev  ## all tests, and which lines and branches they reach
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html
 
 analytics:  ## node2vec, UMAP and graspologic's Leiden beside ours, in environments of their own (about 2 minutes)
 	.ci/analytics
