@@ -1,9 +1,14 @@
 """A project that a version with other modules has made goes on as if nothing had moved."""
 
 import json
+import sqlite3
 import zipfile
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from pipeline.contract.fingerprint import KNOWN_AS
@@ -12,27 +17,44 @@ from tests.projects import ProjectFolder
 from tests.servers.openai_server import OpenAIServer
 from tests.states import table_hashes
 
-EARLIER = Path(__file__).with_name("earlier_project.zip")
-"""A project of ``index`` with builtin vectors: two text units failed for a passing reason, four documents came later,
-and the run over all was killed as it asked. ``expected.json``: how the version that made it went on, and its code."""
+HERE = Path(__file__).parent
+"""``earlier_project.zip``: of ``index`` with builtin vectors: two text units failed for a passing reason, four
+documents came later, and the run over all was killed as it asked. ``earlier_batch.zip``: extractions are asked in a
+batch, which is under way. ``earlier_loaded.zip``: of ``fast``, loaded, with a dump of its PostgreSQL. In each
+``expected.json``: how the version that made it went on, and its code."""
 
 
-@pytest.fixture
-def earlier(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
-    with zipfile.ZipFile(EARLIER) as archive:
-        archive.extractall(tmp_path / "p")
-    return ProjectFolder(tmp_path / "p", openai.env)
+@dataclass(frozen=True)
+class Earlier:
+    folder: ProjectFolder
+    expected: dict[str, Any]
+
+    def read(self, name: str) -> str:
+        return (self.folder.root / name).read_text(encoding="utf-8")
 
 
-def test_no_finished_step_runs_again_and_no_reply_is_asked_again(earlier: ProjectFolder, openai: OpenAIServer):
-    expected = json.loads((earlier.root / "expected.json").read_text(encoding="utf-8"))
-    steps = earlier.report("index", "index")["steps"]
-    if any(step["reason"] == "library" for step in steps):
-        pytest.skip("it was made with other versions of libraries")
+def unpacked(name: str, root: Path, openai: OpenAIServer) -> Earlier:
+    with zipfile.ZipFile(HERE / name) as archive:
+        archive.extractall(root)
+    expected = json.loads((root / "expected.json").read_text(encoding="utf-8"))
     known = {verb for verb in expected["code"] if expected["code"][verb] in KNOWN_AS.values()}
     assert known <= set(REGISTRY.verbs)
     if known != set(expected["code"]):
         pytest.skip("verbs have changed since: delete this test with the rest of KNOWN_AS")
+    return Earlier(ProjectFolder(root, openai.env), expected)
+
+
+def steps_of(report: dict[str, Any]) -> list[dict[str, Any]]:
+    steps = report["steps"]
+    if any(step["reason"] == "library" for step in steps):
+        pytest.skip("it was made with other versions of libraries")
+    return steps
+
+
+def test_no_finished_step_runs_again_and_no_reply_is_asked_again(tmp_path: Path, openai: OpenAIServer):
+    project = unpacked("earlier_project.zip", tmp_path / "p", openai)
+    earlier, expected = project.folder, project.expected
+    steps = steps_of(earlier.report("index", "index"))
     assert {step["step"]: [step["action"], step["reason"]] for step in steps} == expected["steps"]
     assert openai.count("chat") == expected["chats"]
     openai.forget()
@@ -41,3 +63,74 @@ def test_no_finished_step_runs_again_and_no_reply_is_asked_again(earlier: Projec
     assert openai.count("chat") == 0
     with earlier.open(*earlier.endpoint_overrides) as project:
         assert table_hashes(project) == expected["tables"]
+
+
+def test_a_batch_under_way_is_collected_and_nothing_is_asked_anew(
+    tmp_path: Path, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    earlier = unpacked("earlier_batch.zip", tmp_path / "p", openai)
+    for name, value in openai.env.items():
+        monkeypatch.setenv(name, value)
+    sent = json.loads(earlier.read("batch.json"))
+    file = openai.file_store.add(sent["filename"], "batch", sent["content"].encode())
+    batch = openai.batch_store.create(
+        {
+            "input_file_id": file.id, "endpoint": "/v1/chat/completions", "completion_window": "24h",
+            "metadata": sent["metadata"],
+        }
+    )  # fmt: skip
+    assert (file.id, batch.id) == (sent["file"], sent["batch"])
+    at_this_address(earlier.folder)
+    for _ in range(50):
+        report = earlier.folder.report("index", "index")
+        if report["outcome"] != "waiting":
+            break
+    steps_of(report)
+    assert [report["outcome"], len(openai.batches), openai.count("chat")] == ["completed", 1, 0]
+    with earlier.folder.open() as project:
+        assert table_hashes(project) == earlier.expected["tables"]
+
+
+def at_this_address(folder: ProjectFolder) -> None:
+    """A batch is known by its endpoint's address, which a test server has anew each time."""
+    with folder.open() as project:
+        digest = project.chat("default").endpoint.digest
+    with closing(sqlite3.connect(folder.root / "data/cache.sqlite")) as cache, cache:
+        assert cache.execute("UPDATE batches SET endpoint = ?", [digest]).rowcount == 1
+
+
+def test_no_row_is_written_over_those_that_an_earlier_version_has_loaded(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    earlier = unpacked("earlier_loaded.zip", tmp_path / "p", openai)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE earlier")
+    url = postgres_url.replace("/postgres?", "/earlier?")
+    assert url != postgres_url
+    restore(earlier.read("dump.sql"), url)
+    monkeypatch.setenv("EARLIER_URL", url)
+    before = row_versions(url)
+    assert len(before) > 50
+    report = earlier.folder.report("run", "fast")
+    assert {step["action"] for step in steps_of(report)} == {"reused"}
+    assert row_versions(url) == before
+
+
+def restore(dump: str, url: str) -> None:
+    """All of pg_dump's but psql's own commands."""
+    statements = "\n".join(line for line in dump.splitlines() if not line.startswith("\\"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statements.encode())
+
+
+def row_versions(url: str) -> set[tuple[str, str, str]]:
+    """Of each row in the tables that a load fills: its table, its place and the transaction that wrote it."""
+    with psycopg.connect(url) as connection:
+        names = [name for (name,) in connection.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+        )]  # fmt: skip
+        return {
+            (name, place, writer)
+            for name in names
+            for place, writer in connection.execute(f"SELECT ctid::text, xmin::text FROM {name}")
+        }
