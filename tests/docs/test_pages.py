@@ -17,7 +17,7 @@ from pipeline.cli.ask import MODES
 from pipeline.cli.reference import commands_page, settings_page
 from pipeline.errors import USAGE
 from pipeline.export.kinds import KINDS
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_options import Mode, QueryOptions
 from tests.settings.test_settings import SECTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -114,3 +114,34 @@ def test_every_page_is_in_the_sites_navigation_and_on_the_page_to_begin_with():
     start = set(re.findall(r"[\w-]+(?=\.md\))", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     assert nav >= PAGES
     assert start >= PAGES - {"index"}
+
+
+def test_every_option_of_a_query_is_on_its_page_and_of_the_command():
+    page = (ROOT / "docs" / "query.md").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    taken = {parameter.name for parameter in group.commands["query"].params}
+    assert set(QueryOptions.model_fields) <= taken
+    assert {name for name in QueryOptions.model_fields if f"`{name}`" not in page} == set()
+
+
+def test_every_link_of_the_readme_leads_somewhere():
+    """Those of the pages are checked by `make docs`."""
+    links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 10
+    for path, anchor in links:
+        target = ROOT / path
+        assert target.exists(), path
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_nothing_advises_to_install_a_name_that_is_not_ours():
+    """graphmill is on no index: who asks for it there may be given anybody's."""
+    folders = ("pipeline", "docs", "examples", "workflows", "prompts")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix not in ("", ".pyc")]
+    texts = {path: path.read_text(encoding="utf-8") for path in [*files, ROOT / "README.md", ROOT / "settings.yaml"]}
+    advice = re.compile(r"pip install (?:-\S+ )*['\"]?graphmill\b(?!-\d)")
+    assert [str(path) for path, text in texts.items() if advice.search(text)] == []
+    assert advice.search("pip install 'graphmill[docs]'")
+    assert not advice.search("pip install graphmill-0.1.0-py3-none-any.whl")
