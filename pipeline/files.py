@@ -57,11 +57,14 @@ def tell(message: str) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Raises DiskFullError, and leaves what was there."""
-    with temporary_file(path.parent) as temporary:
-        checked = {**content, CHECK: _hash_of(json.loads(json.dumps(content)))}
-        text = json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        publish_file(temporary, path)
+    checked = {**content, CHECK: _hash_of(json.loads(json.dumps(content)))}
+    write_text(path, json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The whole file anew, at once. Raises DiskFullError, and leaves what was there."""
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -123,6 +126,14 @@ def _is_being_written(partial: Path) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A file to write, which gets its name, in place of an older one, when the block has ended well."""
+    with temporary_file(path.parent) as temporary:
+        yield temporary
+        publish_file(temporary, path)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: 
         a, b = map(read_evaluation, files)
         compared = compare(a, b, against)
         if output is not None:
-            _write_file(output, _text(compared.to_json()))
+            _write_json(output, compared.to_json())
     if as_json:
         print_json(compared.to_json())
     else:
@@ -94,23 +94,18 @@ def _show(found: "Evaluation", as_json: bool) -> None:
 
 def _write(found: "Evaluation", output: Path | None, html: Path | None) -> None:
     if output is not None:
-        _write_file(output, _text(found.to_json()))
+        _write_json(output, found.to_json())
     if html is not None:
         from pipeline.evaluation.page import page
+        from pipeline.files import write_text
 
-        _write_file(html, page(found))
-
-
-def _write_file(path: Path, text: str) -> None:
-    from pipeline.files import publish_file, temporary_file
-
-    with temporary_file(path.resolve().parent) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-        publish_file(temporary, path.resolve())
+        write_text(html.resolve(), page(found))
 
 
-def _text(content: Any) -> str:
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+def _write_json(path: Path, content: Any) -> None:
+    from pipeline.files import write_text
+
+    write_text(path.resolve(), json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 def _fallen(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:

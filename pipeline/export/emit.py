@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pipeline.contract.schemas import STRING, as_json_text
 from pipeline.engine.workflow import Format, Workflow
 from pipeline.errors import DamagedError, UsageError
-from pipeline.export.source import new_file, write_rows
-from pipeline.files import read_json, sha256_of, write_json
+from pipeline.export.source import write_rows
+from pipeline.files import new_file, read_json, sha256_of, write_json
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
 RECORD = ".emitted.json"
@@ -65,7 +65,7 @@ def _brought_up_to_date(
     gone = sorted(set(there) - set(wanted))
     _write_record(folder, {**there, **dict.fromkeys(stale, _Emitted())})  # what a crash leaves is known as emitted
     for name, (snapshot, format) in stale.items():
-        with new_file(folder, name) as path:
+        with new_file(folder / name) as path:
             WRITERS[format](snapshots, snapshot, path)
         there[name] = _Emitted(snapshot.sha256, sha256_of(folder / name))
     for name in gone:

@@ -26,7 +26,8 @@ from pipeline.contract.schemas import (
     is_list,
     list_of,
 )
-from pipeline.export.source import CORPUS, GRAPH, ExportReport, ExportSource, new_file
+from pipeline.export.source import CORPUS, GRAPH, ExportReport, ExportSource
+from pipeline.files import new_file
 
 NUMBER = "human_readable_id"
 RAW_DATA = pa.struct([("source", STRING), ("metadata", STRING)])
@@ -106,7 +107,7 @@ def _write(folder: Path, name: str, columns: Columns) -> int:
     rows = len(next(iter(columns.values()), ()))
     columns = {NUMBER: range(rows), **columns}
     arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
-    with new_file(folder, f"{name}.parquet") as path:
+    with new_file(folder / f"{name}.parquet") as path:
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd", store_schema=False)
     return rows
 

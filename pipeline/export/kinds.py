@@ -12,7 +12,8 @@ import pyarrow as pa
 from pipeline.errors import UsageError
 from pipeline.export.graphrag_parquet import write_graphrag_parquet
 from pipeline.export.neo4j_admin import write_neo4j_admin
-from pipeline.export.source import GRAPH, ExportReport, ExportSource, check_folder, joined, new_file, write_rows
+from pipeline.export.source import GRAPH, ExportReport, ExportSource, check_folder, joined, write_rows
+from pipeline.files import new_file
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
 
     source.require(*GRAPH)
     graph = _graph(source)
-    with new_file(folder, NAME) as path:
+    with new_file(folder / NAME) as path:
         nx.write_graphml(graph, path, encoding="utf-8")
     return ExportReport("graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()})
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS
-from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, new_file, write_rows
+from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
+from pipeline.files import new_file
 from pipeline.load.desired_rows import with_hashes
 from pipeline.load.projection import communities, edge_types, edges, most_frequent, nodes
 from pipeline.stores.list_columns import frame_of, lengths_of
@@ -109,7 +110,7 @@ def import_options(with_communities: bool = False) -> list[str]:
 def _write(
     folder: Path, name: str, columns: Mapping[str, pa.DataType], frames: Iterator[pd.DataFrame]
 ) -> dict[str, int]:
-    with new_file(folder, f"{name}_header.csv") as path:
+    with new_file(folder / f"{name}_header.csv") as path:
         path.write_text(",".join(columns) + "\n", encoding="utf-8")
     rows = write_rows(folder, f"{name}.csv", pa.schema(list(columns.items())), frames, header=False)
     return {f"{name}_header.csv": 0, f"{name}.csv": rows}

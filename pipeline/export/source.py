@@ -1,7 +1,6 @@
 """What is exported, the tables of a manifest, and where it goes: folders, and rows as CSV."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from pipeline.errors import UsageError
-from pipeline.files import publish_file, temporary_file
+from pipeline.files import new_file
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.base import Advanced, silent
 
@@ -83,21 +82,13 @@ def check_folder(folder: Path, force: bool) -> None:
         raise UsageError(f"export: {folder} is not empty; name another folder, or use --force to write over its files")
 
 
-@contextmanager
-def new_file(folder: Path, name: str) -> Iterator[Path]:
-    """A file to write, which gets its name when the block has ended well."""
-    with temporary_file(folder) as temporary:
-        yield temporary
-        publish_file(temporary, folder / name)
-
-
 def write_rows(
     folder: Path, name: str, schema: pa.Schema, frames: Iterable[pd.DataFrame], *, header: bool = True
 ) -> int:
     """Write the frames one after the other, in the schema's columns; the number of rows."""
     rows = 0
     options = arrow_csv.WriteOptions(include_header=header, quoting_style="needed")
-    with new_file(folder, name) as path, arrow_csv.CSVWriter(path, schema, write_options=options) as writer:
+    with new_file(folder / name) as path, arrow_csv.CSVWriter(path, schema, write_options=options) as writer:
         for frame in frames:
             writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
             rows += len(frame)

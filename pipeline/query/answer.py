@@ -19,7 +19,7 @@ from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, ref
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
-from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import Keywords
 
 Result = TypeVar("Result")
 NO_ANSWER = "[NO ANSWER]"

@@ -10,7 +10,7 @@ from pipeline.models.base import ChatReply, Message, Talk, Tokenizer
 from pipeline.query.context import UNCHECKED, Context, DataCitations
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
-from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import Keywords
 
 CONTEXT = ("context",)
 WISHES = ("response_type", "user_prompt")

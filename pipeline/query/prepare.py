@@ -20,8 +20,14 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Found, QueryResources, ReadTogether
 from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
 from pipeline.query.search.filtered import allowed
-from pipeline.query.search.keywords import Keywords, find_keywords
-from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence, refuse_endless
+from pipeline.query.search.modes import (
+    KEYWORD_MODES,
+    Keywords,
+    embed_question,
+    find_evidence,
+    find_keywords,
+    refuse_endless,
+)
 from pipeline.query.walk.facts import Embed
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
-from pipeline.files import publish_file, temporary_file
+from pipeline.files import write_text
 from pipeline.resolution.pins import COLUMNS, Decision, IdPair, Pin, id_pair, read_pins, refuse_contradictions
 from pipeline.runs.services import Services
 from pipeline.text.ids import clean_name, entity_id
@@ -110,6 +110,4 @@ def _write(file: Path, pins: Sequence[Pin]) -> None:
     text = io.StringIO()
     rows = [COLUMNS, *([one.decision, one.a, one.b, one.note] for one in pins)]
     csv.writer(text, lineterminator="\n").writerows(rows)
-    with temporary_file(file.parent) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
-        publish_file(temporary, file)
+    write_text(file, text.getvalue())

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
-from pipeline.files import publish_file, temporary_file
+from pipeline.files import write_text
 from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.parse.graph import Entity, Graph, Problem, failed, parse_records, unusable
 from pipeline.models.parse.lenient_json import one_line, plain
@@ -181,9 +181,7 @@ def write_prompts(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
     names = {}
     for name, text in texts.items():
         names[name] = next(new for new in _names(name) if not (folder / f"{new}.md").exists())
-        with temporary_file(folder) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-            publish_file(temporary, folder / f"{names[name]}.md")
+        write_text(folder / f"{names[name]}.md", text)
     return names
 
 

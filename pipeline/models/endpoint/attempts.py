@@ -112,38 +112,30 @@ class Attempts:
 
     def _once(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int) -> Answer | Failure:
         with self.limiter.turn(call.tokens, self.stop):
-            name = self.listener.begun(self._expected(call, attempt)) if self.listener else ""
+            expected = Tokens(call.characters // CHARACTERS_PER_TOKEN, 0)
+            name = self.listener.begun(self._usage(call, attempt, expected)) if self.listener else ""
             started = time.monotonic()
             answer = self.endpoint.call(send)
             seconds = time.monotonic() - started
-        if isinstance(answer, Failure):
-            self.limiter.bucket.correct(sum(answer.tokens[:2]) - call.tokens if call.tokens else 0)
-            self._tell(call, name, answer.tokens, seconds, attempt, "throttled" if answer.throttled else answer.reason)
-            return answer
-        value, tokens = answer
-        self.limiter.succeeded()
-        self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens if call.tokens else 0)
-        self._tell(call, name, tokens, seconds, attempt, "ok")
+        value, tokens, outcome = (
+            (answer, answer.tokens, answer.outcome) if isinstance(answer, Failure) else (*answer, "ok")
+        )
+        if outcome == "ok":
+            self.limiter.succeeded()
+        if call.tokens:
+            self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
+        if self.listener:
+            self.listener.ended(self._usage(call, attempt, tokens, seconds, outcome), name)
         return value
-
-    def _expected(self, call: Call, attempt: int) -> Usage:
-        tokens = Tokens(call.characters // CHARACTERS_PER_TOKEN, 0)
-        return Usage(
-            call.row_id, self.endpoint.model, tokens.input, 0, cached=False, seconds=0.0, cost=self.cost(tokens),
-            attempt=attempt, texts=call.texts,
-        )  # fmt: skip
 
     def _wait(self, failure: Failure, times: int) -> None:
         sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)
 
-    def _tell(self, call: Call, name: str, tokens: Tokens, seconds: float, attempt: int, outcome: str) -> None:
-        if self.listener is None:
-            return
-        usage = Usage(
+    def _usage(self, call: Call, attempt: int, tokens: Tokens, seconds: float = 0.0, outcome: str = "ok") -> Usage:
+        return Usage(
             call.row_id, self.endpoint.model, tokens.input, tokens.output, cached=False, seconds=seconds,
             outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt, texts=call.texts,
         )  # fmt: skip
-        self.listener.ended(usage, name)
 
 
 @dataclass(frozen=True)

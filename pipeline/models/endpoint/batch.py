@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
@@ -17,7 +17,7 @@ from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import Exchange, in_rounds, one_question
 from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
-from pipeline.models.endpoint.chat import OpenAIChat, completion_of
+from pipeline.models.endpoint.chat import OpenAIChat, read_answer
 from pipeline.models.endpoint.client import Failure
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
@@ -77,7 +77,7 @@ class BatchChat:
         if not self.chat.cache.database.there:
             raise SettingsError(f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml")
         memory = self.memory(anew)
-        exchange = Exchange(talks, memory, self.chat.tell_known(listener))
+        exchange = Exchange(talks, memory, partial(self.chat.tell_known, listener))
         results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
         self._collect(self._under_way(), {}, listener)  # what a killed run has left, though all was known
         return results
@@ -274,7 +274,7 @@ class BatchChat:
         error = _mapping(line.get("error")) or _mapping(body.get("error"))
         if response.get("status_code") == 200:
             try:
-                return key, completion_of(body)
+                return key, read_answer(body)[0]
             except ValueError as unreadable:
                 return key, Failure("server_error", str(unreadable))
         if error.get("code") == "batch_expired":

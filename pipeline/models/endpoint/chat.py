@@ -11,7 +11,6 @@ from pipeline.models.cache.lookup import RememberedReplies, read
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import (
     Exchange,
-    Heard,
     KeyedReply,
     KeyedRequest,
     Workers,
@@ -65,7 +64,7 @@ class OpenAIChat(RemoteModel):
         """See ChatModel. A reply that a request's check objects to comes back without a reason, its ``message`` the
         objection: the caller reads what can be read."""
         memory = self.memory(anew)
-        exchange = Exchange(talks, memory, self.tell_known(listener))
+        exchange = Exchange(talks, memory, partial(self.tell_known, listener))
         return converse(exchange, self._workers(memory, listener))
 
     def ask(
@@ -83,7 +82,7 @@ class OpenAIChat(RemoteModel):
             def send(client: "OpenAI") -> tuple[Completion, Tokens]:
                 arguments = self._arguments(request)
                 create = client.chat.completions.with_streaming_response.create
-                completion, tokens = _read_answer(self.endpoint.fetch(create(**arguments)))
+                completion, tokens = read_answer(self.endpoint.fetch(create(**arguments)))
                 memory.store(key, completion, request.check)  # before anybody counts or reads it
                 return completion, tokens
 
@@ -102,20 +101,14 @@ class OpenAIChat(RemoteModel):
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
         return RememberedReplies(self.model, self.identity, self.cache, anew)
 
-    def tell_known(self, listener: Listener | None) -> Heard:
-        """Tells the listener of requests that needed no call."""
-
-        def tell(request: ChatRequest, reply: ChatReply) -> None:
-            if listener:
-                tokens = (reply.input_tokens, reply.output_tokens)
-                listener.ended(
-                    Usage(
-                        request.row_id, self.model, *tokens, cached=True, seconds=0, outcome=reply.reason or "ok",
-                        calls=0, cost=0,
-                    )
-                )  # fmt: skip
-
-        return tell
+    def tell_known(self, listener: Listener | None, request: ChatRequest, reply: ChatReply) -> None:
+        """Tells the listener of a request that needed no call."""
+        if listener:
+            usage = Usage(
+                request.row_id, self.model, reply.input_tokens, reply.output_tokens, cached=True, seconds=0,
+                outcome=reply.reason or "ok", calls=0, cost=0,
+            )  # fmt: skip
+            listener.ended(usage)
 
     def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         """The text in pieces; the whole reply is the generator's return value. A known reply is one piece.
@@ -221,7 +214,7 @@ class _Mean:
         return self.total // self.replies if self.replies else characters // CHARACTERS_PER_TOKEN_AT_FIRST
 
 
-def _read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
+def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
     """The reply in an answer's JSON. Raises UselessAnswerError when it has none."""
     from openai.types.chat import ChatCompletion
 
@@ -234,11 +227,6 @@ def _read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
         return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
     text = clean(_text(choice.message.content))
     return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
-
-
-def completion_of(body: Mapping[str, Any]) -> Completion:
-    """As a batch brings it. Raises UselessAnswerError when there is no reply."""
-    return _read_answer(body)[0]
 
 
 def _text(content: Any) -> str:

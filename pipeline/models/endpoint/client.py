@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -11,12 +10,12 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError, in_words
 from pipeline.models.base import NO_TOKENS, Tokens
+from pipeline.models.conversations import made_once
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
@@ -77,6 +76,11 @@ class Failure:
         return self.status == 429 and self.reason == "server_error"
 
     @property
+    def outcome(self) -> str:
+        """As usage tells it."""
+        return "throttled" if self.throttled else self.reason
+
+    @property
     def passing(self) -> bool:
         """Another attempt may do better."""
         return self.reason in ("timeout", "server_error")
@@ -116,14 +120,9 @@ class Endpoint:
         """Names the address and the model without telling them."""
         return hashlib.sha256(f"{self.address}\n{self.model}".encode()).hexdigest()
 
-    @property
+    @made_once
     def client(self) -> "OpenAI":
-        """Made once. It tries nothing again: Attempts does, in turn with all other calls."""
-        with _MAKING_A_CLIENT:
-            return self._client
-
-    @cached_property
-    def _client(self) -> "OpenAI":
+        """It tries nothing again: Attempts does, in turn with all other calls."""
         from openai import OpenAI, Timeout  # takes 0.7 s: only those who call pay for it
 
         client = OpenAI(
@@ -142,19 +141,15 @@ class Endpoint:
         """
         if not self.api_key and not self.base_url:
             raise AuthError(f"{self.where}: no api_key and no base_url; {self._ways_to_set_them}")
-        client = self.client.with_options(timeout=PREFLIGHT_SECONDS)
-        caught = None
-        try:
-            with client.models.with_streaming_response.list():  # that it answers is enough
-                pass
-        except Exception as error:
-            caught = error
-        if caught is None:
-            return
-        failure = self.failure(caught)
-        if not failure.listens:
+
+        def list_models(client: "OpenAI") -> None:
+            with client.with_options(timeout=PREFLIGHT_SECONDS).models.with_streaming_response.list():
+                return  # that it answers is enough
+
+        failure = self.call(list_models)
+        if failure and not failure.listens:
             raise self.silent(failure)
-        if failure.fatal and getattr(caught, "status_code", None) == 401:
+        if failure and failure.fatal and failure.status == 401:
             raise failure.fatal
 
     def call(self, function: "Callable[[OpenAI], Answer]") -> "Answer | Failure":
@@ -245,9 +240,6 @@ class Endpoint:
         for secret in filter(None, secrets):
             text = text.replace(secret, "***")
         return " ".join(text.split())[:LONGEST_DETAIL]
-
-
-_MAKING_A_CLIENT = threading.Lock()
 
 
 def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from pipeline.query.reports.windows import (
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.filtered import allowed
-from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import Keywords
 from pipeline.stores.base import REPORT_COLUMNS, GraphReads, VectorReads
 
 RATE, MAP = "community_rate", "community_map"

@@ -29,8 +29,7 @@ from pipeline.query.reports.windows import (
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Found, QueryResources
 from pipeline.query.search.filtered import allowed
-from pipeline.query.search.keywords import Keywords
-from pipeline.query.search.modes import QuestionVectors, find_evidence
+from pipeline.query.search.modes import Keywords, QuestionVectors, find_evidence
 from pipeline.stores.base import GraphReads, VectorReads
 
 PRIMER, LOCAL = "drift_primer", "drift_local"

@@ -1,4 +1,5 @@
-"""Mode -> evidence: local, global, hybrid, mix, naive and graph."""
+"""Question and mode -> evidence: its keywords (themes, high level; names and details, low level), then local, global,
+hybrid, mix, naive and graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,19 +7,63 @@ from itertools import chain
 
 import numpy as np
 
+from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.errors import UsageError
-from pipeline.models.base import EmbeddingModel, Tokenizer
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Tokenizer, readable
+from pipeline.models.parse.graph import parse_keywords
 from pipeline.query.context import ranked_chunks
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Found
 from pipeline.query.search.evidence import ChunkChoice, Evidence, by_relation, merge_frames
-from pipeline.query.search.keywords import Keywords
 from pipeline.query.walk.facts import Embed
 from pipeline.query.walk.graph_search import graph_search
 from pipeline.stores.base import GraphReads, VectorReads
 
-RELATIONSHIP_LIMIT = 1000
-"""Relationships read at most: more than any budget shows, and a bound on hubs."""
+LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
+GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
+VECTOR_MODES = frozenset({"naive", "mix"})
+KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
+PLACEHOLDERS = Placeholders(("query",))
+_HAS_KEYWORDS = readable(parse_keywords, "no keyword lists in the reply")
+SHORT_QUESTION = 50
+"""Characters below which a question without keywords is a keyword itself."""
+LONG_QUESTION = 1000
+"""Tokens; a question up to here is searched for even where the budget has no room for it."""
+RELATIONSHIP_LIMIT = CLAIM_LIMIT = 1000
+"""Read at most: more than any budget shows, and a bound on hubs."""
+
+
+@dataclass(frozen=True)
+class Keywords:
+    """``reply``: what the model was paid for; None where it was not asked. ``notes``: what is to be said of it."""
+
+    high: tuple[str, ...] = ()
+    low: tuple[str, ...] = ()
+    reply: ChatReply | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt) -> Keywords:
+    """The caller's keywords, else the model's; without a model the question itself is both.
+
+    Both lists empty: a short question becomes the low-level keyword, but not in mode ``global``. A model that fails
+    gives none: the search is then that of ``naive``.
+    """
+    if request.hl_keywords or request.ll_keywords:
+        return Keywords(request.hl_keywords, request.ll_keywords)
+    if chat is None:
+        return Keywords((request.query,), (request.query,))
+    prompt.check(PLACEHOLDERS)
+    message = {"role": "user", "content": prompt.render(query=request.query)}
+    reply = chat.complete([ChatRequest("keywords", (message,), check=_HAS_KEYWORDS)])[0]
+    parsed = None if reply.reason else parse_keywords(reply.text)
+    if parsed is None:
+        why = reply.reason or "no keyword lists in the reply"
+        return Keywords(reply=reply, notes=(f"no keywords from the chat model ({why})",))
+    high, low = map(tuple, parsed)
+    if not high and not low and request.mode != "global" and len(request.query) < SHORT_QUESTION:
+        return Keywords((), (request.query,), reply, ("no keywords in the question: it is searched for as it is",))
+    return Keywords(high, low, reply)
 
 
 def local_search(low: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads) -> Evidence:
@@ -52,12 +97,6 @@ def global_search(
         relationships=ranked.reset_index(drop=True),
         chunk_lanes={"relationship": choice.among(nearest["text_unit_ids"].tolist())},
     )
-
-
-LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
-GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
-VECTOR_MODES = frozenset({"naive", "mix"})
-KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
 
 
 @dataclass(frozen=True)
@@ -124,10 +163,6 @@ def _merged(found: Sequence[Evidence]) -> Evidence:
     )
 
 
-CLAIM_LIMIT = 1000
-"""Claims read at most: more than any budget shows, and a bound on hubs."""
-
-
 def with_communities(evidence: Evidence, level: int, vectors: VectorReads, graph: GraphReads) -> Evidence:
     """The evidence with the claims of its entities, and the reports of their communities down to ``level``: those first
     that hold most of the entities (``found_entities``), then by weight, rating and id. Three reads."""
@@ -140,10 +175,6 @@ def with_communities(evidence: Evidence, level: int, vectors: VectorReads, graph
         ["found_entities", "weight", "rating", "id"], ascending=[False, False, False, True]
     )
     return replace(evidence, reports=ranked.reset_index(drop=True), claims=vectors.claims_of(ids, CLAIM_LIMIT))
-
-
-LONG_QUESTION = 1000
-"""Tokens; a question up to here is searched for even where the budget has no room for it."""
 
 
 def refuse_endless(request: QueryRequest, tokenizer: Tokenizer) -> None:

@@ -13,8 +13,7 @@ from sqlalchemy import event
 
 from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.search.keywords import Keywords
-from pipeline.query.search.modes import embed_question, retrieve
+from pipeline.query.search.modes import Keywords, embed_question, retrieve
 from pipeline.stores.base import GraphStore, Live, Store
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph

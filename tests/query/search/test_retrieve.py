@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.query.search.evidence import ChunkChoice, Evidence
-from pipeline.query.search.keywords import Keywords
-from pipeline.query.search.modes import QuestionVectors, embed_question, global_search, local_search, retrieve
+from pipeline.query.search.modes import Keywords, QuestionVectors, embed_question, global_search, local_search, retrieve
 from pipeline.settings.query_options import ChunkPick
 from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
 
