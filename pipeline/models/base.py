@@ -57,6 +57,12 @@ order, and returns what came of them. A bad reply is kept for good if there are 
 are all good, or mended themselves."""
 
 
+def one_question(request: ChatRequest) -> Talk[ChatReply]:
+    """A conversation of a single request."""
+    (reply,) = yield (request,)
+    return reply
+
+
 Anew = Callable[[str], bool]
 """Whether the bad replies of a row are to be asked for again, mended though they are."""
 
@@ -143,7 +149,7 @@ class ChatModel(Protocol):
 
     def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
         """Replies in the order of the requests."""
-        ...
+        return self.converse(map(one_question, requests), listener)
 
     def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         """The reply's text in pieces, as it comes; returns the whole reply.
@@ -170,14 +176,16 @@ class EmbeddingModel(Protocol):
         ...
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        """The calls that ``embed`` would make: the texts of each."""
-        ...
+        """The calls that ``embed`` would make: the texts of each. None by a model on this machine."""
+        return []
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         """Under which their vectors are remembered, if they are."""
-        ...
+        return set()
 
-    def preflight(self) -> None: ...
+    def preflight(self) -> None:
+        """See ChatModel. On this machine nothing is to be looked at."""
+        return
 
 
 @runtime_checkable
@@ -193,5 +201,5 @@ class Reranker(Protocol):
         ...
 
     def preflight(self) -> None:
-        """See ChatModel."""
-        ...
+        """See EmbeddingModel."""
+        return

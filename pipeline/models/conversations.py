@@ -192,12 +192,6 @@ def in_rounds(exchange: Exchange[Result], ask: Ask) -> list[Result]:
     return exchange.results()
 
 
-def one_question(request: ChatRequest) -> Talk[ChatReply]:
-    """A conversation of a single request."""
-    (reply,) = yield (request,)
-    return reply
-
-
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 SECONDS_FOR_THE_HOPELESS = 2.0

@@ -11,8 +11,7 @@ import numpy as np
 from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow, read_workflow
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage
-from pipeline.models.conversations import one_question
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage, one_question
 from tests.talking import converse
 
 WORKFLOW = """

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.conversations import ROWS_AT_ONCE, Exchange, in_rounds, one_question
+from pipeline.models.base import ChatReply, ChatRequest, Talk, one_question
+from pipeline.models.conversations import ROWS_AT_ONCE, Exchange, in_rounds
 
 BAD = "bad"
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.contract.prompts import Prompt
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk
-from pipeline.models.conversations import one_question
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, one_question
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.stores.base import (

@@ -7,8 +7,7 @@ import pytest
 
 from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
-from pipeline.models.base import ChatReply
-from pipeline.models.conversations import one_question
+from pipeline.models.base import ChatReply, one_question
 from pipeline.text.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.talking import converse

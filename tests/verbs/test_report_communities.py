@@ -9,8 +9,7 @@ import pytest
 
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
-from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.models.conversations import one_question
+from pipeline.models.base import ChatReply, ChatRequest, one_question
 from pipeline.text.tokens import tokenizer
 from pipeline.verbs.compose_texts import ReportTextParams, compose_report_texts
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities

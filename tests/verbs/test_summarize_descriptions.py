@@ -15,8 +15,7 @@ from pipeline.contract.schemas import (
     MERGED_RELATIONSHIPS,
     REJECTS,
 )
-from pipeline.models.base import ChatReply
-from pipeline.models.conversations import one_question
+from pipeline.models.base import ChatReply, one_question
 from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import JoinParams, join_descriptions, join_within
 from pipeline.verbs.summarize_descriptions import BRANCHES, RELATIONSHIP, SummarizeParams, summarize_descriptions

@@ -24,8 +24,8 @@ from pipeline.models.base import (
     Result,
     Talk,
     Tokenizer,
+    one_question,
 )
-from pipeline.models.conversations import one_question
 from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
 from tests.talking import converse

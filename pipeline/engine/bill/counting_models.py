@@ -10,7 +10,7 @@ import pandas as pd
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Tokenizer
-from pipeline.models.conversations import Exchange, Memory, in_rounds, one_question
+from pipeline.models.conversations import Exchange, Memory, in_rounds
 from pipeline.snapshots.store import Manifest, SnapshotStore
 
 NOT_ASKED = "not_asked"
@@ -61,8 +61,8 @@ def rehearsed(model: Model, tally: Tally) -> Model:
 
 
 @dataclass(frozen=True)
-class RehearsedChat:
-    """A ChatModel. A conversation ends where a reply is missing: it is sent one with the reason NOT_ASKED."""
+class RehearsedChat(ChatModel):
+    """A conversation ends where a reply is missing: it is sent one with the reason NOT_ASKED."""
 
     model: ChatModel
     tally: Tally
@@ -91,9 +91,6 @@ class RehearsedChat:
         results = in_rounds(Exchange(talks, memory, heard), ask)
         self.tally.rows += len(results)
         return results
-
-    def complete(self, requests: Sequence[ChatRequest], listener: object = None) -> list[ChatReply]:
-        return self.converse(map(one_question, requests))
 
     def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         raise NotImplementedError("a rehearsal streams nothing")

@@ -11,7 +11,6 @@ import numpy as np
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Usage
-from pipeline.models.conversations import one_question
 
 
 @dataclass
@@ -121,7 +120,7 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class MeteredChat:
+class MeteredChat(ChatModel):
     """``anew``: rows whose bad replies are asked for again, mended though they are."""
 
     model: ChatModel
@@ -138,9 +137,6 @@ class MeteredChat:
         counted = [self._counted(talk) for talk in talks]
         self.meter.expect(len(counted))
         return self.model.converse(counted, self.meter, self.anew)
-
-    def complete(self, requests: Sequence[ChatRequest], listener: object = None) -> list[ChatReply]:
-        return self.converse(map(one_question, requests))
 
     def _counted(self, talk: Talk[Result]) -> Talk[Result]:
         result = yield from talk

@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from typing import Any
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
+from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
 from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import Completion
-from pipeline.models.conversations import Exchange, in_rounds, one_question
+from pipeline.models.conversations import Exchange, in_rounds
 from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
 from pipeline.models.endpoint.chat import OpenAIChat, read_answer
 from pipeline.models.endpoint.client import Failure
@@ -41,7 +41,7 @@ class BatchOptions:
 
 
 @dataclass(frozen=True)
-class BatchChat:
+class BatchChat(ChatModel):
     """A ChatModel; ``chat`` is the same model asked directly: replies, identity and cache are the same."""
 
     chat: OpenAIChat
@@ -81,9 +81,6 @@ class BatchChat:
         results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
         self._collect(self._under_way(), {}, listener)  # what a killed run has left, though all was known
         return results
-
-    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
-        return self.converse(map(one_question, requests), listener)
 
     def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
         return self.chat.stream(request)

