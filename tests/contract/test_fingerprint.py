@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+import pipeline.verbs  # noqa: F401  (registers them)
 from pipeline.contract import definitions
 from pipeline.contract import fingerprint as fingerprints
 from pipeline.contract.fingerprint import KNOWN_AS, code_fingerprint, fingerprint, library_versions
