@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from pipeline.doctor.chat_model import examine_chat
@@ -13,9 +12,9 @@ from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, e
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
-from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.runs.adapters import neo4j_store, postgres_store
+from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
 from pipeline.stores.base import Store
 
@@ -23,22 +22,7 @@ SHORTEST_SECRET = 4
 """Characters; to mask a shorter one would hide where it is by the holes it leaves."""
 
 
-class Examination(Protocol):
-    """What of a project is looked at."""
-
-    @property
-    def root(self) -> Path: ...
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def resources(self) -> Resources: ...
-
-    def workflow(self, name: str | None = None) -> Workflow: ...
-
-
-def examine(project: Examination, long: bool = False) -> list[Finding]:
+def examine(project: Services, long: bool = False) -> list[Finding]:
     """Findings on settings, space, models, stores and cache. Never raises, and no finding tells a secret.
 
     Makes at most 12 calls to each chat model that has an address or a key, none of them cached. ``long``:
@@ -48,7 +32,7 @@ def examine(project: Examination, long: bool = False) -> list[Finding]:
     return [_without_secrets(finding, secrets) for finding in _findings(project, long)]
 
 
-def _findings(project: Examination, long: bool) -> Iterator[Finding]:
+def _findings(project: Services, long: bool) -> Iterator[Finding]:
     root, settings = project.root, project.settings
     workflows: list[Workflow] = []
     names = {path.stem for path in (root / "workflows").glob("*.yaml")} | {settings.workflow}

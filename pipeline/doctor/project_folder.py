@@ -5,24 +5,20 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipeline.doctor.finding import Finding
 from pipeline.documents.files import input_files
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import SettingsError, counted, in_words
 from pipeline.models.base import ChatModel
+from pipeline.runs.services import Services
 from pipeline.settings.schema import ModelsSettings, Settings
 from pipeline.verbs.load_documents import NO_INPUT
-
-if TYPE_CHECKING:
-    from pipeline.doctor.checks import Examination
-
 
 GIT_SECONDS = 10
 
 
-def examine_workflow(project: "Examination", name: str, good: list[Workflow]) -> Iterator[Finding]:
+def examine_workflow(project: Services, name: str, good: list[Workflow]) -> Iterator[Finding]:
     """Its file, its prompts, the models it names; one that is sound is added to ``good``."""
     workflow = project.workflow(name)
     resources = project.resources
