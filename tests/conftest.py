@@ -7,12 +7,18 @@ import pytest
 from hypothesis import settings
 
 from pipeline.stores.postgres.embedded import start_embedded
+from tests import machine
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder
+from tests.sizes import size
+
+machine.in_memory()
+machine.without_certificates()
 
 # No deadlines: how long an example takes says more of the machine than of the code.
-settings.register_profile("graphmill", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+usual = settings.get_profile(settings.get_current_profile_name())
+settings.register_profile("graphmill", usual, deadline=None, max_examples=size(25, usual.max_examples))
 settings.load_profile("graphmill")
 
 
@@ -43,6 +49,7 @@ def postgres_url() -> Iterator[str]:
     with server_folder() as folder:
         url = start_embedded(folder)
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")
+            for name in ("fsync", "full_page_writes", "synchronous_commit"):
+                connection.execute(f"ALTER SYSTEM SET {name} = off")
             connection.execute("SELECT pg_reload_conf()")
         yield url

@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-import yaml
 from neo4j import GraphDatabase
 
 from pipeline.project import Project
 from pipeline.stores.postgres.schema import LIVE, TABLES
-from tests.projects import ProjectFolder
+from tests.projects import ProjectFolder, read_yaml, write_yaml
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, Request
 
@@ -27,20 +26,20 @@ def models(endpoint: OpenAIServer, **chat: Any) -> dict[str, Any]:
 def set_args(folder: ProjectFolder, workflow: str = "index", **steps: Mapping[str, Any]) -> None:
     """Give steps of the workflow, named by their verbs, other arguments."""
     path = folder.root / "workflows" / f"{workflow}.yaml"
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    workflow = read_yaml(path)
     for step in workflow["steps"]:
         step["args"] = {**step.get("args", {}), **steps.get(step["verb"], {})}
-    path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
+    write_yaml(path, workflow)
 
 
 def in_batches(folder: ProjectFolder, *verbs: str) -> None:
     """Let the steps of these verbs ask in batches."""
     path = folder.root / "workflows" / "index.yaml"
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    workflow = read_yaml(path)
     for step in workflow["steps"]:
         if step["verb"] in verbs:
             step["execution"] = "batch"
-    path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
+    write_yaml(path, workflow)
 
 
 def table_hashes(project: Project, workflow: str = "index") -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import StoreError, UsageError
 from pipeline.query.stream import Done, Sources, Token
 from pipeline.stores.base import Store
-from tests.projects import DOCUMENTS, new_project
+from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer
 from tests.stored import stored_hashes
@@ -81,11 +81,16 @@ def test_graph_in_neo4j_gives_the_same_records(
             assert (counts["inserted"], counts["updated"], counts["deleted"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_fast_answers_with_sources_and_without_a_key(tmp_path: Path, postgres_url: str, mode: str) -> None:
-    project = new_project(tmp_path / "p", postgres_url)
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    project = new_project(tmp_path_factory.mktemp("loaded") / "p", postgres_url)
     assert project.report("run", "fast")["outcome"] == "completed"
-    found = project.report("query", "Who founded the Brack Institute?", "--mode", mode)
+    return project
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fast_answers_with_sources_and_without_a_key(loaded: ProjectFolder, mode: str) -> None:
+    found = loaded.report("query", "Who founded the Brack Institute?", "--mode", mode)
     assert found["mode"] == mode
     assert found["answer"].startswith("No chat model is configured")
     assert not found["abstained"]

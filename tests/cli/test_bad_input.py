@@ -1,6 +1,5 @@
 """What goes wrong gets one clear line, the right exit code, and costs nothing already computed."""
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -145,9 +144,9 @@ def test_a_row_that_failed_for_a_passing_reason_is_asked_again(project: ProjectF
 
 
 def test_json_of_a_failure(project: ProjectFolder) -> None:
-    done = project.command("run", "index", "--json")
-    report = json.loads(done.stdout)
-    assert (report["outcome"], report["exit_code"], done.returncode) == ("failed", 2, 2)
+    done = project.invoke("run", "index", "--json")
+    report = done.json
+    assert (report["outcome"], report["exit_code"], done.exit_code) == ("failed", 2, 2)
     assert "OPENAI_API_KEY" in report["message"]
 
 

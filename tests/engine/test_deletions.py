@@ -216,7 +216,7 @@ def test_documents_that_a_filter_leaves_out_count_as_gone(folder: ProjectFolder)
 def test_the_command_has_the_option_that_the_message_names(folder: ProjectFolder):
     folder.delete("a.txt")
     folder.delete("b.txt")
-    refused = folder.command("index")
-    assert refused.returncode == 1
+    refused = folder.invoke("index")
+    assert refused.exit_code == 1
     assert "--allow-deletes" in refused.stderr
-    assert folder.command("index", "--allow-deletes").returncode == 0
+    assert folder.invoke("index", "--allow-deletes").exit_code == 0

@@ -105,11 +105,11 @@ def test_a_crontab_with_replace_changes_no_row_of_another_owner(
 def test_taken_over_by_the_owners_name_alone(mine: ProjectFolder, theirs: ProjectFolder):
     owner = owner_of(mine.root)
     assert "not to somebody" in theirs.invoke_refused("run", "fast", "--take-over", "somebody", "--yes")
-    assert "there is no terminal to ask on" in theirs.command("run", "fast", "--take-over", owner).stderr
+    assert "there is no terminal to ask on" in theirs.invoke_refused("run", "fast", "--take-over", owner)
     with mine.open() as opened:
         assert opened.stores.vectors.documents()["source"].tolist() == ["one.txt"]
-    done = theirs.command("run", "fast", "--take-over", owner, "--yes")
-    assert done.returncode == 0, done.stderr
+    done = theirs.invoke("run", "fast", "--take-over", owner, "--yes")
+    assert done.exit_code == 0, done.stderr
     with theirs.open() as opened:
         live = opened.stores.vectors.live()
         assert live
@@ -137,8 +137,8 @@ def test_a_workspace_of_another_owner_is_not_dropped(mine: ProjectFolder, theirs
     for answered in ([], ["--yes"]):  # who would be refused is not asked before
         assert f"add --take-over {owner}" in theirs.invoke_refused("workspace", "drop", workspace, *answered)
     assert rows_in(postgres_url, workspace) == before
-    done = theirs.command("workspace", "drop", workspace, "--yes", "--take-over", owner)
-    assert done.returncode == 0, done.stderr
+    done = theirs.invoke("workspace", "drop", workspace, "--yes", "--take-over", owner)
+    assert done.exit_code == 0, done.stderr
     assert not any(rows_in(postgres_url, workspace).values())
 
 
