@@ -3,6 +3,8 @@
 import os
 from typing import TypeVar
 
+import pytest
+
 Size = TypeVar("Size")
 
 
@@ -12,3 +14,8 @@ def full() -> bool:
 
 def size(reduced: Size, whole: Size) -> Size:
     return whole if full() else reduced
+
+
+def only_whole(reason: str) -> pytest.MarkDecorator:
+    """Of a test that has no reduced form."""
+    return pytest.mark.skipif(not full(), reason=f"{reason}: GRAPHMILL_FULL=1")

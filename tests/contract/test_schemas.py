@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import pipeline.contract.schemas
 from pipeline.contract.schemas import EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
 from pipeline.errors import DataError
+from tests.sizes import size
 
 SCHEMAS = {name: value for name, value in vars(pipeline.contract.schemas).items() if isinstance(value, TableSchema)}
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=size(5, 12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 

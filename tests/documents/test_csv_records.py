@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.documents.records import Fault, Record, _records, read_csv
+from tests.sizes import size
 
 HEADER = ["id", "text", "note"]
 CELL = st.text(alphabet='ab ,;"\n', max_size=12)
@@ -23,7 +24,7 @@ def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1]) -> str:
     return text.getvalue()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(75, 300), deadline=None)
 @given(ROWS, st.integers(0, 29), st.sampled_from(BAD), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
 def test_a_bad_row_is_lost_alone(cells: list[tuple[str, str]], place: int, bad: str, quoting: Literal[0, 1]):
     rows = [(str(number), *row) for number, row in enumerate(cells)]

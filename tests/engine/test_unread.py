@@ -20,6 +20,7 @@ from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from tests.projects import ProjectFolder, new_project
+from tests.sizes import size
 from tests.verbs.graphrag_folders import version_3, write
 
 WORKFLOW = "name: short\nsteps:\n  - verb: load_documents\n  - verb: chunk_documents\n"
@@ -357,7 +358,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Step, SnapshotStor
         return project.workflow("fast").steps[0], project.snapshots
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=size(10, 40), deadline=None)
 @given(before=SOURCES, now=SOURCES, named=NAMES)
 def test_to_keep_once_more_changes_nothing(
     source: tuple[Step, SnapshotStore], before: set[str], now: set[str], named: set[str]

@@ -6,8 +6,9 @@ import pytest
 
 from pipeline.evaluation.compare import fallen
 from pipeline.evaluation.results import MODES, read_evaluation
-from tests.evaluation.sample import BASELINE, METRIC, POINTS, QUESTIONS, figures, measured, sample_project
+from tests.evaluation.sample import BASELINES, EVERY, METRIC, POINTS, QUESTIONS, figures, measured, sample_project
 from tests.projects import ProjectFolder
+from tests.sizes import size
 
 FEW_TOKENS = "query.max_total_tokens=4000"
 """Room for a few passages of a prompt: the rest of what was retrieved is cut off."""
@@ -20,9 +21,9 @@ def sample(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 def test_no_mode_is_worse_than_the_baseline(sample: ProjectFolder):
     evaluation = measured(sample)
-    baseline = read_evaluation(BASELINE).modes
+    baseline = read_evaluation(BASELINES[EVERY]).modes
     assert not evaluation.left_out
-    assert len(evaluation.questions) == 50
+    assert len(evaluation.questions) == size(13, 50)
     assert set(baseline) == set(MODES), "a mode is new or gone: make baseline"
     assert fallen(baseline, figures(evaluation), METRIC, POINTS) == []
 
@@ -30,7 +31,7 @@ def test_no_mode_is_worse_than_the_baseline(sample: ProjectFolder):
 def test_a_mode_that_is_made_worse_is_seen(sample: ProjectFolder):
     worse = measured(sample, FEW_TOKENS, modes=["naive"])
     assert worse.results["cut"].mean() > 1
-    baseline = {"naive": read_evaluation(BASELINE).modes["naive"]}
+    baseline = {"naive": read_evaluation(BASELINES[EVERY]).modes["naive"]}
     said = fallen(baseline, figures(worse), METRIC, POINTS)
     assert len(said) == 1
     assert "naive: recall@10 fell from 0." in said[0]

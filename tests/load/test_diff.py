@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.stores.base import Delta
 from pipeline.stores.list_columns import frame_of
+from tests.sizes import size
 
 CELLS = st.fixed_dictionaries(
     {
@@ -16,7 +17,7 @@ CELLS = st.fixed_dictionaries(
         "source_id": st.lists(st.text(max_size=3), max_size=3),
     }
 )
-quickly = settings(deadline=None, max_examples=50)
+quickly = settings(deadline=None, max_examples=size(12, 50))
 TABLES = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), CELLS, max_size=12)
 
 

@@ -89,7 +89,7 @@ def refuse_runs(folder: ProjectFolder) -> None:
             project.purge_history(dry_run=False)
 
 
-@pytest.mark.parametrize("point", size(["intention", "one loaded", "reports", "end"], POINTS))
+@pytest.mark.parametrize("point", size(["one loaded", "reports"], POINTS))
 def test_on_a_server(tmp_path: Path, postgres_url: str, point: str):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET})
     with folder.open() as project:

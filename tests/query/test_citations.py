@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from pipeline.query.answer import whole
 from pipeline.query.citations import Citations
 from pipeline.query.context import Reference
+from tests.sizes import size
 
 SHOWN = Citations(
     (Reference(1, "doc-a", "letters/ada.txt", "Ada's letters", {}), Reference(2, "doc-b", "log.md", "The log", {}))
@@ -73,7 +74,7 @@ pieces = st.lists(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=size(125, 500), deadline=None)
 @given(pieces, st.lists(st.integers(1, 5), min_size=1))
 def test_a_stream_is_checked_as_the_whole_is(words: list[str], lengths: list[int]):
     said = "".join(words)

@@ -11,7 +11,7 @@ from tests.projects import new_project
 from tests.sizes import size
 
 MODES = ["naive", "local", "global", "hybrid", "mix", "graph"]
-QUESTIONS = size(12, 500)
+QUESTIONS = size(4, 500)
 CANARY = "Zyxwane"
 OPEN = {
     "light": "The Harrow Light stands at Quill Point. Mira Vale built the Harrow Light in 1871 for Governor Pell.",

@@ -16,7 +16,7 @@ from tests.serve.serving import QUESTION, events_in, serving, wait_until
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.sizes import size
 
-STREAMS = 200
+STREAMS = size(60, 200)
 
 
 def own_words(messages: Any, body: Any) -> Reply:
@@ -24,7 +24,7 @@ def own_words(messages: Any, body: Any) -> Reply:
     return Reply(f"You asked: {messages[-1]['content']} " * 5, pause=0.01)
 
 
-def test_two_hundred_streams_at_once(chatting: Project, openai: OpenAIServer):
+def test_many_streams_at_once(chatting: Project, openai: OpenAIServer):
     openai.reply = own_words
     with serving(chatting) as served:
 

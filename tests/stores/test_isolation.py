@@ -21,7 +21,7 @@ from pipeline.text.ids import entity_id, relationship_id
 from tests.load.tables import corpus, save
 from tests.sizes import size
 
-TURNS = size(40, 1000)
+TURNS = size(15, 1000)
 SEED = 5
 NAMES = [f"Person {number}" for number in range(12)]
 SHARED = "Both have this text."

@@ -16,6 +16,7 @@ from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id
 from tests.load.tables import corpus, save
+from tests.sizes import size
 
 NAMES = {f"Person {number}": "person" for number in range(40)}
 CHAIN = list(zip(NAMES, list(NAMES)[1:], strict=False))
@@ -81,7 +82,7 @@ def test_a_reader_sees_the_old_or_the_new(
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
-    for turn in range(1, 7):
+    for turn in range(1, size(4, 7)):
         load(versions[turn % 2], snapshots, stores, 100, LoadOptions(re_embed=True))
     over.set()
     for reader in readers:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pipeline.contract.schemas import DOCUMENTS, TEXT_UNITS
 from pipeline.text.tokens import tokenizer
 from pipeline.verbs.chunk_documents import ChunkParams, chunk_documents
+from tests.sizes import size
 
 Strategy = Literal["stable", "tokens", "sentence"]
 STRATEGIES: list[Strategy] = ["stable", "tokens", "sentence"]
@@ -45,7 +46,7 @@ def cluster_ends(text: str) -> set[int]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(text=TEXTS | st.text(max_size=200), size=st.integers(1, 60))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=size(30, 120), deadline=None)
 def test_units_are_slices_within_the_limit_that_cover_the_text(text: str, size: int, strategy: Strategy) -> None:
     units = units_of(text, strategy=strategy, size=size)
     covered = 0
@@ -64,7 +65,7 @@ def test_units_are_slices_within_the_limit_that_cover_the_text(text: str, size: 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(text=TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=size(15, 60), deadline=None)
 def test_no_cluster_that_fits_is_split(text: str, strategy: Strategy) -> None:
     ends = cluster_ends(text)
     for span in spans(units_of(text, strategy=strategy, size=24)):
@@ -73,7 +74,7 @@ def test_no_cluster_that_fits_is_split(text: str, strategy: Strategy) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(texts=st.lists(TEXTS, max_size=4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=size(5, 20), deadline=None)
 def test_rowwise(texts: list[str], strategy: Strategy) -> None:
     params = ChunkParams(strategy=strategy, size=20)
     table = documents(*texts)

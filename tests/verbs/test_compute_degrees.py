@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from pipeline.contract.schemas import DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, ENTITIES, RELATIONSHIPS
 from pipeline.verbs.compute_degrees import compute_degrees
+from tests.sizes import size
 from tests.verbs.graphs import described
 
 pairs = st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda pair: pair[0] != pair[1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=size(6, 25), deadline=None)
 @given(st.sets(pairs, max_size=30))
 def test_degrees_are_those_of_the_undirected_graph(edges: set[tuple[int, int]]):
     graph = nx.DiGraph()

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
 from pipeline.verbs.extract_graph_fast import ALIAS_KEYWORD, FastParams, extract_graph_fast
+from tests.sizes import size
 
 KEY = list(EXTRACTIONS.key)
 
@@ -191,7 +192,7 @@ SENTENCES = st.sampled_from(
 TEXTS = st.lists(SENTENCES, max_size=5).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=size(15, 60), deadline=None)
 @given(
     st.lists(st.tuples(TEXTS, st.sampled_from(["d", "e", "missing"])), max_size=6),
     st.integers(0, 6),

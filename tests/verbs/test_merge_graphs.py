@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS
 from pipeline.text.ids import entity_id, match_key, relationship_id
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
+from tests.sizes import size
 from tests.verbs.graphs import Record, entity, extractions, link, text_units
 
 SCHEMAS = {
@@ -152,7 +153,7 @@ records = st.one_of(
 corpora = st.dictionaries(
     st.sampled_from(["a/0", "a/1", "a/2", "b/0", "b/1", "c/0"]), st.lists(records, max_size=5)
 )  # fmt: skip
-properties = settings(max_examples=15, deadline=None)
+properties = settings(max_examples=size(5, 15), deadline=None)
 
 
 @properties

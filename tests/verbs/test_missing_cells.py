@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema, as_json_text
 from pipeline.errors import DataError
+from tests.sizes import size
 from tests.verbs.graphs import entity, extractions, link
 from tests.verbs.test_verb_laws import CHAIN, folder, inputs_of, run, schemas_of, tables
 
 __all__ = ["folder", "tables"]
 
 some = settings(
-    max_examples=8, deadline=None,
+    max_examples=size(5, 8), deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 every_reader = pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].inputs))

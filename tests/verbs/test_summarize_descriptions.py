@@ -19,6 +19,7 @@ from pipeline.models.base import ChatReply, one_question
 from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import JoinParams, join_descriptions, join_within
 from pipeline.verbs.summarize_descriptions import BRANCHES, RELATIONSHIP, SummarizeParams, summarize_descriptions
+from tests.sizes import size
 from tests.talking import converse
 
 SUMMARIZE = Prompt("summarize", "$name|$max_length|\n$descriptions")
@@ -170,7 +171,7 @@ def many_descriptions(draw) -> list[str]:
     return [words(f"d{i}_", size) for i, size in enumerate(sizes)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=size(10, 40))
 @given(many_descriptions(), st.randoms(use_true_random=False))
 def test_the_set_of_descriptions_decides_and_no_request_is_too_long(cell: list[str], random):
     turned = list(cell)
@@ -191,7 +192,7 @@ def requests_for(cell: list[str]) -> set[str]:
     return {request.messages[0]["content"] for request in chat.requests}
 
 
-@settings(max_examples=25)
+@settings(max_examples=size(6, 25))
 @given(st.integers(150, 500), st.integers(0, 10**6))
 def test_one_more_of_hundreds_costs_the_way_to_the_root_and_one_split(count: int, seed: int):
     cell = [words(f"{seed}d{i}_", 10) for i in range(count)]

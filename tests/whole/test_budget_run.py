@@ -75,8 +75,8 @@ def test_half_of_what_is_needed(
 
 def test_the_command_ends_with_5_and_says_how_to_go_on(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
     folder = new_folder(tmp_path / "p", postgres_url, openai)
-    stopped = folder.command("run", "--max-tokens", "2000")
-    assert stopped.returncode == 5
+    stopped = folder.invoke("run", "--max-tokens", "2000")
+    assert stopped.exit_code == 5
     assert "--max-tokens 2,000 are used; everything answered is kept: run again" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     assert folder.report("status")["outcome"] == "stopped"

@@ -118,7 +118,7 @@ CORPORA = st.dictionaries(
 
 @given(st.lists(CORPORA, min_size=2, max_size=3))
 @settings(
-    max_examples=size(2, 100), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
+    max_examples=size(1, 100), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
 )
 def test_any_nights_end_in_a_full_build(corpora: Sequence[Mapping[str, str]]):
     with openai_server() as endpoint, TemporaryDirectory(prefix="nights-") as root:

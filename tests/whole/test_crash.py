@@ -36,7 +36,7 @@ CONCURRENCY = 4
 EMBEDDINGS_AT_ONCE = 4 * 16
 """In states.models: calls under way, and texts in each."""
 SECONDS = 120
-UNITS = size(60, 500)
+UNITS = size(40, 500)
 SEED = 20
 
 
@@ -225,13 +225,16 @@ def small_tables(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) ->
             return table_hashes(project)
 
 
+STOPS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
 def run_again(folder: ProjectFolder) -> dict[str, str]:
     with folder.open() as project:
         assert project.run("index").outcome == "completed"
         return table_hashes(project)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), size(STOPS[1:], STOPS))
 def test_stopped_it_waits_for_the_calls_under_way(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], number: signal.Signals,
     code: int,
@@ -346,7 +349,7 @@ def take(watching: psycopg.Connection, blocking: psycopg.Connection, stop: Calla
     blocking.close()
 
 
-@pytest.mark.parametrize("kilobytes", [80, 200])
+@pytest.mark.parametrize("kilobytes", size([80], [80, 200]))
 def test_a_full_disk(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], kilobytes: int
 ):

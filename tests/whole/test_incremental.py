@@ -186,7 +186,7 @@ def run_machine(machine: Callable[[], Nights], examples: int) -> None:
 
 def test_any_nights_end_in_a_full_build(postgres_url: str, openai: OpenAIServer):
     state, empty = partial(postgres_rows, postgres_url), partial(empty_postgres, postgres_url)
-    run_machine(lambda: Nights(postgres_url, openai, {}, state, empty), examples=size(8, 200))
+    run_machine(lambda: Nights(postgres_url, openai, {}, state, empty), examples=size(3, 200))
 
 
 def test_any_nights_end_in_a_full_build_on_neo4j(postgres_url: str, openai: OpenAIServer, neo4j_address: Neo4jAddress):

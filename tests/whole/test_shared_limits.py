@@ -24,7 +24,7 @@ STALLS = size(6, 0)
 """So many refusals are no sign: in a scaled-down minute a machine that stalls for a moment is late for a few calls."""
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", size(["sqlite"], ["sqlite", "postgres"]))
 def test_projects_that_share_a_cache_share_its_limits(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer, database: str
 ):

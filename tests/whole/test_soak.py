@@ -21,14 +21,14 @@ from tests.projects import ProjectFolder, new_project
 from tests.servers import postgres_server
 from tests.servers.neo4j_server import Neo4jAddress, temporary_folder, why_no_maven
 from tests.servers.openai_server import OpenAIServer, openai_server
-from tests.sizes import size
+from tests.sizes import only_whole
 from tests.states import models, neo4j_rows, postgres_rows
 from tests.stores.neo4j import test_restart as neo4j_restart
 from tests.whole.oddities import PEOPLE, PLACES
 from tests.whole.traces import in_files, in_neo4j, in_postgres
 
 SEED = 11
-SECONDS = size(60, 1020)
+SECONDS = 1020
 """How long the chaos lasts; what it left is put right and looked at after that."""
 PATIENCE = 300
 CONTROL = "Controlquill"
@@ -196,6 +196,7 @@ def in_threads(*owners: Owner) -> Iterator[None]:
         raise failures[0]
 
 
+@only_whole("a soak takes its time: restarts, kills, purges and loads have tests of their own")
 def test_two_projects_while_clients_and_servers_are_killed(tmp_path: Path, servers: Servers):
     draw = random.Random(SEED)
     with openai_server() as endpoint:

@@ -22,7 +22,7 @@ from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.binary_copy import copy_stream, encoded_rows
 from pipeline.stores.list_columns import frame_of, to_arrow
 from tests.projects import ProjectFolder, new_project
-from tests.sizes import full
+from tests.sizes import only_whole
 
 WALL = 2**31
 DIMENSIONS = 2048
@@ -138,7 +138,7 @@ def test_types_and_keywords_of_a_store_are_read_as_wide():
     assert edge_types(entities["text_unit_ids"])[1] == "000001000001"
 
 
-@pytest.mark.skipif(not full(), reason="takes 12 GB of memory and some minutes: GRAPHMILL_FULL=1")
+@only_whole("takes 12 GB of memory and some minutes")
 def test_a_run_over_more_than_2_gib_of_documents(tmp_path: Path):
     """Read, written, read again, and after an edit the same as a fresh run."""
     with documents_project(tmp_path / "project").open() as project:
@@ -171,7 +171,7 @@ def pieces(table: pa.Table) -> Iterator[bytes]:
         yield from (piece for _, piece in copy_stream(frame_of(table.slice(start, 100)), kinds))
 
 
-@pytest.mark.skipif(not full(), reason="takes 19 GB of memory and some minutes: GRAPHMILL_FULL=1")
+@only_whole("takes 19 GB of memory and some minutes")
 def test_a_snapshot_of_more_floats_than_2_to_the_31(tmp_path: Path):
     store = SnapshotStore(tmp_path)
     snapshot = store.write("vectors", EMBEDDINGS.encode(huge_vectors(), "vectors"))

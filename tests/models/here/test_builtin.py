@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from pipeline.models.base import EmbeddingModel
 from pipeline.models.here import builtin
 from pipeline.models.here.builtin import BuiltinEmbedding
+from tests.sizes import size
 
 MODEL = BuiltinEmbedding()
 TOKENIZER = Tokenizer.from_file(str(Path(wordllama.__file__).parent / "tokenizers/l2_supercat_tokenizer_config.json"))
@@ -44,7 +45,7 @@ def test_blank_texts_and_no_texts():
     assert MODEL.embed([]).shape == (0, 256)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=size(12, 50), deadline=None)
 @given(st.text())
 def test_no_text_gives_anything_but_a_unit_vector_or_zeros(text: str):
     (vector,) = MODEL.embed([text])
@@ -59,7 +60,7 @@ def test_a_very_long_text():
 PARTS = [*"a ▁\n\t潮é<>.", "<s>", "</s>", "<unk>", " tide", "clock", "  ", "\r", "0x0A"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(50, 200), deadline=None)
 @given(st.lists(st.sampled_from(PARTS)).map("".join))
 def test_a_text_has_the_tokens_that_its_tokenizer_gives_it_whole(text: str):
     whole = TOKENIZER.encode(text, add_special_tokens=False).ids

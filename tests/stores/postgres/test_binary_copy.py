@@ -12,6 +12,7 @@ from pgvector.psycopg import register_vector
 
 from pipeline.stores import binary_copy
 from pipeline.stores.binary_copy import Kind, copy_stream, encoded_rows
+from tests.sizes import size
 
 KINDS: dict[str, Kind] = {
     "name": "text", "units": "text[]", "small": "int4", "large": "int8", "weight": "float8", "data": "jsonb",
@@ -51,7 +52,7 @@ def _frame(table: list[dict[str, Any]]) -> pd.DataFrame:
     return frame.assign(vector=[np.array(vector, np.float32) for vector in frame["vector"]])
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=size(15, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=rows)
 def test_what_is_copied_is_what_is_read(connection: psycopg.Connection, table: list[dict[str, Any]]):
     connection.execute("TRUNCATE copied")
@@ -66,7 +67,7 @@ def test_what_is_copied_is_what_is_read(connection: psycopg.Connection, table: l
         assert np.array_equal(vector.to_numpy(), np.array(wanted["vector"], np.float32))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=size(15, 60))
 @given(table=rows)
 def test_rows_are_encoded_alike_whatever_comes_before_them(table: list[dict[str, Any]]):
     frame = _frame(table)
