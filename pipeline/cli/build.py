@@ -1,6 +1,7 @@
 """init, plan, index, load, run, retry, tune: a project, and its tables and stores."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -76,10 +77,10 @@ def init(
             f"graphmill: {root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it",
             file=sys.stderr,
         )
-    command = f"graphmill -C {root}"
+    command = f"graphmill -C {shlex.quote(str(root))}"
     if sample:
         print(f"Next: {command} run", f'then: {command} query "{SAMPLE_QUESTION}"', sep="\n")
-        print(f"      {command} eval {root / SAMPLE_QUESTIONS}")
+        print(f"      {command} eval {shlex.quote(str(root / SAMPLE_QUESTIONS))}")
     elif nightly:
         print(f"Next: graphmill docs nightly says which of {root / 'nightly'} is for what")
     else:

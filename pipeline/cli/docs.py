@@ -14,6 +14,8 @@ WIDEST = 100
 START = "index"
 MADE = {"commands": "Commands", "settings": "Settings"}
 """From the code, when they are asked for: name -> title."""
+FROM_CODE = re.compile(r"^::: (\S+)$", re.MULTILINE)
+"""Where the site says what a name's docstring says."""
 
 
 def docs(
@@ -34,7 +36,7 @@ def docs(
 
         text = settings_page() if name == "settings" else commands_page(context.find_root().command)
     elif name in files:
-        text = files[name].read_text(encoding="utf-8")
+        text = FROM_CODE.sub(r"- `\1`", files[name].read_text(encoding="utf-8"))
     else:
         from pipeline.settings.validation import did_you_mean
 

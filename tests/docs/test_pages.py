@@ -40,6 +40,12 @@ def test_a_page_is_printed_as_it_is_where_nobody_looks(name: str):
     assert shown(name).stdout == (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
 
 
+def test_names_of_the_code_are_listed_where_no_site_says_what_they_are():
+    said = shown("api").stdout
+    assert "- `pipeline.Project`" in said
+    assert ":::" not in said
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
