@@ -12,6 +12,7 @@ import typer.main
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+import pipeline
 from pipeline.cli import app
 from pipeline.cli.ask import MODES
 from pipeline.cli.reference import commands_page, settings_page
@@ -151,3 +152,8 @@ def test_nothing_advises_to_install_a_name_that_is_not_ours():
     assert [str(path) for path, text in texts.items() if advice.search(text)] == []
     assert advice.search("pip install 'graphmill[docs]'")
     assert not advice.search("pip install graphmill-0.1.0-py3-none-any.whl")
+
+
+def test_every_name_of_the_public_face_is_on_the_page_of_python():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert {name for name in pipeline.__all__ if f"::: pipeline.{name}\n" not in page} == set()
