@@ -55,7 +55,7 @@ DIGITS = 6
 @dataclass(frozen=True)
 class Comparison:
     """``rows``: mode, metric, questions, a, b (means over the questions both have), difference (b minus a), low, high,
-    p; see bootstrap.py. ``only_a`` and ``only_b``: questions that one of the two has alone."""
+    p, as an Interval has them. ``only_a`` and ``only_b``: questions that one of the two has alone."""
 
     a: str
     b: str

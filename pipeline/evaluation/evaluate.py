@@ -48,21 +48,21 @@ def evaluate(
     left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]
     if not known:
         raise UsageError(f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}")
-    asking = _Asking(setup, searched, targets)
-    results = pd.DataFrame(asking.rows(known, advanced), columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget)])
+    retrievals = _Retrievals(setup, searched, targets)
+    results = pd.DataFrame(retrievals.rows(known, advanced), columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget)])
     if searched.vectors.live() != live:
         raise StoreError("eval: the stores were loaded while the questions were asked; run it again")
     return Evaluation(
         setup,
         {"workflow": live.workflow, "version": live.version, "embedding": dict(live.embedding)} if live else {},
-        asking.chunk_top_k,
+        retrievals.chunk_top_k,
         tuple(known),
         tuple(SkippedQuestion.of(question, unknown) for question in left_out),
         targets,
         results,
         documents.set_index("id").sort_index(),
-        pd.DataFrame.from_dict(asking.seen, orient="index", columns=["document_id", "excerpt"]).sort_index(),
-        tuple(dict.fromkeys(asking.notes)),
+        pd.DataFrame.from_dict(retrievals.seen, orient="index", columns=["document_id", "excerpt"]).sort_index(),
+        tuple(dict.fromkeys(retrievals.notes)),
     )
 
 
@@ -78,7 +78,7 @@ def _first(question: Question, unknown: Mapping[Gold, str]) -> str:
     return f"line {question.line}: {gold.kind} '{gold.name}': {unknown[gold]}"
 
 
-class _Asking:
+class _Retrievals:
     """Asks, and keeps what it has seen: chunk id -> document, excerpt."""
 
     def __init__(self, setup: Setup, searched: SearchTarget, targets: Targets) -> None:

@@ -120,8 +120,8 @@ class Evaluation:
             "format": FORMAT,
             "setup": {**self.setup.to_json(), "chunk_top_k": self.chunk_top_k},
             "stores": dict(self.stores),
-            "modes": _records(self._means(self.results)),
-            "types": {type: _records(means) for type, means in self.by_type().items()},
+            "modes": self._means(self.results).to_dict("index"),
+            "types": {type: means.to_dict("index") for type, means in self.by_type().items()},
             "questions": [self._question_json(question) for question in self.questions],
             "passages": {
                 str(id): {"document": row.document_id, **self._document_json(str(row.document_id))}
@@ -142,7 +142,7 @@ class Evaluation:
             "notes": list(self.notes),
             "timings": {
                 mode: {name: row[name] for name in ("p50_ms", "p95_ms")}
-                for mode, row in _records(self.summary()).items()
+                for mode, row in self.summary().to_dict("index").items()
             },
         }
 
@@ -173,11 +173,6 @@ class Evaluation:
 
 def rank_of(place: Place) -> int | None:
     return None if place.rank == NOWHERE else int(place.rank)
-
-
-def _records(means: pd.DataFrame) -> dict[str, dict[str, float]]:
-    rows = means.astype(object).to_dict("records")
-    return {str(mode): {str(name): row[name] for name in row} for mode, row in zip(means.index, rows, strict=True)}
 
 
 Values = Mapping[str, float]

@@ -21,7 +21,7 @@ RECORD = ".emitted.json"
 
 
 @dataclass(frozen=True)
-class _Emitted:
+class _EmittedFile:
     """``table``: the hash of the snapshot; ``file``: of the file, "" until it is whole."""
 
     table: str = ""
@@ -63,36 +63,36 @@ def _brought_up_to_date(
         name: entry for name, entry in wanted.items() if not _is_whole(folder / name, there.get(name), entry[0].sha256)
     }
     gone = sorted(set(there) - set(wanted))
-    _write_record(folder, {**there, **dict.fromkeys(stale, _Emitted())})  # what a crash leaves is known as emitted
+    _write_record(folder, {**there, **dict.fromkeys(stale, _EmittedFile())})  # what a crash leaves is known as emitted
     for name, (snapshot, format) in stale.items():
         with new_file(folder / name) as path:
             WRITERS[format](snapshots, snapshot, path)
-        there[name] = _Emitted(snapshot.sha256, sha256_of(folder / name))
+        there[name] = _EmittedFile(snapshot.sha256, sha256_of(folder / name))
     for name in gone:
         (folder / name).unlink(missing_ok=True)
     _write_record(folder, {name: there[name] for name in wanted})
     return list(stale)
 
 
-def _is_whole(path: Path, emitted: _Emitted | None, table: str) -> bool:
+def _is_whole(path: Path, emitted: _EmittedFile | None, table: str) -> bool:
     """As it was made of this table."""
     return emitted is not None and emitted.table == table and path.is_file() and sha256_of(path) == emitted.file
 
 
-def _record(folder: Path) -> dict[str, _Emitted]:
+def _record(folder: Path) -> dict[str, _EmittedFile]:
     """Nothing where the record is lost: then no file is taken for an emitted one. An earlier version's has no hashes
     of the files."""
     try:
         content = read_json(folder / RECORD)
         return {
-            Path(name).name: _Emitted(*([entry] if isinstance(entry, str) else entry))
+            Path(name).name: _EmittedFile(*([entry] if isinstance(entry, str) else entry))
             for name, entry in content.items()
         }
     except (FileNotFoundError, DamagedError, TypeError):
         return {}
 
 
-def _write_record(folder: Path, files: Mapping[str, _Emitted]) -> None:
+def _write_record(folder: Path, files: Mapping[str, _EmittedFile]) -> None:
     write_json(folder / RECORD, {name: [emitted.table, emitted.file] for name, emitted in files.items()})
 
 

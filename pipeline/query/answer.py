@@ -237,9 +237,7 @@ def _reference(entry: Reference, chunks: list[dict[str, Any]], with_content: boo
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    names = [str(name) for name in frame.columns]
-    columns = [list(map(_plain, frame[name].tolist())) for name in frame.columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _plain(value: Any) -> Any:

@@ -4,11 +4,12 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import xxhash
@@ -20,6 +21,7 @@ from sqlalchemy.schema import CreateTable
 
 from pipeline.errors import SettingsError, StoreError
 
+Item = TypeVar("Item")
 SCHEMA_VERSION = 4
 """1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches; they are brought to 4 as they
 are opened."""
@@ -166,44 +168,37 @@ class Database:
 
 
 @dataclass
-class _Ticket:
-    row: dict[str, Any]
-    written: bool = False
-    error: Exception | None = None
-
-
-@dataclass
 class SharedWrites:
     """Rows that many threads write one at a time, in as few transactions as possible: whoever may write takes all that
     wait along. A row is on disk when ``write`` returns."""
 
     database: Database
     table: sa.Table
-    waiting: list[_Ticket] = field(default_factory=list)
+    waiting: list[tuple[dict[str, Any], Future[None]]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, row: dict[str, Any]) -> None:
-        ticket = _Ticket(row)
+        written: Future[None] = Future()
         with self.lock:
-            self.waiting.append(ticket)
+            self.waiting.append((row, written))
         with self.writing:
-            if not ticket.written:
+            if not written.done():
                 self._write_all()
-        if ticket.error:
-            raise ticket.error
+        written.result()
 
     def _write_all(self) -> None:
         with self.lock:
-            tickets, self.waiting = self.waiting, []
-        rows = {ticket.row["key"]: ticket.row for ticket in tickets}
-        error = None
+            taken, self.waiting = self.waiting, []
+        rows = {row["key"]: row for row, _ in taken}
         try:
             self.database.upsert(self.table, list(rows.values()))
-        except Exception as raised:
-            error = raised
-        for ticket in tickets:
-            ticket.written, ticket.error = True, error
+        except BaseException as error:  # Ctrl-C too: nobody is to wait for a row that is lost
+            for _, written in taken:
+                written.set_exception(error)
+        else:
+            for _, written in taken:
+                written.set_result(None)
 
 
 def _read_url(text: str) -> sa.URL:
@@ -319,6 +314,6 @@ def address(url: sa.URL) -> str:
     return sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
-def slices(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(keys), KEYS_PER_STATEMENT):
-        yield keys[start : start + KEYS_PER_STATEMENT]
+def slices(items: Sequence[Item], size: int = KEYS_PER_STATEMENT) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -80,7 +80,7 @@ class ReplyCache:
         }  # fmt: skip
 
     def mend(self) -> None:
-        """See ``mend`` of salvage.py."""
+        """See repair.py."""
         mend(self.database)
 
     def flag(self, valid: Mapping[str, bool]) -> None:

@@ -1,7 +1,7 @@
 """Embedding models behind any address that speaks the OpenAI protocol."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline.errors import ModelError
 from pipeline.models.base import Listener, Tokens, Usage
+from pipeline.models.cache.database import slices
 from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit, unknown_texts
 from pipeline.models.conversations import in_parallel
 from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel
@@ -52,9 +53,9 @@ class OpenAIEmbedding(RemoteModel):
             return len(new)
 
         if listener:
-            for _ in _slices(list(recalled.known), self.batch_size):
+            for _ in slices(list(recalled.known), self.batch_size):
                 listener.ended(Usage("", self.model, 0, 0, cached=True, seconds=0, calls=0, cost=0))
-        batches = [dict(items) for items in _slices(list(recalled.missing.items()), self.batch_size)]
+        batches = [dict(items) for items in slices(list(recalled.missing.items()), self.batch_size)]
         ended = listener.finished if listener else None
         in_parallel(batches, self.workers(ask, attempts), ended)
         return recalled.stack(self._size(recalled.known, len(texts)))
@@ -66,7 +67,7 @@ class OpenAIEmbedding(RemoteModel):
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """See EmbeddingModel."""
         missing = unknown_texts(self.cache, self.identity, texts)
-        return list(_slices(list(missing.values()), self.batch_size))
+        return [list(texts) for texts in slices(list(missing.values()), self.batch_size)]
 
     def _vectors(self, texts: list[str], attempts: Attempts) -> np.ndarray:
         """Vectors of texts that are not blank."""
@@ -152,8 +153,3 @@ def _halve(text: str) -> tuple[str, str]:
     elif len(before) > 1:
         middle = len(before[0])
     return text[:middle], text[middle:]
-
-
-def _slices(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.models.base import EmbeddingModel, Listener
+from pipeline.models.cache.database import slices
 from pipeline.models.cache.lookup import unit
 from pipeline.text.ids import clean
 
@@ -47,8 +48,7 @@ class BuiltinEmbedding(EmbeddingModel):
             return vectors
         with _LOADING:
             model = _model()
-        for start in range(0, len(filled), TEXTS_AT_ONCE):
-            rows = filled[start : start + TEXTS_AT_ONCE]
+        for rows in slices(filled, TEXTS_AT_ONCE):
             tokens = _tokens([clean(texts[row]) for row in rows], model.tokenizer)
             vectors[rows] = unit(_sums(model.embedding, tokens))
             if listener:

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import ModelError, SettingsError, in_words, install_extra
+from pipeline.files import sha256_of
 from pipeline.models.base import EmbeddingModel, Listener, Reranker
+from pipeline.models.cache.database import slices
 from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 
@@ -61,8 +63,8 @@ class SentenceTransformerEmbedding(EmbeddingModel):
         """See EmbeddingModel. Vectors are remembered; nothing is called: ``listener`` hears of texts that are done."""
         recalled = recall_vectors(self.cache, self.identity, texts)
         missing = list(recalled.missing.items())
-        for start in range(0, len(missing), TEXTS_AT_ONCE):
-            keys, some = zip(*missing[start : start + TEXTS_AT_ONCE], strict=True)
+        for texts_of_keys in slices(missing, TEXTS_AT_ONCE):
+            keys, some = zip(*texts_of_keys, strict=True)
             with _WORKING:
                 vectors = self._loaded.encode(list(some), show_progress_bar=False)
             new = dict(zip(keys, unit(np.asarray(vectors)), strict=True))
@@ -125,8 +127,7 @@ def folder_digest(folder: Path) -> str:
         name = path.relative_to(folder)
         if path.suffix == ".md" or any(part.startswith(".") for part in name.parts):
             continue
-        with path.open("rb") as file:
-            state.update(f"{name.as_posix()}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        state.update(f"{name.as_posix()}\n{sha256_of(path)}\n".encode())
     return state.hexdigest()[:32]
 
 
