@@ -17,6 +17,8 @@ from pipeline.documents.metadata import as_text
 
 Operators = Mapping[str, Any]
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
+_NEGATED = {"!=": "=", "not in": "in"}
+_HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
 
 
 def operators(field: str, wanted: Any) -> dict[str, Any]:
@@ -83,8 +85,6 @@ _TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": _ordered(lambda order: order >= 0),
     "matches": lambda value, operand: fnmatchcase(as_text(value), operand),
 }
-_NEGATED = {"!=": "=", "not in": "in"}
-_HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
 
 
 def _operand(field: str, name: str, operand: Any) -> Any:

@@ -25,6 +25,40 @@ _ALPHABETS = tuple(
     )
 )
 """What languages that are written in Latin letters have beside those of ASCII."""
+_MARKS = [
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+]
+_SAMPLE = 65536
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MOST_CONTROL = 0.02
+_LEAST_ZEROS, _MOST_ZEROS = 0.3, 0.02
+MET = (
+    "gb18030", "big5", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949", "cp1252", "cp1251", "cp1250", "cp1254",
+    "cp1253", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "koi8_r", "koi8_u", "iso8859_2", "iso8859_5",
+    "iso8859_7", "iso8859_6", "iso8859_8", "iso8859_15", "cp850", "cp852", "cp437", "mac_roman",
+    "mac_cyrillic", "cp866",
+)  # fmt: skip
+"""Encodings that documents are met in; rarer ones would be taken for them."""
+_PAIRS = {"cp1250": "iso8859_2", "cp1253": "iso8859_7", "cp1252": "iso8859_15"}
+TWINS = _PAIRS | {iso: windows for windows, iso in _PAIRS.items()}
+"""So alike that charset-normalizer may keep one of the two."""
+_LEAST_LOOK = 0.5
+_OUTSIDE_ASCII, _WORD = re.compile(b"[\x80-\xff]"), re.compile(b"[A-Za-z]{2}")
+_LEAST_IN_WORDS, _LEAST_BYTES = 2, 8
+"""Outside ASCII, in or without words of it: fewer are what the fallbacks make of them."""
+_LEAST_KINDS = 8
+"""Of characters outside ASCII: of fewer the measures say nothing."""
+_LEAST_LETTERS = 60
+"""Outside ASCII: fewer say too little."""
+_LEAST_LANGUAGE = 0.42
+"""Of an encoding of one byte a character, in which any bytes are some text."""
+_MOST_DISORDER = 0.03
+_NEAR_DISORDER, _NEAR_LANGUAGE, _CLEAR_LOOK = 0.12, 0.15, 0.02
+"""Readings whose measures differ by less are told apart by their look, and surely only where that differs by more."""
 
 
 def plausibility(text: str) -> float:
@@ -88,42 +122,6 @@ def _encoded(character: str, encoding: str) -> bytes:
         return character.encode(encoding)
     except UnicodeEncodeError:
         return b""
-
-
-_MARKS = [
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-]
-_SAMPLE = 65536
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_MOST_CONTROL = 0.02
-_LEAST_ZEROS, _MOST_ZEROS = 0.3, 0.02
-MET = (
-    "gb18030", "big5", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949", "cp1252", "cp1251", "cp1250", "cp1254",
-    "cp1253", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "koi8_r", "koi8_u", "iso8859_2", "iso8859_5",
-    "iso8859_7", "iso8859_6", "iso8859_8", "iso8859_15", "cp850", "cp852", "cp437", "mac_roman",
-    "mac_cyrillic", "cp866",
-)  # fmt: skip
-"""Encodings that documents are met in; rarer ones would be taken for them."""
-_PAIRS = {"cp1250": "iso8859_2", "cp1253": "iso8859_7", "cp1252": "iso8859_15"}
-TWINS = _PAIRS | {iso: windows for windows, iso in _PAIRS.items()}
-"""So alike that charset-normalizer may keep one of the two."""
-_LEAST_LOOK = 0.5
-_OUTSIDE_ASCII, _WORD = re.compile(b"[\x80-\xff]"), re.compile(b"[A-Za-z]{2}")
-_LEAST_IN_WORDS, _LEAST_BYTES = 2, 8
-"""Outside ASCII, in or without words of it: fewer are what the fallbacks make of them."""
-_LEAST_KINDS = 8
-"""Of characters outside ASCII: of fewer the measures say nothing."""
-_LEAST_LETTERS = 60
-"""Outside ASCII: fewer say too little."""
-_LEAST_LANGUAGE = 0.42
-"""Of an encoding of one byte a character, in which any bytes are some text."""
-_MOST_DISORDER = 0.03
-_NEAR_DISORDER, _NEAR_LANGUAGE, _CLEAR_LOOK = 0.12, 0.15, 0.02
-"""Readings whose measures differ by less are told apart by their look, and surely only where that differs by more."""
 
 
 class UndecodableError(ValueError):

@@ -31,6 +31,9 @@ _FAULTS = {
 }
 _SETTLED_AFTER = 3.0
 """Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
+CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
+MOST_SAID = 200
+NEEDS_EXTRA = f"needs markitdown; {install_extra('docs')}"
 
 
 @dataclass(frozen=True)
@@ -248,11 +251,6 @@ def _file_digest(path: Path) -> str:
     if time.time() - max(state.st_mtime, state.st_ctime) > _SETTLED_AFTER:
         _DIGESTS[str(path)] = version, digest
     return digest
-
-
-CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
-MOST_SAID = 200
-NEEDS_EXTRA = f"needs markitdown; {install_extra('docs')}"
 
 
 class NoConverterError(Exception):

@@ -22,6 +22,10 @@ Row = dict[str, Any]
 
 BELOW = ("", "output")
 """Where the tables are: in the folder named, or in a project's usual one below it."""
+_OURS = re.compile("doc-[0-9a-f]{32}")
+_PREPENDED = re.compile(r"[^\n:]+: [^\n]*\.\n")
+_CUT_CHARACTER = "\ufffd"
+_LONGEST_MESSAGE = 300
 
 
 @dataclass(frozen=True)
@@ -125,12 +129,6 @@ def _sha256(path: Path) -> str:
 
 def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: {error.strerror or error}; allow reading it, or write it anew")
-
-
-_OURS = re.compile("doc-[0-9a-f]{32}")
-_PREPENDED = re.compile(r"[^\n:]+: [^\n]*\.\n")
-_CUT_CHARACTER = "\ufffd"
-_LONGEST_MESSAGE = 300
 
 
 @dataclass

@@ -19,6 +19,8 @@ from pipeline.text.ids import clean, digest
 
 OWN = ("id", "title", "source")
 """The document's own columns that may be named like a metadata key; where both exist, these count."""
+KINDS = (".csv", ".json", ".jsonl", ".parquet")
+_LEGACY = ("gb18030", "shift_jis", "cp1252")
 
 
 def fields_of(documents: pd.DataFrame) -> list[dict[str, Any]]:
@@ -65,10 +67,6 @@ def as_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-KINDS = (".csv", ".json", ".jsonl", ".parquet")
-_LEGACY = ("gb18030", "shift_jis", "cp1252")
 
 
 def lookup_digest(path: Path) -> str:

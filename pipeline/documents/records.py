@@ -12,6 +12,17 @@ from typing import NoReturn
 
 _ARRAY = re.compile(r"\s*\[\s*")
 _COMMA = re.compile(r"\s*,\s*")
+LOOKED_AHEAD = 10
+"""Rows after a bad one that tell whether a line begins a row, or stands inside of a field of several lines."""
+MOST_LINES = 500
+"""Lines in which those rows are sought."""
+LOOKS, MORE_A_LINE, FEW_LINES = 100_000, 10, 20
+"""Lines that may be looked at so in a whole table: at first, and for each of its lines. Where they are used up it is no
+csv but something that looks like one, and the rows are sought in a few lines: no text takes longer than its length."""
+MOSTLY = 0.8
+_ENDS = ("\n", "\r")
+_ROW = r'(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+)(?:{0}(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+))*+[\r\n]*'
+"""Cells that have quotes all around them or none."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +97,6 @@ def _finite(number: str) -> float:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")
-
-
-LOOKED_AHEAD = 10
-"""Rows after a bad one that tell whether a line begins a row, or stands inside of a field of several lines."""
-MOST_LINES = 500
-"""Lines in which those rows are sought."""
-LOOKS, MORE_A_LINE, FEW_LINES = 100_000, 10, 20
-"""Lines that may be looked at so in a whole table: at first, and for each of its lines. Where they are used up it is no
-csv but something that looks like one, and the rows are sought in a few lines: no text takes longer than its length."""
-MOSTLY = 0.8
-_ENDS = ("\n", "\r")
-_ROW = r'(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+)(?:{0}(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+))*+[\r\n]*'
-"""Cells that have quotes all around them or none."""
 
 
 def read_csv(text: str, required: str, setting: str = "input.text_column") -> Iterator[Record | Fault]:

@@ -17,6 +17,9 @@ RESAMPLES = 10_000
 AT_ONCE = 500
 SEED = 20_240_229
 BOUND_DIGITS = 12
+DIGITS = 6
+MOST_TYPES = 12
+MOST_LEFT_OUT = 5
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,6 @@ def _interval(differences: np.ndarray, means: np.ndarray) -> Interval:
     beyond = min((means <= 0).sum(), (means >= 0).sum())
     p = min(2 * (beyond + 1) / (len(means) + 1), 1.0)
     return Interval(float(differences.mean()), float(low), float(high), float(p))
-
-
-DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,6 @@ def _values(
     side: Mapping[tuple[str, str], Values], questions: Sequence[tuple[str, str]], metrics: Sequence[str]
 ) -> np.ndarray:
     return np.array([[side[question][metric] for metric in metrics] for question in questions])
-
-
-MOST_TYPES = 12
-MOST_LEFT_OUT = 5
 
 
 def evaluation_table(evaluation: Evaluation) -> str:

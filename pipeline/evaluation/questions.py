@@ -25,6 +25,11 @@ KEYS: dict[str, Kind] = {"documents": "document", "chunks": "chunk", "texts": "t
 """Key of a line -> what its names are."""
 
 MOST_FAULTS = 5
+Record = Mapping[str, Any]
+Questions = str | Path | Iterable[Record]
+"""A file of questions, or what its lines would hold."""
+IDS_AT_ONCE = 5000
+NOWHERE = math.inf
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,6 @@ class Question:
     gold: tuple[Gold, ...]
     type: str
     line: int
-
-
-Record = Mapping[str, Any]
-Questions = str | Path | Iterable[Record]
-"""A file of questions, or what its lines would hold."""
 
 
 class _LineError(Exception):
@@ -140,7 +140,6 @@ def _scalar(value: Any, key: str) -> str:
     raise _LineError(f"'{key}' is no text or number; write one, or leave it out")
 
 
-IDS_AT_ONCE = 5000
 Targets = Mapping[Gold, frozenset[str]]
 """What counts as found: the id of a document, or those of the chunks any of which will do."""
 
@@ -213,9 +212,6 @@ def _why(gold: Gold, found: int) -> str:
         "chunk": "no chunk with this id",
         "text": "no chunk holds this text",
     }[gold.kind]
-
-
-NOWHERE = math.inf
 
 
 @dataclass(frozen=True)

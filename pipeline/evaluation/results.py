@@ -17,6 +17,12 @@ ANSWERING = frozenset({"bypass", "community", "drift"})
 MODES = tuple(mode for mode in get_args(Mode) if mode not in ANSWERING)
 """Those that retrieve."""
 KS = (2, 5, 10, 20)
+FORMAT = 1
+TOKEN_COLUMNS = ["prompt_tokens", "entity_tokens", "relationship_tokens", "chunk_tokens"]
+RESULT_COLUMNS = ["mode", "id", "type", "places", "chunks", *TOKEN_COLUMNS, "cut", "latency_ms"]
+DIGITS = 6
+Values = Mapping[str, float]
+"""Metric -> value."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,6 @@ class Setup:
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-
-FORMAT = 1
-TOKEN_COLUMNS = ["prompt_tokens", "entity_tokens", "relationship_tokens", "chunk_tokens"]
-RESULT_COLUMNS = ["mode", "id", "type", "places", "chunks", *TOKEN_COLUMNS, "cut", "latency_ms"]
-DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,6 @@ class Evaluation:
 
 def rank_of(place: Place) -> int | None:
     return None if place.rank == NOWHERE else int(place.rank)
-
-
-Values = Mapping[str, float]
-"""Metric -> value."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ _NO_XML = re.compile("[\ufffe\uffff]")
 
 NODE_COLUMNS = ["name", "type", "types", "description", "frequency", "degree", "text_unit_ids"]
 EDGE_COLUMNS = ["source", "target", "keywords", "description", "weight", "rank", "text_unit_ids"]
+TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 
 
 def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
@@ -78,9 +79,6 @@ def _item(item: Any) -> str:
 def _xml_text(text: str) -> str:
     """Without the characters that XML cannot hold, whatever verb has made it."""
     return _NO_XML.sub("", clean(text))
-
-
-TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 
 
 @dataclass(frozen=True)

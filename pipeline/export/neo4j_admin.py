@@ -23,6 +23,20 @@ COMMUNITY_NODES: Mapping[str, pa.DataType] = {
     "workspace": TEXT,
 }  # fmt: skip
 LINKS: Mapping[str, pa.DataType] = {":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT}
+UNIT = "\x1f"
+"""Between the items of a list: the tool knows no escape for it, and no cleaned text has this character."""
+_UNIT_NAME = "U+001F"
+_LARGEST_FIELD = "64m"
+NODES: Mapping[str, pa.DataType] = {
+    "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "name_key": TEXT, "description": TEXT,
+    "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT, "row_hash": TEXT,
+    "workspace": TEXT,
+}  # fmt: skip
+EDGES: Mapping[str, pa.DataType] = {
+    "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
+    "weight:double": FLOAT, "rank:long": INT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
+    "workspace": TEXT,
+}  # fmt: skip
 
 
 def community_rows(source: ExportSource) -> pd.DataFrame:
@@ -45,23 +59,6 @@ def community_links(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     ends = {"entity_id": ":START_ID", "id": ":END_ID"}
     yield members(rows).rename(columns=ends).assign(**{":TYPE": "IN_COMMUNITY"})
     yield parents(rows).rename(columns={"id": ":START_ID", "parent": ":END_ID"}).assign(**{":TYPE": "PARENT"})
-
-
-UNIT = "\x1f"
-"""Between the items of a list: the tool knows no escape for it, and no cleaned text has this character."""
-_UNIT_NAME = "U+001F"
-_LARGEST_FIELD = "64m"
-
-NODES: Mapping[str, pa.DataType] = {
-    "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "name_key": TEXT, "description": TEXT,
-    "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT, "row_hash": TEXT,
-    "workspace": TEXT,
-}  # fmt: skip
-EDGES: Mapping[str, pa.DataType] = {
-    "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
-    "weight:double": FLOAT, "rank:long": INT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
-    "workspace": TEXT,
-}  # fmt: skip
 
 
 def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:

@@ -13,6 +13,8 @@ Message = Mapping[str, str]
 
 Check = Callable[[str], str | None]
 """Reads a reply's text; returns what is wrong with it, or None. An invalid reply is never served again."""
+Anew = Callable[[str], bool]
+"""Whether the bad replies of a row are to be asked for again, mended though they are."""
 
 
 def readable(read: Callable[[str], object], complaint: str) -> Check:
@@ -61,10 +63,6 @@ def one_question(request: ChatRequest) -> Talk[ChatReply]:
     """A conversation of a single request."""
     (reply,) = yield (request,)
     return reply
-
-
-Anew = Callable[[str], bool]
-"""Whether the bad replies of a row are to be asked for again, mended though they are."""
 
 
 class Tokens(NamedTuple):

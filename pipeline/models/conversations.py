@@ -15,6 +15,17 @@ from pipeline.models.base import ChatReply, ChatRequest, Result, Talk
 Made = TypeVar("Made")
 _MAKING = threading.RLock()
 """One for all: what is made may ask for other things that are."""
+ROWS_AT_ONCE = 500
+"""Conversations that are begun together, so that one look into the cache serves them all."""
+Heard = Callable[[ChatRequest, ChatReply], None]
+"""Told of every request that was answered without a call."""
+Ask = Callable[[Mapping[str, ChatRequest]], Mapping[str, ChatReply]]
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+SECONDS_FOR_THE_HOPELESS = 2.0
+FOLLOW_UP, FIRST = 0, 1
+KeyedRequest = tuple[str, ChatRequest]
+KeyedReply = tuple[str, ChatReply]
 
 
 class made_once(cached_property[Made]):  # noqa: N801 - a decorator
@@ -44,10 +55,6 @@ def made_once_each(make: Callable[[str], Made]) -> Callable[[str], Made]:
     return made_of
 
 
-ROWS_AT_ONCE = 500
-"""Conversations that are begun together, so that one look into the cache serves them all."""
-
-
 class Memory(Protocol):
     """What is known of replies."""
 
@@ -60,10 +67,6 @@ class Memory(Protocol):
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Which stored replies may be served from now on, and which not."""
         ...
-
-
-Heard = Callable[[ChatRequest, ChatReply], None]
-"""Told of every request that was answered without a call."""
 
 
 @dataclass
@@ -178,9 +181,6 @@ class Exchange(Generic[Result]):
         return shared
 
 
-Ask = Callable[[Mapping[str, ChatRequest]], Mapping[str, ChatReply]]
-
-
 def in_rounds(exchange: Exchange[Result], ask: Ask) -> list[Result]:
     """Drive all conversations together: what all of them ask is asked at once, round after round."""
     unknown: dict[str, ChatRequest] = {}
@@ -190,15 +190,6 @@ def in_rounds(exchange: Exchange[Result], ask: Ask) -> list[Result]:
         unknown = exchange.answer(ask(unknown))
     exchange.settle()
     return exchange.results()
-
-
-Item = TypeVar("Item")
-Done = TypeVar("Done")
-SECONDS_FOR_THE_HOPELESS = 2.0
-FOLLOW_UP, FIRST = 0, 1
-
-KeyedRequest = tuple[str, ChatRequest]
-KeyedReply = tuple[str, ChatReply]
 
 
 class StoppedError(Exception):

@@ -4,12 +4,49 @@ from functools import cache
 
 import stopwordsiso
 
+LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl")
+ARTICLES = frozenset(("the", "a", "an"))
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+# Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the Deaf".
+INSTITUTIONS = (
+    "Institute|Institution|Center|Centre|Society|Academy|Ministry|Minister|Department|Committee|Commission|"
+    "Bureau|Board|Office|Museum|Association|Council|Chamber|Faculty|School|Foundation|Agency|Fund|"
+    "Organi[sz]ation|Campaign|Endowment|Secretary"
+)
+# Lower-case words that may stand between the words of one name.
+CONNECTORS = (
+    "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"
+    "van der|van den|van de|van|der|den|zu|zur|y|bin|ibn|al|el|ter|ten|av|af|&"
+)
+# What makes a work's name in quotation marks headline case although not all of its words are capitalised.
+SMALL_WORDS = "of|the|a|an|and|or|in|on|at|to|for|from|by|with|de|la|le|du|des|von|der|und|et|y|del|is|as|into"
+# Characters that write foreign names in Chinese.
+TRANSLITERATION = (
+    "阿艾爱安昂奥巴白柏拜班邦保鲍贝本比彼毕宾波伯博勃布查达大戴丹当道德邓狄迪蒂丁东杜顿多厄恩尔法范菲费芬丰冯夫弗伏福富盖甘冈高戈哥格葛古圭哈海"
+    "汉豪赫黑亨洪侯胡华怀霍基吉季加佳贾简杰金京久居卡凯坎康考柯科可克肯库奎昆拉莱赖兰朗劳勒雷蕾黎李里丽利莉莲廉列林琳隆娄卢鲁露伦罗洛吕马玛迈"
+    "麦曼茅梅门蒙米密明摩莫默穆拿娜纳乃奈南内妮尼涅宁纽农努诺欧帕潘庞培佩彭皮平泼普契恰奇齐前乔切钦琴丘泉让热仁荣茹儒瑞若撒萨塞赛桑瑟森沙莎山尚"
+    "绍舍申圣什施史士舒朔丝斯思松苏素索塔泰坦汤唐特腾提廷图托瓦万旺威韦维魏温文翁沃乌武伍西希锡夏香肖谢欣辛兴休许雪逊雅亚延扬耶叶伊英因尤于约泽"
+    "扎詹张珍治朱卓兹宗祖佐娅婭缇茜薇雯妲缪嘉歇喀"
+)
+SURNAMES = frozenset(
+    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章苏潘葛范彭郎鲁韦马苗方俞任袁柳鲍史唐费廉岑薛雷贺倪汤滕殷罗"
+    "毕郝安常于傅齐康伍余顾孟黄穆萧尹姚邵汪祁毛米贝戴宋庞熊纪舒屈项祝董梁杜阮季贾路江童颜郭梅盛林钟徐邱骆高夏蔡田樊胡凌霍虞万柯管卢莫房解应宗"
+    "丁邓洪包左石崔龚程邢裴陆荣翁侯温段牛樊叶白蒲赖龙谭廖曾关游欧司上诸闻辛易聂丛向习艾车佟覃蓝肖涂"
+)
+# Tagged into the name behind them at times, and never a surname.
+CHINESE_PREPOSITIONS = frozenset("由从在与被把")
+CHINESE_HEADS = {
+    "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "
+    "天文台 铁路 医院 学校 剧院 乐团 报社 出版社 政府 茶馆 茶社 茶楼 工厂 作坊 研究会 大学堂",
+    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 "
+    "路 码头 半岛 海岸 矿山 植物园 公园 花园",
+    "event": "条约 战争 战役 之战 节 起义 革命 洪水 风暴 矿难 事故 会议 考察 远征",
+}
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
-
-LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl")
 
 # Words that open a sentence (and so are capitalised there) but never open a name.
 STARTERS = _words(
@@ -31,8 +68,6 @@ STARTERS = _words(
     everything anything apart together following given based born died see said asked
     """
 )
-ARTICLES = frozenset(("the", "a", "an"))
-MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 CALENDAR = _words(
     """
     january february march april may june july august september october november december jan feb mar apr jun
@@ -111,45 +146,8 @@ EVENT_HEADS = _words(
     election elections exhibition ceremony coronation congress prize award awards inquiry accord pact
     """
 )
-# Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the Deaf".
-INSTITUTIONS = (
-    "Institute|Institution|Center|Centre|Society|Academy|Ministry|Minister|Department|Committee|Commission|"
-    "Bureau|Board|Office|Museum|Association|Council|Chamber|Faculty|School|Foundation|Agency|Fund|"
-    "Organi[sz]ation|Campaign|Endowment|Secretary"
-)
 # After these a lone German noun is likely a name; after an article or an adjective it is any noun.
 GERMAN_PREPOSITIONS = _words("in nach von aus bei mit für gegen durch bis und oder um ab")
-# Lower-case words that may stand between the words of one name.
-CONNECTORS = (
-    "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"
-    "van der|van den|van de|van|der|den|zu|zur|y|bin|ibn|al|el|ter|ten|av|af|&"
-)
-# What makes a work's name in quotation marks headline case although not all of its words are capitalised.
-SMALL_WORDS = "of|the|a|an|and|or|in|on|at|to|for|from|by|with|de|la|le|du|des|von|der|und|et|y|del|is|as|into"
-
-# Characters that write foreign names in Chinese.
-TRANSLITERATION = (
-    "阿艾爱安昂奥巴白柏拜班邦保鲍贝本比彼毕宾波伯博勃布查达大戴丹当道德邓狄迪蒂丁东杜顿多厄恩尔法范菲费芬丰冯夫弗伏福富盖甘冈高戈哥格葛古圭哈海"
-    "汉豪赫黑亨洪侯胡华怀霍基吉季加佳贾简杰金京久居卡凯坎康考柯科可克肯库奎昆拉莱赖兰朗劳勒雷蕾黎李里丽利莉莲廉列林琳隆娄卢鲁露伦罗洛吕马玛迈"
-    "麦曼茅梅门蒙米密明摩莫默穆拿娜纳乃奈南内妮尼涅宁纽农努诺欧帕潘庞培佩彭皮平泼普契恰奇齐前乔切钦琴丘泉让热仁荣茹儒瑞若撒萨塞赛桑瑟森沙莎山尚"
-    "绍舍申圣什施史士舒朔丝斯思松苏素索塔泰坦汤唐特腾提廷图托瓦万旺威韦维魏温文翁沃乌武伍西希锡夏香肖谢欣辛兴休许雪逊雅亚延扬耶叶伊英因尤于约泽"
-    "扎詹张珍治朱卓兹宗祖佐娅婭缇茜薇雯妲缪嘉歇喀"
-)
-SURNAMES = frozenset(
-    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章苏潘葛范彭郎鲁韦马苗方俞任袁柳鲍史唐费廉岑薛雷贺倪汤滕殷罗"
-    "毕郝安常于傅齐康伍余顾孟黄穆萧尹姚邵汪祁毛米贝戴宋庞熊纪舒屈项祝董梁杜阮季贾路江童颜郭梅盛林钟徐邱骆高夏蔡田樊胡凌霍虞万柯管卢莫房解应宗"
-    "丁邓洪包左石崔龚程邢裴陆荣翁侯温段牛樊叶白蒲赖龙谭廖曾关游欧司上诸闻辛易聂丛向习艾车佟覃蓝肖涂"
-)
-# Tagged into the name behind them at times, and never a surname.
-CHINESE_PREPOSITIONS = frozenset("由从在与被把")
-
-CHINESE_HEADS = {
-    "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "
-    "天文台 铁路 医院 学校 剧院 乐团 报社 出版社 政府 茶馆 茶社 茶楼 工厂 作坊 研究会 大学堂",
-    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 "
-    "路 码头 半岛 海岸 矿山 植物园 公园 花园",
-    "event": "条约 战争 战役 之战 节 起义 革命 洪水 风暴 矿难 事故 会议 考察 远征",
-}
 
 
 @cache

@@ -19,6 +19,7 @@ _SHORT_LINE = re.compile(r"^(.{0,40})\n", re.MULTILINE)
 _LANGUAGE_SAMPLE = 1000
 _BETWEEN_ALIASES = re.compile(r"[\"”»》」』]?\s?[(（]\s?[\"“«]?$")
 _AFTER_ALIAS = re.compile(r"[\"”»]?\s?[)）,，;；]")
+TITLE = "title"
 
 
 class Sentence(NamedTuple):
@@ -64,9 +65,6 @@ def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
 def _is_acronym(short: str, long: str) -> bool:
     initials = "".join(word[0] for word in _WORD.findall(long) if word[0].isupper())
     return len(short) > 1 and short.replace(".", "") == initials
-
-
-TITLE = "title"
 
 
 class Referent(NamedTuple):

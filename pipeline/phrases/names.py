@@ -30,6 +30,28 @@ _CHINESE = re.compile(f"[{CHINESE}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _CHINESE_SHARE = 0.3
 _LAST_CASED = 0x2FFF
+_HEADS = {
+    head: kind
+    for kind, heads in (
+        ("organization", ORGANIZATION_HEADS),
+        ("location", LOCATION_HEADS),
+        ("event", EVENT_HEADS),
+    )
+    for head in heads
+}
+_CHINESE_HEADS = sorted(
+    ((head, kind) for kind, heads in CHINESE_HEADS.items() for head in heads.split()),
+    key=lambda pair: (-len(pair[0]), pair[0]),
+)
+_KINDS_WITH_HEADS = frozenset(("organization", "location", "event"))
+_SEPARATOR = re.compile(r"[ ·•‧]")
+_HEAD_BEFORE = frozenset(("of", "for", "de", "von", "du", "del", "della", "di", "do", "da"))
+_CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
+_QUALIFIER = re.compile(r"\s*[(（](?P<within>[^()（）]*)[)）]$|,\s\d{4}(?:\s?[-–]\s?\d{2,4})?$")
+_CATALOGUED_PERSON = re.compile(r"(?P<surname>[^,()]+), (?P<given>[^,()]+) \([^()]*\d{3,4}[^()]*\)")
+_NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
+_JOINT_BEFORE = re.compile(rf"(?:\s(?:{CONNECTORS}|and|for|for the)|['’]s|\s\w+\.)\s$")
+_JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
 
 
 def _ranges(wanted: str) -> str:
@@ -72,24 +94,6 @@ def leftmost_longest(names: list[Name]) -> list[Name]:
     return kept
 
 
-_HEADS = {
-    head: kind
-    for kind, heads in (
-        ("organization", ORGANIZATION_HEADS),
-        ("location", LOCATION_HEADS),
-        ("event", EVENT_HEADS),
-    )
-    for head in heads
-}
-_CHINESE_HEADS = sorted(
-    ((head, kind) for kind, heads in CHINESE_HEADS.items() for head in heads.split()),
-    key=lambda pair: (-len(pair[0]), pair[0]),
-)
-_KINDS_WITH_HEADS = frozenset(("organization", "location", "event"))
-_SEPARATOR = re.compile(r"[ ·•‧]")
-_HEAD_BEFORE = frozenset(("of", "for", "de", "von", "du", "del", "della", "di", "do", "da"))
-
-
 def kind_of_words(words: list[str]) -> str:
     """organization, location, event, or "name" when the head word tells nothing.
 
@@ -123,11 +127,7 @@ def chinese_head(name: str) -> str | None:
 
 
 _FIRST_WORD = re.compile(rf"(?<![\w'’&-])[{UPPER}\d]\w*")
-_CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
 _WORD_ENDS = re.compile(rf"(?![\w+#@]|[-'’&][{UPPER}])")
-_QUALIFIER = re.compile(r"\s*[(（](?P<within>[^()（）]*)[)）]$|,\s\d{4}(?:\s?[-–]\s?\d{2,4})?$")
-_CATALOGUED_PERSON = re.compile(r"(?P<surname>[^,()]+), (?P<given>[^,()]+) \([^()]*\d{3,4}[^()]*\)")
-_NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
 
 
 def title_name(title: str) -> str:
@@ -196,10 +196,6 @@ class Gazetteer:
 
 def _ends_word(sentence: str, name: str, end: int) -> bool:
     return not name[-1].isalnum() or _WORD_ENDS.match(sentence, end) is not None
-
-
-_JOINT_BEFORE = re.compile(rf"(?:\s(?:{CONNECTORS}|and|for|for the)|['’]s|\s\w+\.)\s$")
-_JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
 
 
 def overlay(names: list[Name], titles: list[Name], sentence: str) -> list[Name]:

@@ -24,6 +24,9 @@ from pipeline.query.search.modes import Keywords
 Result = TypeVar("Result")
 NO_ANSWER = "[NO ANSWER]"
 """How a model begins that finds no answer in the context (prompts/answer_*.md)."""
+REPORT = ("number", "title", "summary")
+NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
+PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 
 
 @dataclass(frozen=True)
@@ -245,11 +248,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | np.ndarray):
         return list(value)
     return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
-
-
-REPORT = ("number", "title", "summary")
-NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
-PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 
 
 def evidence_text(context: Context) -> str:

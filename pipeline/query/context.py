@@ -26,6 +26,16 @@ _MORE = "+more"
 
 CitableIds = Mapping[str, Iterable[int]]
 """Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be cited."""
+LANES = ("vector", "graph", "entity", "relationship")
+"""Whose turn it is to name a text unit."""
+RESERVE = 100
+"""Tokens kept free for what a model's own message format adds."""
+FENCE, NO_FENCE = "```", "'''"
+SECTION = "-----{}-----\n```csv\n{}```\n"
+REFERENCES = "-----References-----\n```\n{}\n```\n"
+ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
+RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
+SOURCE_HEADER = ["id", "content"]
 
 
 @dataclass(frozen=True)
@@ -91,20 +101,6 @@ class Numbers:
     def of(self, kind: str, ids: Sequence[str]) -> list[int]:
         known = self.given.setdefault(kind, {})
         return [known.setdefault(id, len(known) + 1) for id in ids]
-
-
-LANES = ("vector", "graph", "entity", "relationship")
-"""Whose turn it is to name a text unit."""
-
-RESERVE = 100
-"""Tokens kept free for what a model's own message format adds."""
-
-FENCE, NO_FENCE = "```", "'''"
-SECTION = "-----{}-----\n```csv\n{}```\n"
-REFERENCES = "-----References-----\n```\n{}\n```\n"
-ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
-RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
-SOURCE_HEADER = ["id", "content"]
 
 
 @dataclass(frozen=True)

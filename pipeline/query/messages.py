@@ -18,6 +18,9 @@ ANSWERS = {"naive": "answer_chunks", "community": "community_reduce", "drift": "
 """Mode -> the prompt of its answer, where it has one of its own."""
 
 Messages = tuple[Message, ...]
+Abstention = Literal["", "nothing_found", "below_min_score", "no_room", "not_in_context"]
+"""Why there is no answer: the search found nothing; nothing similar enough; nothing fits into max_total_tokens; the
+model found the answer in none of what it was shown."""
 
 
 def messages(request: QueryRequest, stage: QueryResources, context: str) -> Messages:
@@ -86,11 +89,6 @@ def told_failures(replies: Sequence[ChatReply], of: str) -> tuple[str, ...]:
     """What is to be said of replies that could not be read, or only in part."""
     bad = [reply.reason or reply.message for reply in replies if not reply.good]
     return (f"{len(bad)} of {len(replies)} {of} were not, or not wholly, read by the model ({bad[0]})",) if bad else ()
-
-
-Abstention = Literal["", "nothing_found", "below_min_score", "no_room", "not_in_context"]
-"""Why there is no answer: the search found nothing; nothing similar enough; nothing fits into max_total_tokens; the
-model found the answer in none of what it was shown."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from pipeline.settings.query_options import QueryOptions
 from pipeline.settings.validation import explain
 from pipeline.text.ids import clean
 
+_CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
+
 
 class Turn(BaseModel):
     """What was said before, and by whom."""
@@ -62,9 +64,6 @@ def request_of(question: Any, defaults: QueryOptions, options: Mapping[str, Any]
         return QueryRequest(**{**defaults.model_dump(), **asked, **given})
     except ValidationError as error:
         raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
-
-
-_CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
 
 
 def read_conditions(lines: list[str]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ AGAIN: Message = {
     "content": "Your last message could not be read for every pair. Write it again: one line per pair, its number, a "
     "colon, and `same` or `different`.",
 }
+Verdict = bool | Problem
+"""Whether the two are the same, or why nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,6 @@ class Question:
     @property
     def digest(self) -> str:
         return digest(json.dumps([self.one.shown, self.two.shown], ensure_ascii=False))
-
-
-Verdict = bool | Problem
-"""Whether the two are the same, or why nobody knows."""
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,10 @@ _ALIKE = (
     (re.compile("w"), "v"), (re.compile("ou"), "u"), (re.compile("[yj]"), "i"), (re.compile("ie|io"), "e"),
     (re.compile("i+"), "i"), (re.compile(r"i(?=[aeu])"), ""), (re.compile(r"(.)\1"), r"\1"),
 )  # fmt: skip
+_BRACKETED = re.compile(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]")
+_DOTTED = re.compile(r"\b(?:[^\W\d_]\.){2,}")
+_SMALL_WORDS = frozenset("of the and for in on de la le du des der die das und et y e".split())
+_SHORTEST_ACRONYM = 2
 
 
 def is_foreign(text: str) -> bool:
@@ -59,12 +63,6 @@ def skeleton(text: str) -> str:
     for pattern, letter in _ALIKE:
         latin = pattern.sub(letter, latin)
     return latin
-
-
-_BRACKETED = re.compile(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]")
-_DOTTED = re.compile(r"\b(?:[^\W\d_]\.){2,}")
-_SMALL_WORDS = frozenset("of the and for in on de la le du des der die das und et y e".split())
-_SHORTEST_ACRONYM = 2
 
 
 @dataclass(frozen=True)

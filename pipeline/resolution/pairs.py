@@ -22,6 +22,15 @@ SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 8, 9
 """Letters of a word in which one may be mistaken, beside other words and alone."""
 FIXED_END = 2
 """Letters at a word's end that are never mistaken: they inflect it."""
+FULL_BLOCK = 30
+"""Members of a key that are compared each with each; of more, each with so many that sort next to it."""
+NEIGHBOURS = 5
+RARE = 20
+"""Names that may share a word for it to propose pairs."""
+SHORTEST_WORD = 4
+TABLES, SEED = 16, 7
+MEMBERS_OF_A_CELL = 8
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -167,18 +176,6 @@ def slipped(a: str, b: str) -> bool:
 
 def _is_acronym_of(short: Name, long: Name) -> bool:
     return bool(short.acronym) and len(long.core) > 1 and short.acronym == long.initials
-
-
-FULL_BLOCK = 30
-"""Members of a key that are compared each with each; of more, each with so many that sort next to it."""
-NEIGHBOURS = 5
-RARE = 20
-"""Names that may share a word for it to propose pairs."""
-SHORTEST_WORD = 4
-TABLES, SEED = 16, 7
-MEMBERS_OF_A_CELL = 8
-
-Pair = tuple[int, int]
 
 
 def named_pairs(names: Sequence[Name]) -> set[Pair]:

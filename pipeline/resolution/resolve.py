@@ -17,6 +17,10 @@ from pipeline.resolution.pairs import Comparison, Pair, Rules, defined_acronyms,
 from pipeline.resolution.pins import Decision
 
 Test = Callable[[int, int], bool]
+By = Literal["rule", "model", "person", "cluster"]
+MERGE, KEEP = "merge", "keep"
+CERTAIN = frozenset({"spelling"})
+"""Rules whose pairs are joined first, so that a doubtful neighbour of one spelling does not part it from another."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,6 @@ def open_pairs(pairs: Iterable[Pair]) -> set[Pair]:
     graph.add_edges_from(pairs)
     ends = (combinations(sorted(graph[middle]), 2) for middle in graph if len(graph[middle]) < 20)
     return {(one, two) for sides in ends for one, two in sides if not graph.has_edge(one, two)}
-
-
-By = Literal["rule", "model", "person", "cluster"]
-MERGE, KEEP = "merge", "keep"
-CERTAIN = frozenset({"spelling"})
-"""Rules whose pairs are joined first, so that a doubtful neighbour of one spelling does not part it from another."""
 
 
 @dataclass(frozen=True)

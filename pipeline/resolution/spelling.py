@@ -33,6 +33,54 @@ _MONTH_FIRST = re.compile(rf"\b{_MONTH} {_DAY},? {_YEAR}\b")
 _MONTH_ONLY = re.compile(rf"\b{_MONTH},? {_YEAR}\b")
 _HAN_DATE = re.compile(r"(\d{4})年(\d{1,2})月(?:(\d{1,2})[日号])?")
 _WHOLE_DATE = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})")
+_LETTERS = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ё": "е", "ς": "σ"}
+)
+_EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+_ACCENTED = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
+_KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
+_LONG_END = regex.compile(r"(?<=[ぁ-ゖー]{3})ー(?![ぁ-ゖー])")
+_JOINED = regex.compile(r"(?<=\p{L})['’‘ʼ´`](?=\p{L})")
+_THOUSANDS = regex.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d.,])")
+TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[\p{S}@/%*#]")
+"""Words, and signs that mean something: $100 is not €100, A* not A."""
+LEGAL_FORMS = {
+    "inc": "inc", "incorporated": "inc", "corp": "corp", "corporation": "corp", "co": "co", "company": "co",
+    "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",
+    "kg": "kg", "ug": "ug", "ev": "ev", "sa": "sa", "sas": "sas", "sarl": "sarl", "srl": "srl", "spa": "spa",
+    "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",
+    "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",
+}  # fmt: skip
+"""What stands behind a company's name -> which form it is."""
+LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
+JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
+TITLES = {
+    "mr": "m", "mister": "m", "sir": "m", "herr": "m", "monsieur": "m", "señor": "m", "senor": "m", "sr": "m",
+    "mrs": "f", "ms": "f", "miss": "f", "dame": "f", "frau": "f", "madame": "f", "mme": "f", "mlle": "f",
+    "señora": "f", "senora": "f", "sra": "f", "dr": "", "doctor": "", "prof": "", "professor": "", "rev": "",
+    "reverend": "", "mx": "", "hon": "",
+}  # fmt: skip
+"""What stands before a person's name -> m or f, where it says so."""
+DEGREES = frozenset({"phd", "esq", "msc", "mba", "dphil", "frs"})
+"""What stands behind a person's name and is no part of it. Junior and senior are."""
+JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
+ARTICLES = frozenset({"the", "a", "an"})
+PLURAL_ONLY = frozenset(
+    """
+    arms customs glasses goods means works securities damages grounds minutes savings spirits manners premises quarters
+    remains scales spectacles stocks airs brains clothes colours colors forces heavens letters looks odds pains papers
+    proceeds regards terms thanks times woods news series species headquarters politics windows contents effects
+    communications humanities
+    """.split()
+)
+"""Plurals that mean something else than their singular."""
+PROPER_TYPES = frozenset(
+    """
+    PERSON PEOPLE ORGANIZATION ORGANISATION COMPANY LOCATION PLACE GEO CITY COUNTRY EVENT BRAND TEAM BAND WORK BOOK FILM
+    SONG NAME TITLE UNKNOWN
+    """.split()
+)
+"""Types of what has a name of its own, which has no plural."""
 
 
 def with_iso_dates(low: str) -> str:
@@ -96,19 +144,6 @@ def signature(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(number for token in tokens for number in _DIGITS.findall(token))
 
 
-_LETTERS = str.maketrans(
-    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ё": "е", "ς": "σ"}
-)
-_EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
-_ACCENTED = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
-_KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
-_LONG_END = regex.compile(r"(?<=[ぁ-ゖー]{3})ー(?![ぁ-ゖー])")
-_JOINED = regex.compile(r"(?<=\p{L})['’‘ʼ´`](?=\p{L})")
-_THOUSANDS = regex.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d.,])")
-TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[\p{S}@/%*#]")
-"""Words, and signs that mean something: $100 is not €100, A* not A."""
-
-
 def plain_width(name: str) -> str:
     """NFKC, one kind of space, thousands without commas, decimal digits of any script as ours; case stays."""
     text = " ".join(unicodedata.normalize("NFKC", name).split())
@@ -132,48 +167,6 @@ def expanded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     return TOKEN.findall(text)
-
-
-LEGAL_FORMS = {
-    "inc": "inc", "incorporated": "inc", "corp": "corp", "corporation": "corp", "co": "co", "company": "co",
-    "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",
-    "kg": "kg", "ug": "ug", "ev": "ev", "sa": "sa", "sas": "sas", "sarl": "sarl", "srl": "srl", "spa": "spa",
-    "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",
-    "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",
-}  # fmt: skip
-"""What stands behind a company's name -> which form it is."""
-LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
-JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
-
-TITLES = {
-    "mr": "m", "mister": "m", "sir": "m", "herr": "m", "monsieur": "m", "señor": "m", "senor": "m", "sr": "m",
-    "mrs": "f", "ms": "f", "miss": "f", "dame": "f", "frau": "f", "madame": "f", "mme": "f", "mlle": "f",
-    "señora": "f", "senora": "f", "sra": "f", "dr": "", "doctor": "", "prof": "", "professor": "", "rev": "",
-    "reverend": "", "mx": "", "hon": "",
-}  # fmt: skip
-"""What stands before a person's name -> m or f, where it says so."""
-DEGREES = frozenset({"phd", "esq", "msc", "mba", "dphil", "frs"})
-"""What stands behind a person's name and is no part of it. Junior and senior are."""
-JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
-
-ARTICLES = frozenset({"the", "a", "an"})
-
-PLURAL_ONLY = frozenset(
-    """
-    arms customs glasses goods means works securities damages grounds minutes savings spirits manners premises quarters
-    remains scales spectacles stocks airs brains clothes colours colors forces heavens letters looks odds pains papers
-    proceeds regards terms thanks times woods news series species headquarters politics windows contents effects
-    communications humanities
-    """.split()
-)
-"""Plurals that mean something else than their singular."""
-PROPER_TYPES = frozenset(
-    """
-    PERSON PEOPLE ORGANIZATION ORGANISATION COMPANY LOCATION PLACE GEO CITY COUNTRY EVENT BRAND TEAM BAND WORK BOOK FILM
-    SONG NAME TITLE UNKNOWN
-    """.split()
-)
-"""Types of what has a name of its own, which has no plural."""
 
 
 def singular(word: str) -> str:

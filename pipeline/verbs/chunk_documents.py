@@ -19,6 +19,9 @@ from pipeline.text.sentences import Count, Piece, Rank, fitting_end, fitting_sta
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 
 Span = tuple[int, int]
+DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
+TEXTS_COUNTED_TWICE = 8
+"""A text is counted to see whether it fits, and soon again for its row: of the last few the counts are remembered."""
 
 
 class ChunkParams(Params):
@@ -44,9 +47,6 @@ class ChunkParams(Params):
 
 
 DEFAULT_PARAMS = ChunkParams()
-DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
-TEXTS_COUNTED_TWICE = 8
-"""A text is counted to see whether it fits, and soon again for its row: of the last few the counts are remembered."""
 
 
 @verb(

@@ -27,6 +27,7 @@ BRANCHES = 4
 BITS_OF_A_BRANCH = 2
 RELATIONSHIP = "the relationship between the two subjects that the descriptions name"
 """What a relationship is called in a prompt: its ends' display names may change while its descriptions do not."""
+SummaryOutcome = str | Problem
 
 
 class SummarizeParams(Params):
@@ -54,9 +55,6 @@ class Group:
 
     descriptions: tuple[str, ...]
     branches: tuple["Group", ...] = ()
-
-
-SummaryOutcome = str | Problem
 
 
 @verb(

@@ -25,6 +25,12 @@ ROWS_AT_ONCE = 500
 MOST_UNREADABLE = 20_000
 """Row numbers in sequence that may fail before the rest of a table is given up."""
 SECONDS_TO_WAIT = 5
+SQLITE_WAITS = "PRAGMA busy_timeout=5000"
+SECONDS_BETWEEN_LOOKS = 0.1
+OLDER = sa.text(
+    "SELECT count(*) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start < :started"
+)
 
 
 def mend(database: Database) -> int | None:
@@ -120,14 +126,6 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
         return wanted.fromisoformat(value) if hasattr(wanted, "fromisoformat") else wanted(value)
     except (TypeError, ValueError):
         return None
-
-
-SQLITE_WAITS = "PRAGMA busy_timeout=5000"
-SECONDS_BETWEEN_LOOKS = 0.1
-OLDER = sa.text(
-    "SELECT count(*) FROM pg_stat_activity "
-    "WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start < :started"
-)
 
 
 class _HeldError(Exception):

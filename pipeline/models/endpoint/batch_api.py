@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 KEY = re.compile(r"[0-9a-f]{64}")
 NO_KEY = ""
 """Of a batch whose keys are lost: what it answers is kept all the same."""
+Answer = TypeVar("Answer")
+COMPLETIONS = "/v1/chat/completions"
+WINDOW = "24h"
+METADATA = "graphmill"
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,6 @@ def _read(
         pass
     tell(f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked again")
     return BatchIntent(id, tuple(KEY.findall(str(keys))) or (NO_KEY,))
-
-
-Answer = TypeVar("Answer")
-COMPLETIONS = "/v1/chat/completions"
-WINDOW = "24h"
-METADATA = "graphmill"
 
 
 class RefusedError(ModelError):

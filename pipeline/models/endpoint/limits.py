@@ -20,6 +20,8 @@ SHARE_OF_THE_LIMIT = 0.93
 SECONDS_AHEAD = 30.0
 """Of urgent calls: enough for one to pass the large calls of several processes; a burst of them exceeds what a minute
 lets through by at most half of it, and what comes later makes up for it."""
+SECONDS_BETWEEN_CUTS = 1.0
+"""One overload refuses all calls under way: it cuts once, not once for each of them."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +138,6 @@ class _Clocks:
 
 
 _LOCAL = _Clocks()
-
-
-SECONDS_BETWEEN_CUTS = 1.0
-"""One overload refuses all calls under way: it cuts once, not once for each of them."""
 
 
 @dataclass

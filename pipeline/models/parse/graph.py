@@ -70,6 +70,29 @@ _LINES = re.compile(r"##|\n")
 _SPACES = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r" ?\n ?")
 _BLANK_LINES = re.compile(r"\n{3,}")
+_ENTITIES = ("entities", "entity", "nodes")
+_RELATIONSHIPS = ("relationships", "relations", "relationship", "edges")
+_NAME = ("name", "entityname", "entity", "title")
+_TYPE = ("type", "entitytype", "category", "label")
+_DESCRIPTION = ("description", "entitydescription", "relationshipdescription", "summary")
+_SOURCE = ("source", "sourceentity", "src", "srcid", "from", "subject", "head")
+_TARGET = ("target", "targetentity", "tgt", "tgtid", "to", "object", "tail")
+_KEYWORDS = ("keywords", "relationshipkeywords", "keyword", "type", "relation")
+_STRENGTH = ("strength", "relationshipstrength", "weight", "score", "rating")
+_HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
+_LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
+ASK_FOR_GRAPH_JSON: Message = {
+    "role": "system",
+    "content": "Where the format of records is described, give one JSON object instead, "
+    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
+    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
+}
+"""Stands before a prompt that describes the record format."""
+_STRING = {"type": "string"}
+_STRINGS = {"type": "array", "items": _STRING}
+FIELDS = 8
+LEAST_FIELDS = 7
+"""The source text may be missing."""
 
 
 @dataclass(frozen=True)
@@ -194,35 +217,11 @@ def record_problem(reason: str, text: str, message: str) -> Problem:
     return problem(reason, text[:400].replace(_MARK, "<|>"), message)
 
 
-_ENTITIES = ("entities", "entity", "nodes")
-_RELATIONSHIPS = ("relationships", "relations", "relationship", "edges")
-_NAME = ("name", "entityname", "entity", "title")
-_TYPE = ("type", "entitytype", "category", "label")
-_DESCRIPTION = ("description", "entitydescription", "relationshipdescription", "summary")
-_SOURCE = ("source", "sourceentity", "src", "srcid", "from", "subject", "head")
-_TARGET = ("target", "targetentity", "tgt", "tgtid", "to", "object", "tail")
-_KEYWORDS = ("keywords", "relationshipkeywords", "keyword", "type", "relation")
-_STRENGTH = ("strength", "relationshipstrength", "weight", "score", "rating")
-_HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
-_LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
-
-
-ASK_FOR_GRAPH_JSON: Message = {
-    "role": "system",
-    "content": "Where the format of records is described, give one JSON object instead, "
-    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
-    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
-}
-"""Stands before a prompt that describes the record format."""
-
-
 def _list_of(**types: object) -> dict[str, object]:
     fields = {"type": "object", "properties": types, "required": list(types), "additionalProperties": False}
     return {"type": "array", "items": fields}
 
 
-_STRING = {"type": "string"}
-_STRINGS = {"type": "array", "items": _STRING}
 _GRAPH = {
     "entities": _list_of(name=_STRING, type=_STRING, description=_STRING),
     "relationships": _list_of(
@@ -334,11 +333,6 @@ _FORMAT: RecordFormat[Record] = RecordFormat(
     ),
     "neither an entity nor a relationship",
 )
-
-
-FIELDS = 8
-LEAST_FIELDS = 7
-"""The source text may be missing."""
 
 
 def parse_claims(reply: str) -> ParsedReply[Claim]:

@@ -27,6 +27,11 @@ _SCALE = r"(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
 _NO_NUMBER = r"[-+]?(?:nan|inf|infinity)|none|null|n/a|unknown|high|strong|medium|moderate|low|weak"
 _STRENGTH = re.compile(rf"{_LABEL}(?:{_NUMBER}{_SCALE}|{_NO_NUMBER})(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _LIST_SEPARATOR = re.compile(r"[,;，；、\n]")
+_START = re.compile(r"[{\[]\s{0,20}[\"'“{\[}\]]|\{\s{0,20}\w{1,40}\s?:")
+_BRACKET = re.compile(r"[{}\[\]]")
+_DECODER = json.JSONDecoder(strict=False)
+_DEEPEST, _LONGEST_REPAIR = 30, 200_000
+"""Nesting beyond any graph, and a length at which json_repair still takes seconds at worst."""
 
 
 def without_thinking(reply: str) -> str:
@@ -133,13 +138,6 @@ def weight_of(text: str, strict: bool = False) -> float | None:
     value, scale = float(match["number"].replace(",", ".")), float(match["scale"] or GREATEST_WEIGHT)
     scaled = value * GREATEST_WEIGHT / scale if scale else value
     return min(max(scaled, LEAST_WEIGHT), GREATEST_WEIGHT) if math.isfinite(scaled) else MISSING_WEIGHT
-
-
-_START = re.compile(r"[{\[]\s{0,20}[\"'“{\[}\]]|\{\s{0,20}\w{1,40}\s?:")
-_BRACKET = re.compile(r"[{}\[\]]")
-_DECODER = json.JSONDecoder(strict=False)
-_DEEPEST, _LONGEST_REPAIR = 30, 200_000
-"""Nesting beyond any graph, and a length at which json_repair still takes seconds at worst."""
 
 
 def json_values(reply: str) -> list[Any]:

@@ -15,6 +15,29 @@ LONGEST_NAME = 500
 _NOBODY = frozenset({"", "none", "null", "n/a", "na", "nil", "unknown", "无", "無"})
 _TRUE, _FALSE, _SUSPECTED = "TRUE", "FALSE", "SUSPECTED"
 _STATUS = {"true": _TRUE, "confirmed": _TRUE, "yes": _TRUE, "false": _FALSE, "refuted": _FALSE, "no": _FALSE}
+Item = TypeVar("Item")
+_REFUSAL = re.compile(
+    r"\W{0,5}(?:(?:i['’]?m|i am|we are|we['’]re) (?:very |so )?sorry|sorry(?:,| but)"
+    r"|(?:unfortunately,? )?i (?:can['’]?t|can ?not|won['’]t|am unable|am not able|must decline)"
+    r"|i['’]m (?:unable|not able)|as an ai (?:language )?(?:model|assistant)"
+    r"|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
+    re.IGNORECASE,
+)
+_TIME = (
+    r"(?:[T ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
+_NAMES = "january february march april may june july august september october november december".split()
+_MONTHS = {form: number for number, name in enumerate(_NAMES, 1) for form in (name, name[:3], name[:4])}
+_MONTH = r"(?P<name>[A-Za-z]{3,9})\.?"
+_FORMS = [
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"(?P<year>\d{{4}})(?:[-/.](?P<month>\d{{1,2}})(?:[-/.](?P<day>\d{{1,2}}){_TIME})?)?",
+        r"(?P<year>\d{4})年(?:(?P<month>\d{1,2})月(?:(?P<day>\d{1,2})日)?)?",
+        rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?)?{_MONTH},?\s(?P<year>\d{{4}})",
+        rf"{_MONTH}\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s(?P<year>\d{{4}})",
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -51,7 +74,6 @@ class Claim:
 
 
 Record = Entity | Relationship
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -82,15 +104,6 @@ class Graph(ParsedReply[Record]):
     @property
     def relationships(self) -> tuple[Relationship, ...]:
         return tuple(record for record in self.records if isinstance(record, Relationship))
-
-
-_REFUSAL = re.compile(
-    r"\W{0,5}(?:(?:i['’]?m|i am|we are|we['’]re) (?:very |so )?sorry|sorry(?:,| but)"
-    r"|(?:unfortunately,? )?i (?:can['’]?t|can ?not|won['’]t|am unable|am not able|must decline)"
-    r"|i['’]m (?:unable|not able)|as an ai (?:language )?(?:model|assistant)"
-    r"|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
-    re.IGNORECASE,
-)
 
 
 def unreadable(parsed: ParsedReply[Item], reply: str) -> Problem | None:
@@ -180,23 +193,6 @@ def _is_name(name: str) -> bool:
 def _status(text: str) -> str:
     """What is neither said to be true nor to be false is suspected."""
     return _STATUS.get(name_of(text).casefold(), _SUSPECTED)
-
-
-_TIME = (
-    r"(?:[T ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"
-)
-_NAMES = "january february march april may june july august september october november december".split()
-_MONTHS = {form: number for number, name in enumerate(_NAMES, 1) for form in (name, name[:3], name[:4])}
-_MONTH = r"(?P<name>[A-Za-z]{3,9})\.?"
-_FORMS = [
-    re.compile(form, re.IGNORECASE)
-    for form in (
-        rf"(?P<year>\d{{4}})(?:[-/.](?P<month>\d{{1,2}})(?:[-/.](?P<day>\d{{1,2}}){_TIME})?)?",
-        r"(?P<year>\d{4})年(?:(?P<month>\d{1,2})月(?:(?P<day>\d{1,2})日)?)?",
-        rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?)?{_MONTH},?\s(?P<year>\d{{4}})",
-        rf"{_MONTH}\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s(?P<year>\d{{4}})",
-    )
-]
 
 
 def iso_date(text: str) -> str:

@@ -18,25 +18,6 @@ _RATING = ("rating", "impactseverityrating", "importance", "score", "rank")
 _RATING_EXPLANATION = ("ratingexplanation", "rankexplanation", "ratingreason", "explanation")
 _FINDINGS = ("findings", "detailedfindings", "insights", "keyfindings")
 _EXPLANATION = ("explanation", "description", "details", "text")
-
-
-@dataclass(frozen=True)
-class Finding:
-    summary: str
-    explanation: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """``title`` is empty where the reply has none; ``rating`` is within 0 to 10, 0 where it has none."""
-
-    title: str
-    summary: str
-    rating: float
-    rating_explanation: str
-    findings: tuple[Finding, ...]
-
-
 _STRING = {"type": "string"}
 _FINDING = {
     "type": "object",
@@ -65,6 +46,39 @@ REPORT_JSON_FORMAT: Mapping[str, Any] = {
     },
 }
 """The ``response_format`` of a request whose reply ``parse_report`` reads."""
+HIGHEST_SCORE, HIGHEST_RATING = 100.0, 5.0
+LEAST_SCORE = 1.0
+"""Of what was said without a score that can be read: it comes last, but is not lost."""
+LONGEST_QUESTION = 1000
+"""Characters."""
+_POINTS = ("points", "keypoints")
+_DESCRIPTION = ("description", "point", "text", "answer")
+_SCORE = ("score", "importance", "importancescore", "relevance", "rating")
+_RATINGS = ("ratings", "reports", "scores")
+_ID = ("id", "report", "reportid", "number")
+_ANSWER = ("answer", "intermediateanswer", "response")
+_FOLLOW_UPS = ("followups", "followupqueries", "followupquestions", "questions", "queries")
+_QUESTIONS = ("questions", "nextquestions", *_FOLLOW_UPS)
+_QUESTION = ("question", "query", "text")
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+(.*\S)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    summary: str
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """``title`` is empty where the reply has none; ``rating`` is within 0 to 10, 0 where it has none."""
+
+    title: str
+    summary: str
+    rating: float
+    rating_explanation: str
+    findings: tuple[Finding, ...]
 
 
 def parse_report(reply: str) -> Report | Problem:
@@ -123,25 +137,6 @@ def _line(value: Any) -> str:
 
 def _paragraph(value: Any) -> str:
     return text_of(value).strip()
-
-
-HIGHEST_SCORE, HIGHEST_RATING = 100.0, 5.0
-LEAST_SCORE = 1.0
-"""Of what was said without a score that can be read: it comes last, but is not lost."""
-LONGEST_QUESTION = 1000
-"""Characters."""
-
-_POINTS = ("points", "keypoints")
-_DESCRIPTION = ("description", "point", "text", "answer")
-_SCORE = ("score", "importance", "importancescore", "relevance", "rating")
-_RATINGS = ("ratings", "reports", "scores")
-_ID = ("id", "report", "reportid", "number")
-_ANSWER = ("answer", "intermediateanswer", "response")
-_FOLLOW_UPS = ("followups", "followupqueries", "followupquestions", "questions", "queries")
-_QUESTIONS = ("questions", "nextquestions", *_FOLLOW_UPS)
-_QUESTION = ("question", "query", "text")
-_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+(.*\S)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

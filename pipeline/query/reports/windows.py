@@ -18,6 +18,10 @@ from pipeline.text.ids import digest
 
 REPORT_HEADER = ("id", "title", "rating", "content")
 HEADER_LINE = ",".join(REPORT_HEADER) + "\n"
+SEED = "community"
+Notes = tuple[str, ...]
+NO_REPORTS = "query: no community reports in this workspace; run the workflow 'communities'"
+POINT_HEADER = ["score", "point"]
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,6 @@ def report_table(reports: pd.DataFrame, budget: int, tokenizer: Tokenizer) -> Ta
             used += line[1]
     kept = reports[reports["number"].isin(list(lines))].reset_index(drop=True)
     return Table(kept, "".join([HEADER_LINE, *lines.values()]), used if lines else 0, len(reports) - len(kept))
-
-
-SEED = "community"
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,6 @@ def _window(lines: dict[int, str], tokens: int) -> Window:
     return Window(SECTION.format("Reports", "".join([HEADER_LINE, *lines.values()])), tokens, tuple(lines))
 
 
-Notes = tuple[str, ...]
-NO_REPORTS = "query: no community reports in this workspace; run the workflow 'communities'"
-
-
 def read_reports(request: QueryRequest, stage: QueryResources, find: Work[pd.DataFrame]) -> tuple[pd.DataFrame, Notes]:
     """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
 
@@ -145,9 +142,6 @@ def report_context(reports: pd.DataFrame, windows: Sequence[Window]) -> Context:
     others = (ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, CHUNK_COLUMNS)
     entities, relationships, chunks = (Table(pd.DataFrame(columns=names), "", 0, 0) for names in others)
     return Context(entities, relationships, chunks, (), table, windows=tuple(window.text for window in windows))
-
-
-POINT_HEADER = ["score", "point"]
 
 
 @dataclass(frozen=True)

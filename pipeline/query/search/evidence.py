@@ -16,6 +16,11 @@ from pipeline.stores.base import CLAIM_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COL
 
 Picks = Mapping[str, int]
 """Text units that a lane has chosen, best first, each with how often it came up there."""
+Item = TypeVar("Item")
+Sources = Sequence[Sequence[str]]
+"""Text units of each of the records found, the best record first."""
+CANDIDATES = 3
+"""So many times the text units that are shown are found first, where a reranker chooses among them."""
 
 
 def _empty(columns: list[str]) -> pd.DataFrame:
@@ -35,9 +40,6 @@ class Evidence:
     notes: tuple[str, ...] = ()
 
 
-Item = TypeVar("Item")
-
-
 def round_robin(*rankings: Iterable[Item]) -> list[Item]:
     """First of each, second of each, ...; each item once, where it first comes up."""
     lists = [list(ranking) for ranking in rankings]
@@ -53,10 +55,6 @@ def merge_frames(frames: Sequence[pd.DataFrame], by: str) -> pd.DataFrame:
     ranked = [frame.assign(turn=range(len(frame)), lane=lane) for lane, frame in enumerate(filled)]
     merged = pd.concat(ranked, ignore_index=True).sort_values(["turn", "lane"], kind="stable")
     return merged.drop_duplicates(by).drop(columns=["turn", "lane"]).reset_index(drop=True)
-
-
-Sources = Sequence[Sequence[str]]
-"""Text units of each of the records found, the best record first."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,6 @@ def _each_once(sources: Sources) -> list[list[str]]:
         result.append([unit for unit in dict.fromkeys(units) if unit not in seen])
         seen.update(units)
     return result
-
-
-CANDIDATES = 3
-"""So many times the text units that are shown are found first, where a reranker chooses among them."""
 
 
 def reranked(chunks: pd.DataFrame, query: str, reranker: Reranker) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -17,6 +17,9 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
 from pipeline.stores.base import GraphReads, Lexical, VectorReads
 
+UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}
+Work = Callable[[VectorReads, GraphReads], Result]
+
 
 def matching_documents(documents: pd.DataFrame, where: Mapping[str, Any]) -> list[str]:
     """Ids of the documents, (id, title, source, metadata), that satisfy all conditions; their own columns count
@@ -129,12 +132,6 @@ class FilteredGraph:
                   for name, value in untold.items()}  # fmt: skip
         told_rows = seen.assign(**{name: pd.Series(cells, dtype=object) for name, cells in hidden.items()})
         return self.vectors.with_visible_units(told_rows)
-
-
-UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}
-
-
-Work = Callable[[VectorReads, GraphReads], Result]
 
 
 def allowed(request: QueryRequest, work: Work[Result]) -> Work[Result]:

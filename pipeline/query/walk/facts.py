@@ -26,6 +26,7 @@ PAIRS, PATHS = 100, 5
 TEXT_COLUMNS = ["id", "keywords", "source", "target", "description"]
 TAKEN_OFF = 0.5
 """How much of the first fact's vector is taken off the question's."""
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,6 @@ def best_paths(
         for id in pair:
             scores[id] = max(scores.get(id, 0.0), score / best if best > 0 else 0.0)
     return found[found["id"].isin(list(scores))].reset_index(drop=True), scores
-
-
-Pair = tuple[str, str]
 
 
 def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:

@@ -22,6 +22,25 @@ from pipeline.text.sentences import sentence_spans
 LONGEST, MOST = 12, 2000
 """Words (of Chinese and Japanese: characters) of a name, and names looked for in a question."""
 _AROUND = ",;:!?()[]{}。，、；：！？（）《》"
+OPENING = 300
+"""Characters of a passage that tell what it is about."""
+FIRST, NEAR = 4, 60
+"""Characters after which a passage that is about a name has named it, and one that may be."""
+ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
+ANY_NAME = 0.3
+"""What a name counts in whose sentences no word of the question is."""
+_QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
+_key = lru_cache(10_000)(match_key)
+"""A passage is looked at once for each name in it."""
+_WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+POOL = 50
+"""Passages of either lane."""
+FEW = 30
+"""Passages that an entity is followed to at most: one in more of them tells nothing."""
+SHARPNESS, BY_VECTOR = 8, 0.5
+"""The power of similarity, so that only the best few count, and what the best of that lane gets."""
+NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
+"""What a passage about a name in the question gets; 1 is what the best of a lane gets."""
 
 
 def possible_names(question: str) -> list[str]:
@@ -54,16 +73,6 @@ def _runs(parts: list[str], size: int) -> Iterator[str]:
         joined = "".join(run) if all(map(is_syllabic, run)) else " ".join(run)
         yield joined
         yield joined.strip(_AROUND)
-
-
-OPENING = 300
-"""Characters of a passage that tell what it is about."""
-FIRST, NEAR = 4, 60
-"""Characters after which a passage that is about a name has named it, and one that may be."""
-ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
-ANY_NAME = 0.3
-"""What a name counts in whose sentences no word of the question is."""
-_QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
 
 
 @dataclass(frozen=True)
@@ -160,10 +169,6 @@ def aboutness(name: str, title: str, opening: str) -> float:
     return ABOUT if place <= FIRST else PERHAPS if place < NEAR else ASIDE
 
 
-_key = lru_cache(10_000)(match_key)
-"""A passage is looked at once for each name in it."""
-
-
 def _find(text: str, name: str) -> int:
     """Where a name begins in a text; -1 where it is only a part of words."""
     place = text.find(name)
@@ -179,19 +184,6 @@ def _goes_on(text: str, start: int, end: int) -> bool:
 def _is_inside(pair: str) -> bool:
     """Whether a word goes on between two characters: in Chinese and Japanese nobody can tell, so not."""
     return pair.isalnum() and not _WIDE.search(pair)
-
-
-_WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-
-
-POOL = 50
-"""Passages of either lane."""
-FEW = 30
-"""Passages that an entity is followed to at most: one in more of them tells nothing."""
-SHARPNESS, BY_VECTOR = 8, 0.5
-"""The power of similarity, so that only the best few count, and what the best of that lane gets."""
-NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
-"""What a passage about a name in the question gets; 1 is what the best of a lane gets."""
 
 
 def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -> dict[str, float]:

@@ -28,6 +28,12 @@ from pipeline.verbs.tables.cells import (
 )
 from pipeline.verbs.tables.operations import Operation, cells_of, type_made, written_short
 
+Type = Literal["text", "integer", "number", "boolean"]
+TYPES: Mapping[Type, pa.DataType] = {"text": STRING, "integer": INT, "number": FLOAT, "boolean": BOOL}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_LARGEST = 2**53
+"""Beyond it a float, which pandas may hold an integer in, skips integers."""
+
 
 class SelectColumnsParams(Params):
     """``columns``: those to keep."""
@@ -91,13 +97,6 @@ def _rename_result(read: Mapping[str, TableSchema], params: RenameParams) -> Tab
 def rename(table: pd.DataFrame, params: RenameParams) -> pd.DataFrame:
     """The table with the new names; its rows keep their order."""
     return table.rename(columns=params.columns)
-
-
-Type = Literal["text", "integer", "number", "boolean"]
-TYPES: Mapping[Type, pa.DataType] = {"text": STRING, "integer": INT, "number": FLOAT, "boolean": BOOL}
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_LARGEST = 2**53
-"""Beyond it a float, which pandas may hold an integer in, skips integers."""
 
 
 class ConvertParams(Params):

@@ -12,6 +12,22 @@ from pipeline.contract.schemas import ANY, FLOAT, INT, TableSchema, list_of, typ
 from pipeline.verbs.tables.cells import ColumnName, derived, number_column, plain_column, type_of, types_of
 
 Operation = Literal["rows", "count", "count_distinct", "sum", "mean", "min", "max", "first", "last", "list", "distinct"]
+_OPERATIONS: Mapping[str, str | Callable[[pd.Series], Any]] = {
+    "count": "count",
+    "count_distinct": "nunique",
+    "sum": "sum",
+    "mean": "mean",
+    "min": "first",  # cells are in order, and none is missing
+    "max": "last",
+    "first": "first",
+    "last": "last",
+    "list": list,
+    "distinct": lambda cells: list(dict.fromkeys(cells)),
+}
+_OF_NOTHING: Mapping[str, Callable[[], Any]] = {
+    "count": int, "count_distinct": int, "sum": int, "list": list, "distinct": list,
+}  # fmt: skip
+_GROUP = "\0group"
 
 
 class Aggregation(Params):
@@ -85,23 +101,6 @@ def _type(table: TableSchema, aggregation: Aggregation) -> pa.DataType:
     return list_of(kind) if operation in ("list", "distinct") else kind
 
 
-_OPERATIONS: Mapping[str, str | Callable[[pd.Series], Any]] = {
-    "count": "count",
-    "count_distinct": "nunique",
-    "sum": "sum",
-    "mean": "mean",
-    "min": "first",  # cells are in order, and none is missing
-    "max": "last",
-    "first": "first",
-    "last": "last",
-    "list": list,
-    "distinct": lambda cells: list(dict.fromkeys(cells)),
-}
-_OF_NOTHING: Mapping[str, Callable[[], Any]] = {
-    "count": int, "count_distinct": int, "sum": int, "list": list, "distinct": list,
-}  # fmt: skip
-
-
 @verb(inputs={"table": ANY}, outputs={"result": _aggregate_result})
 def aggregate(table: pd.DataFrame, params: AggregateParams) -> pd.DataFrame:
     """A row a group; of no rows none. Cells are added and listed in an order that they fix themselves, so that that of
@@ -112,9 +111,6 @@ def aggregate(table: pd.DataFrame, params: AggregateParams) -> pd.DataFrame:
     groups = numbered.drop_duplicates(_GROUP).set_index(_GROUP).sort_index()[by]
     columns = {name: _aggregated(numbered, groups.index, entry) for name, entry in params.columns.items()}
     return groups.assign(**columns).reset_index(drop=True)[[*by, *columns]]
-
-
-_GROUP = "\0group"
 
 
 def _aggregated(table: pd.DataFrame, groups: pd.Index, aggregation: Aggregation) -> list[Any]:

@@ -21,6 +21,9 @@ from pipeline.verbs.tables.cells import number_column, plain_cells, plain_column
 
 Value = StrictStr | StrictBool | StrictInt | StrictFloat
 TYPES: Mapping[type, pa.DataType] = {str: STRING, bool: BOOL, int: INT, float: FLOAT}
+LARGEST = 2**63
+EXACT = 2**53
+ARITHMETIC = ("add", "subtract", "multiply", "divide")
 
 
 class Operation(Params):
@@ -225,9 +228,6 @@ def _digest(operation: Operation, *cells: Any) -> str:
     return operation.prefix + digest(*("" if cell is None else as_text_unstripped(cell) for cell in cells))
 
 
-LARGEST = 2**63
-EXACT = 2**53
-ARITHMETIC = ("add", "subtract", "multiply", "divide")
 OPERATIONS: Mapping[str, Rule] = {
     "literal": Rule(_of_value, lambda _, value: value),
     "copy": Rule(_as_column, lambda _, cell: cell),
