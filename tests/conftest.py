@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from pipeline.stores.postgres.embedded import start_embedded
 from tests import machine
-from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, neo4j_server
+from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, shared_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder
 from tests.sizes import size
@@ -30,11 +30,14 @@ def openai() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="session")
-def neo4j_address() -> Iterator[Neo4jAddress]:
-    """A real Neo4j for the whole session; skips where none can be had, unless GRAPHMILL_REQUIRE_NEO4J=1."""
+def neo4j_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jAddress]:
+    """A real Neo4j for the whole session, the same one for all workers; skips where none can be had, unless
+    GRAPHMILL_REQUIRE_NEO4J=1."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with ExitStack() as stack:
         try:
-            address = stack.enter_context(neo4j_server())
+            address = stack.enter_context(shared_server(folder))
         except Neo4jUnavailable as reason:
             if os.environ.get("GRAPHMILL_REQUIRE_NEO4J") == "1":
                 pytest.fail(f"no Neo4j: {reason}")

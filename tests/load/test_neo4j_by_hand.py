@@ -18,6 +18,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id, relationship_id
 from pipeline.verify.verify import Verification, verify
 from tests.load.tables import corpus, save
+from tests.sizes import size
 
 PEOPLE = ["Ada", "Babbage", "Cayley", "De Morgan", "Euler", "Faraday"]
 CORPUS = corpus(
@@ -73,8 +74,16 @@ STRAYS: dict[str, LiteralString] = {
 }
 
 
-@pytest.mark.parametrize("next_load", ["the same", "full", "another version"])
-@pytest.mark.parametrize("stray", STRAYS)
+NEXT_LOADS = ("the same", "full", "another version")
+
+
+@pytest.mark.parametrize(
+    ("stray", "next_load"),
+    size(
+        [(stray, NEXT_LOADS[number % len(NEXT_LOADS)]) for number, stray in enumerate(STRAYS)],
+        [(stray, next_load) for stray in STRAYS for next_load in NEXT_LOADS],
+    ),
+)
 def test_relationships_that_are_where_they_should_not_be(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, stray: str, next_load: str
 ):

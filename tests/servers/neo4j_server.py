@@ -4,6 +4,7 @@ By hand: ``python tests/servers/neo4j_server.py`` runs the last kind until Ctrl-
 """
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -15,10 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fasteners import InterProcessReaderWriterLock
+from filelock import FileLock
 from neo4j import GraphDatabase
 from neo4j.exceptions import DriverError, Neo4jError
 
@@ -78,6 +81,31 @@ def neo4j_server(options: Sequence[str] = QUICK_START) -> Iterator[Neo4jAddress]
             yield address
     else:
         raise Neo4jUnavailable(f"NEO4J_URI is not set; {no_docker}; {no_maven}")
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[Neo4jAddress]:
+    """One server for all processes that name this folder: who comes first starts it, and ends it when the others have
+    gone. They keep apart by workspace, as in a server that is somebody's."""
+    guard, note = FileLock(folder / "neo4j.lock"), folder / "neo4j.json"
+    others = InterProcessReaderWriterLock(folder / "neo4j.users")
+
+    def wait_for_the_others() -> None:
+        with guard:
+            note.unlink()
+        with others.write_lock():
+            pass
+
+    with ExitStack() as stack:
+        with guard:
+            if note.exists():
+                address = Neo4jAddress(**json.loads(note.read_text()))
+                stack.enter_context(others.read_lock())
+            else:
+                address = stack.enter_context(neo4j_server())
+                note.write_text(json.dumps(asdict(address)))
+                stack.callback(wait_for_the_others)
+        yield address
 
 
 # Docker.
