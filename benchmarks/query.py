@@ -123,7 +123,7 @@ def _questions(manifest: Manifest, snapshots: SnapshotStore, count: int) -> list
 def open_stores(graph: str):
     with server_folder() as folder:
         url = start_embedded(folder)
-        vectors = PostgresStore(url, "bench", graph == "postgres")
+        vectors = PostgresStore(url, "bench", with_graph=graph == "postgres")
         try:
             if graph == "postgres":
                 yield Stores(vectors, PostgresGraph(vectors), (vectors,))

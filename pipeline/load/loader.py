@@ -22,7 +22,7 @@ from pipeline.load.overwrite_guard import (
 )
 from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import Advanced, Live, Store, TableState, VectorProbe, Waits, Writer, alone, unheard
+from pipeline.stores.base import Advanced, Live, Store, TableState, VectorProbe, Waits, Writer, alone, silent
 from pipeline.stores.connection import ahead, reconnecting
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -146,20 +146,16 @@ NOBODY = Owner()
 DEFAULTS = LoadOptions()
 
 
-def unnoted(lives: Sequence[Live | None]) -> None:
-    """Note nothing."""
-
-
 def load(
     manifest: Manifest,
     snapshots: SnapshotStore,
     stores: Sequence[Store],
     max_types: int,
     options: LoadOptions = DEFAULTS,
-    advanced: Callable[[str, str, int, int], None] = lambda store, part, done, expected: None,
+    advanced: Callable[[str, str, int, int], None] = silent,
     owner: Owner = NOBODY,
-    waits: Waits = unheard,
-    begins: Begins = unnoted,
+    waits: Waits = silent,
+    begins: Begins = silent,
 ) -> dict[str, dict[str, Counts]]:
     """Store -> table -> {inserted, updated, deleted, unchanged}.
 

@@ -12,8 +12,7 @@ from typing import Any
 from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, name_of, told_name, without
 from pipeline.engine.document_list import present_documents
 from pipeline.engine.plan import RunOptions
-from pipeline.engine.run_report import RunReport
-from pipeline.engine.runner import SilentProgress
+from pipeline.engine.run_report import Progress, RunReport
 from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import DataError, UsageError, counted
@@ -26,6 +25,7 @@ from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_o
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
 from pipeline.runs.services import Services
 from pipeline.runs.stages import index_stage, run_stages
+from pipeline.stores.base import silent
 from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
@@ -143,7 +143,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     if target.path:
         target.path.unlink(missing_ok=True)
     options = RunOptions(may_go=target.source, direct=True)  # a batch would be abandoned again by a purge that goes on
-    runs = [run_stages(project, name, SilentProgress(), options, index_stage) for name in subject.workflows]
+    runs = [run_stages(project, name, Progress(), options, index_stage) for name in subject.workflows]
     _require_gone(project, target, subject.workflows)
     LoadedHashes(project.snapshots.root).forget()
     cleaned: dict[Workspace, Deleted] = {}
@@ -227,7 +227,7 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
             continue
-        sources = project.snapshots.columns(manifest.tables[DOCUMENTS], ["source"])["source"]
+        sources = project.snapshots.read(manifest.tables[DOCUMENTS], ["source"])["source"]
         if len(sources) and all(map(target.names, sources)):
             raise UsageError(f"purge: {target.source} is the only document; delete the folder data instead")
 
@@ -267,11 +267,11 @@ def _require_gone(project: Services, target: PurgeTarget, workflows: Sequence[st
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
             continue
-        sources: Any = project.snapshots.columns(manifest.tables[DOCUMENTS], ["source"])["source"]
+        sources: Any = project.snapshots.read(manifest.tables[DOCUMENTS], ["source"])["source"]
         if any(map(target.names, sources)):
             raise DataError(f"purge: {target.source}: {_where(target, name)}; the same command goes on")
 
 
 def _abandon_batches(project: Services) -> None:
     with closing(Journal(project.usage_folder, project.runs.new_id(), PURGE)) as journal:
-        project.abandon_batches(Meter(PURGE, lambda done, expected: None, journal=journal))
+        project.abandon_batches(Meter(PURGE, silent, journal=journal))

@@ -3,7 +3,7 @@ has ever loaded."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from pipeline.errors import StoreError, UsageError
@@ -245,35 +245,21 @@ def _partner(found: WorkspaceSearch, workspace: Workspace) -> OwnWorkspace | Non
     return graphs[0] if graphs else None
 
 
-@contextmanager
-def _opened(project: Services, settings: Settings, graph: str) -> Iterator[PostgresStore]:
+def _opened(project: Services, settings: Settings, graph: str) -> closing[PostgresStore]:
     stores = settings.stores.model_copy(update={"graph": graph})
-    store = postgres_store(settings.model_copy(update={"stores": stores}), project.root)
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(postgres_store(settings.model_copy(update={"stores": stores}), project.root))
 
 
 @contextmanager
 def _neo4j(held: OwnWorkspace | None) -> Iterator[list[Store]]:
     """None or one."""
-    if held is None:
-        yield []
-        return
-    store = neo4j_store(held.settings)
-    try:
-        yield [store]
-    finally:
-        store.close()
+    with closing(neo4j_store(held.settings)) if held else nullcontext() as store:
+        yield [store] if store else []
 
 
 def _workspaces(project: Services, kind: str, settings: Settings) -> Mapping[str, Live]:
-    store = neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)
-    try:
+    with closing(neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)) as store:
         return store.workspaces()
-    finally:
-        store.close()
 
 
 def _databases(

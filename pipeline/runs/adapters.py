@@ -169,7 +169,8 @@ def postgres_store(settings: Settings, root: Path) -> PostgresStore:
     embedded = postgres.url == EMBEDDED
     url = start_embedded(root / EMBEDDED_FOLDER) if embedded else postgres.url
     hnsw = Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below)
-    return PostgresStore(url, settings.workspace, settings.stores.graph == "postgres", hnsw, vacuums=embedded)
+    with_graph = settings.stores.graph == "postgres"
+    return PostgresStore(url, settings.workspace, hnsw=hnsw, with_graph=with_graph, vacuums=embedded)
 
 
 def neo4j_store(settings: Settings) -> "Neo4jStore":

@@ -5,14 +5,14 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.contract.schemas import SCHEMA_VERSION
+from pipeline.contract.schemas import SCHEMA_VERSION, UNMARKED
 from pipeline.text.ids import digest
 
 ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
@@ -110,15 +110,35 @@ class Live:
         """Stands for the model and its dimensions."""
         return digest(json.dumps([dict(self.embedding), self.dimensions], sort_keys=True))[:8]
 
+    def stored(self, states: Mapping[str, TableState]) -> dict[str, Any]:
+        """As values of JSON, without the probe. ``states``: of the tables, as they are now."""
+        return {
+            "workflow": self.workflow,
+            "version": self.version,
+            "embedding": dict(self.embedding),
+            "dimensions": self.dimensions,
+            "tables": {table: asdict(state) for table, state in states.items()},
+            "schema_version": self.schema_version,
+            "owner": self.owner,
+            "place": self.place,
+        }
 
-def read_states(stored: Mapping[str, Mapping[str, Any]] | None) -> dict[str, TableState]:
-    """``Live.tables`` from JSON; empty where an earlier version of the software has stored none."""
-    return {table: TableState(state["rows"], state["checksum"]) for table, state in (stored or {}).items()}
 
-
-def read_probe(stored: Mapping[str, Any] | None) -> VectorProbe | None:
-    """``Live.probe`` from JSON."""
-    return VectorProbe(**stored) if stored else None
+def read_live(stored: Mapping[str, Any]) -> Live:
+    """What ``Live.stored`` has given; an earlier version of the software has stored less, and a first load that has not
+    ended next to nothing."""
+    return Live(
+        stored.get("workflow") or "",
+        stored.get("version") or "",
+        stored.get("embedding") or {},
+        stored.get("dimensions") or 0,
+        {table: TableState(state["rows"], state["checksum"]) for table, state in (stored.get("tables") or {}).items()},
+        stored.get("schema_version") or UNMARKED,
+        VectorProbe(**stored["probe"]) if stored.get("probe") else None,
+        stored.get("loading") or False,
+        stored.get("owner") or "",
+        stored.get("place") or "",
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +155,7 @@ Advanced = Callable[[str, int, int], None]
 how many there are in all."""
 
 
-def silent(part: str, done: int, expected: int) -> None:
+def silent(*told: object) -> None:
     """Tell nobody."""
 
 
@@ -146,10 +166,6 @@ Waits = Callable[[str], None]
 def this_client() -> str:
     """What a database may call this process; up to 63 characters."""
     return f"graphmill {socket.gethostname()[:36]} process {os.getpid()}"
-
-
-def unheard(fact: str) -> None:
-    """Tell nobody."""
 
 
 class Writer(Protocol):
@@ -182,7 +198,7 @@ class Store(Protocol):
         """Names of the tables it is loaded with, in the order to load them."""
         ...
 
-    def alone(self, waits: Waits = unheard) -> AbstractContextManager[None]:
+    def alone(self, waits: Waits = silent) -> AbstractContextManager[None]:
         """Hold the workspace in this store: other loads and drops of it (see ``alone``) wait. Those who read, or write
         into it without asking, do not. The hold ends with this process, however that ends.
 
@@ -190,9 +206,7 @@ class Store(Protocol):
         """
         ...
 
-    def writing(
-        self, live: Live, advanced: Advanced = silent, waits: Waits = unheard
-    ) -> AbstractContextManager[Writer]:
+    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = silent) -> AbstractContextManager[Writer]:
         """A load after which the workspace will show ``live``.
 
         Raises StoreError when the database cannot be reached, LostConnectionError when it goes away.
@@ -250,7 +264,7 @@ class Store(Protocol):
 
 
 @contextmanager
-def alone(stores: Sequence[Store], waits: Waits = unheard) -> Iterator[None]:
+def alone(stores: Sequence[Store], waits: Waits = silent) -> Iterator[None]:
     """Hold the workspace in all of its stores: they may share any of them with other projects. Held in the order that
     every project has them in, so that no two wait for each other."""
     with ExitStack() as held:

@@ -1,7 +1,7 @@
 """Tune a workflow's prompts to its documents: a sample of it, what it would cost, and the doing of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from pipeline.engine.bill.counting_models import RehearsedChat, Tally
 from pipeline.engine.bill.expected_calls import Amount, Estimate
 from pipeline.engine.deletions import with_kept
 from pipeline.engine.plan import ALL, Planner, tables_of
-from pipeline.engine.resources import LocalEngine, Resources
+from pipeline.engine.resources import Resources
 from pipeline.engine.usage.budget import Budget, Meter, MeteredChat
 from pipeline.engine.usage.journal import Journal, settle
 from pipeline.engine.workflow import Workflow
@@ -20,6 +20,7 @@ from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import Tokenizer, Tokens
 from pipeline.runs.services import DEFAULT, Services
 from pipeline.snapshots.store import Snapshot, SnapshotStore
+from pipeline.stores.base import silent
 from pipeline.text.ids import digest
 from pipeline.tuning.prompts import (
     EXTRACT_ROLE,
@@ -57,11 +58,7 @@ def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotS
         elif step.models:
             break
         else:
-            inputs = {name: table(of)[step.verb.inputs[name].columns] for name, of in step.inputs.items()}
-            roles: Mapping[str, Any] = {**resources.prompts_of(step), **resources.tokenizers_of(step)}
-            params = {"params": planned.step.params} if step.verb.takes_params else {}
-            made = LocalEngine().run(step.verb, inputs, {**roles, **params})
-            made = with_kept(step, made, previous, snapshots)
+            made = with_kept(step, resources.call(planned.step, step.inputs_from(table)), previous, snapshots)
             frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}
         if TEXT_UNITS in step.outputs.values():
             return table(TEXT_UNITS)
@@ -169,7 +166,7 @@ def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
     chat.preflight()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
-        meter = Meter(TUNE, lambda done, expected: None, budget, journal)
+        meter = Meter(TUNE, silent, budget, journal)
         (findings,) = MeteredChat(chat, meter).converse([questions(passages, options.wanted, prompts)])
     if findings.problems:
         raise ModelError(f"tune: {'; '.join(findings.problems)}; nothing is written: try again, or another model")

@@ -19,7 +19,7 @@ from pipeline.stores.base import Live, VectorProbe
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.hnsw import Hnsw
 from pipeline.stores.postgres.lexical import index_name as lexical_index
-from pipeline.stores.postgres.reads import mention_index
+from pipeline.stores.postgres.maintenance import mention_index
 from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify

@@ -148,7 +148,7 @@ WRITE_NODES = """
         n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.row_hash = row[8]
     """
 DELETE_NODES = """
-    UNWIND $ids AS id
+    UNWIND $rows AS id
     MATCH (n:Entity {workspace: $workspace, id: id})
     DETACH DELETE n
     """
@@ -170,7 +170,7 @@ DELETE_EDGES = """
     DELETE r
     """
 DELETE_STRAYS = """
-    MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $ids
+    MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $rows
     DELETE r
     """
 # What leads to it and to its parent is made anew: its hash is right as soon as it is written, its counts are not.
@@ -196,7 +196,7 @@ WRITE_PARENTS = """
     CREATE (c)-[:PARENT]->(parent)
     """
 DELETE_COMMUNITIES = """
-    UNWIND $ids AS id
+    UNWIND $rows AS id
     MATCH (c:Community {workspace: $workspace, id: id})
     DETACH DELETE c
     """

@@ -1,6 +1,6 @@
 """Rows of "nodes", "edges" and "communities" as Neo4j takes them, their batches, and their state."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,8 @@ from pipeline.stores.base import TableState
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import first_items, lengths_of, to_arrow, values_of
 from pipeline.text.ids import digest, relationship_ends
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
 """Characters of a name that an index takes whole, and of its beginning where it is longer."""
@@ -28,8 +30,24 @@ LISTS = frozenset({"source_id", "keywords", "labels", "entity_ids", "parents"})
 UNORDERED = frozenset({"entity_ids", "parents"})
 """Lists that are relationships in Neo4j."""
 LONG_TEXTS = ("description", "display_name", "summary")
+WRITTEN: Mapping[str, Sequence[str]] = {
+    "nodes": [
+        "id", "entity_type", "display_name", "name_key", "description", "degree", "source_id", "source_count",
+        "row_hash",
+    ],
+    "edges": [
+        "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "rank", "source_id",
+        "source_count", "row_hash",
+    ],
+    "communities": [
+        "id", "level", "parent", "title", "summary", "rating", "weight", "size", "entity_count", "row_hash",
+    ],
+}  # fmt: skip
+"""The columns that a row is written by, in the order in which cypher's statements name them."""
 CELL_BYTES = 64
 """About what an id, a number or a hash takes with what is around it."""
+DIGITS = 12
+"""Of a hash or an id, those that a table's checksum is made of."""
 
 
 def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
@@ -97,43 +115,10 @@ def name_key(name: str) -> str:
     return name if len(name) <= NAME_KEY_LENGTH else f"{name[:NAME_KEY_HEAD]}-{digest(name)}"
 
 
-def node_rows(nodes: pd.DataFrame, max_source_ids: int) -> list[list]:
-    """As cypher.WRITE_NODES takes them."""
-    names = nodes["display_name"].tolist()
-    columns = [
-        nodes["id"].tolist(),
-        nodes["entity_type"].tolist(),
-        names,
-        [name_key(name) for name in names],
-        nodes["description"].tolist(),
-        nodes["degree"].tolist(),
-        values_of(first_items(nodes["source_id"], max_source_ids)),
-        lengths_of(nodes["source_id"]).tolist(),
-        nodes["row_hash"].tolist(),
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def edge_rows(edges: pd.DataFrame, max_source_ids: int) -> list[list]:
-    """As cypher.WRITE_EDGES and cypher.DELETE_EDGES take them."""
-    plain = ["id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "rank"]
-    columns = [
-        *(values_of(edges[name]) for name in plain),
-        values_of(first_items(edges["source_id"], max_source_ids)),
-        lengths_of(edges["source_id"]).tolist(),
-        edges["row_hash"].tolist(),
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def community_rows(communities: pd.DataFrame) -> list[list]:
-    """As cypher.WRITE_COMMUNITIES takes them."""
-    plain = ["id", "level", "parent", "title", "summary", "rating", "weight", "size"]
-    columns = [
-        *(communities[name].tolist() for name in plain),
-        lengths_of(communities["entity_ids"]).tolist(),
-        communities["row_hash"].tolist(),
-    ]
+def as_written(table: str, rows: pd.DataFrame, limit: int) -> list[list[Any]]:
+    """As the statements of cypher that write and delete rows of the table take them. ``limit``: of ``source_id``."""
+    stored = as_stored(rows, limit) if table in WRITTEN else rows
+    columns = [values_of(stored[name]) for name in WRITTEN.get(table, stored.columns)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -147,15 +132,6 @@ def members(communities: pd.DataFrame) -> pd.DataFrame:
 def parents(communities: pd.DataFrame) -> pd.DataFrame:
     """(id, parent) of the communities that have one."""
     return communities.loc[communities["parent"] != "", ["id", "parent"]]
-
-
-AS_WRITTEN: Mapping[str, Callable[[pd.DataFrame, int], list[list]]] = {
-    "nodes": node_rows,
-    "edges": edge_rows,
-    "communities": lambda rows, _: community_rows(rows),
-    "members": lambda rows, _: rows.to_numpy().tolist(),
-    "parents": lambda rows, _: rows.to_numpy().tolist(),
-}
 
 
 def places(ids: Sequence[str]) -> list[list[str]]:
@@ -188,11 +164,6 @@ def batches(rows: pd.DataFrame, sizes: pd.Series, most_rows: int, most_bytes: in
         total += size
     if start < len(rows):
         yield rows.iloc[start:]
-
-
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
-
-DIGITS = 12
 
 
 def state_of(rows: pd.DataFrame) -> TableState:

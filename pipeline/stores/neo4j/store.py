@@ -22,7 +22,7 @@ import pyarrow as pa
 from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, SummaryCounters, Transaction
 from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavailable, SessionExpired
 
-from pipeline.contract.schemas import UNMARKED, refuse_newer
+from pipeline.contract.schemas import refuse_newer
 from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
 from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
 from pipeline.stores.base import (
@@ -39,14 +39,13 @@ from pipeline.stores.base import (
     VectorStore,
     Waits,
     in_order,
-    read_states,
+    read_live,
     silent,
     this_client,
-    unheard,
 )
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.rows import as_read, as_stored, places
-from pipeline.stores.neo4j.writer import FETCH_ROWS, Neo4jWriter, read_hashes
+from pipeline.stores.neo4j.writer import FETCH_ROWS, NESTED, Neo4jWriter, read_hashes
 
 
 @contextmanager
@@ -147,13 +146,13 @@ class Neo4jStore:
             return driver
 
     @contextmanager
-    def alone(self, waits: Waits = unheard) -> Iterator[None]:
+    def alone(self, waits: Waits = silent) -> Iterator[None]:
         with self._errors(), self._locked(f"{self.workspace}/stores", waits) as around:
             yield
             around.commit()
 
     @contextmanager
-    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = unheard) -> Iterator[Neo4jWriter]:
+    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = silent) -> Iterator[Neo4jWriter]:
         """The transaction that locks the workspace is the one that publishes, at its end."""
         with self._errors(), self._locked(self.workspace, waits) as around:
             writer = Neo4jWriter(self, around, live, advanced)
@@ -265,7 +264,7 @@ class Neo4jStore:
             self.driver.close()
 
     @contextmanager
-    def _locked(self, name: str, waits: Waits = unheard) -> Iterator[Transaction]:
+    def _locked(self, name: str, waits: Waits = silent) -> Iterator[Transaction]:
         """The transaction that holds the lock; undone unless it is committed, and when this process ends. The server's
         own limit of time does not end it: a load takes as long as it takes."""
 
@@ -324,14 +323,4 @@ class Neo4jStore:
 
 def _live(properties: Mapping[str, Any]) -> Live:
     """Empty texts where a first load has not ended."""
-    return Live(
-        properties.get("workflow", ""),
-        properties.get("version", ""),
-        json.loads(properties.get("embedding", "{}")),
-        properties.get("dimensions", 0),
-        read_states(json.loads(properties.get("tables", "{}"))),
-        properties.get("schema_version") or UNMARKED,
-        loading=properties.get("loading", False),
-        owner=properties.get("owner", ""),
-        place=properties.get("place", ""),
-    )
+    return read_live({**properties, **{name: json.loads(properties.get(name, "{}")) for name in NESTED}})

@@ -3,9 +3,9 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -18,13 +18,15 @@ from pipeline.errors import LostConnectionError, StoreError
 from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, silent
 from pipeline.stores.list_columns import lengths_of
 from pipeline.stores.neo4j import cypher
-from pipeline.stores.neo4j.rows import AS_WRITTEN, batches, bytes_of, members, parents, places, state_of
+from pipeline.stores.neo4j.rows import as_written, batches, bytes_of, members, parents, places, state_of
 
 if TYPE_CHECKING:
     from pipeline.stores.neo4j.store import Neo4jStore
 
 
 FETCH_ROWS = 10_000
+NESTED = ("embedding", "tables")
+"""What of Live is kept as JSON: a property has no values within it."""
 BATCH_BYTES = 8_000_000
 ATOMIC_BYTES = 40_000_000
 """A transaction keeps what it changes in the server's memory until it ends."""
@@ -85,20 +87,11 @@ class Neo4jWriter:
 
     def publish(self) -> None:
         self._write_waiting()
-        self._delete_nodes()
-        states = {table: asdict(state) for table, state in self._settled_states().items()}
-        properties = {
-            "workspace": self.store.workspace,
-            "workflow": self.live.workflow,
-            "version": self.live.version,
-            "embedding": json.dumps(dict(self.live.embedding), sort_keys=True),
-            "dimensions": self.live.dimensions,
-            "tables": json.dumps(states, sort_keys=True),
-            "schema_version": self.live.schema_version,
-            "max_source_ids": self.store.max_source_ids,
-            "owner": self.live.owner,
-            "place": self.live.place,
-        }
+        self._delete(cypher.DELETE_NODES, self.gone)
+        stored = self.live.stored(self._settled_states())
+        nested = {name: json.dumps(stored[name], sort_keys=True) for name in NESTED}
+        own = {"workspace": self.store.workspace, "max_source_ids": self.store.max_source_ids}
+        properties = {**stored, **nested, **own}
         if not self.in_batches:
             self._say_loading()
         self._run(self.around, [(cypher.PUBLISH, {"properties": properties})])
@@ -124,7 +117,7 @@ class Neo4jWriter:
             elif table == "communities":
                 self._write_communities(delta)
             else:
-                self._delete_strays(sorted(self.strays))
+                self._delete(cypher.DELETE_STRAYS, sorted(self.strays))
                 self._delete_edges(delta.deleted)
                 self._write(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
                 self._write(table, delta.inserted, cypher.WRITE_EDGES)
@@ -132,8 +125,7 @@ class Neo4jWriter:
 
     def _write_communities(self, delta: Delta) -> None:
         """Whole before any is a parent."""
-        for ids in self._cut(delta.deleted):
-            self._send([(cypher.DELETE_COMMUNITIES, {"ids": ids})])
+        self._delete(cypher.DELETE_COMMUNITIES, delta.deleted)
         changed = pd.concat([delta.inserted, delta.updated])
         self._write("communities", changed, cypher.WRITE_COMMUNITIES)
         self._write("members", members(changed), cypher.WRITE_MEMBERS)
@@ -143,7 +135,7 @@ class Neo4jWriter:
         """Each batch of rows by all of the queries."""
 
         def write(batch: pd.DataFrame) -> int:
-            sent = AS_WRITTEN[table](batch, self.store.max_source_ids)
+            sent = as_written(table, batch, self.store.max_source_ids)
             self._send([(query, {"rows": sent}) for query in queries])
             return len(batch)
 
@@ -151,25 +143,21 @@ class Neo4jWriter:
         cut = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
         side_by_side = self.in_batches and SIDE_BY_SIDE.issuperset(queries)
         done = 0
-        for written in _side_by_side(write, cut) if side_by_side else map(write, cut):
-            done += written
-            self.advanced(table, done, len(rows))
-
-    def _delete_nodes(self) -> None:
-        for ids in self._cut(self.gone):
-            self._send([(cypher.DELETE_NODES, {"ids": ids})])
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:  # an error ends it when the batches in flight have ended
+            for written in (pool.map if side_by_side else map)(write, cut):
+                done += written
+                self.advanced(table, done, len(rows))
 
     def _delete_edges(self, ids: Sequence[str]) -> None:
+        """By their ends. Those that their ids do not lead to are strays, for which all are looked through."""
         placed = places(ids)
-        for rows in self._cut(placed):
-            self._send([(cypher.DELETE_EDGES, {"rows": rows})])
+        self._delete(cypher.DELETE_EDGES, placed)
         found = {row[0] for row in placed}
-        self._delete_strays([id for id in ids if id not in found])
+        self._delete(cypher.DELETE_STRAYS, [id for id in ids if id not in found])
 
-    def _delete_strays(self, ids: Sequence[str]) -> None:
-        """Relationships that their ids do not lead to: all are looked through."""
-        for strays in self._cut(ids):
-            self._send([(cypher.DELETE_STRAYS, {"ids": strays})])
+    def _delete(self, query: LiteralString, rows: Sequence[Any]) -> None:
+        for start in range(0, len(rows), self.store.batch_rows):
+            self._send([(query, {"rows": rows[start : start + self.store.batch_rows]})])
 
     def _settled_states(self) -> dict[str, TableState]:
         """What the tables have, which is what they should have.
@@ -223,10 +211,6 @@ class Neo4jWriter:
                     "workflow again, so that its tables agree"
                 )
 
-    def _cut(self, rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        for start in range(0, len(rows), self.store.batch_rows):
-            yield rows[start : start + self.store.batch_rows]
-
 
 @dataclass(frozen=True)
 class StoredHashes:
@@ -258,9 +242,3 @@ def read_hashes(store: "Neo4jStore", table: str) -> StoredHashes:
 
     with store.driver.session(database=store.database, fetch_size=FETCH_ROWS) as session:
         return session.execute_read(read)
-
-
-def _side_by_side(write: Callable[[pd.DataFrame], int], cut: Iterator[pd.DataFrame]) -> Iterator[int]:
-    """What ``map`` gives; the first error ends it when the batches in flight have ended."""
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        yield from pool.map(write, cut)

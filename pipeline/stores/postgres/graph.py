@@ -46,11 +46,11 @@ class PostgresGraph:
             NODES.c.degree,
             NODES.c.source_id[1:SOURCES].label("text_unit_ids"),
         ).where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
-        return in_order(self._frame(query, ENTITY_COLUMNS), ids)
+        return in_order(self.store.frame(query, ENTITY_COLUMNS), ids)
 
     def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
         query = self._edges().where(EDGES.c.id == func.any(list(ids)))
-        return in_order(self._frame(query, RELATIONSHIP_COLUMNS), ids)
+        return in_order(self.store.frame(query, RELATIONSHIP_COLUMNS), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
         ids = list(entity_ids)
@@ -60,7 +60,7 @@ class PostgresGraph:
             .order_by(EDGES.c.rank.desc(), EDGES.c.weight.desc(), EDGES.c.id.collate("C"))
             .limit(limit)
         )
-        return self._frame(query, RELATIONSHIP_COLUMNS)
+        return self.store.frame(query, RELATIONSHIP_COLUMNS)
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         workspace, ids = self.store.workspace, list(entity_ids)
@@ -87,7 +87,7 @@ class PostgresGraph:
             .group_by(found.c.id, found.c.unit)
             .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
         )
-        return self._frame(query, ["entity_id", "text_unit_id", "neighbours"])
+        return self.store.frame(query, ["entity_id", "text_unit_id", "neighbours"])
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
         workspace = self.store.workspace
@@ -99,7 +99,7 @@ class PostgresGraph:
         ]
         found = union(*at_end).subquery()
         query = select(*(found.c[name] for name in LINK_COLUMNS))
-        return self._frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
+        return self.store.frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
         if not self.store.holds("communities"):
@@ -118,16 +118,12 @@ class PostgresGraph:
             .lateral()
         )
         query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
-        return self._frame(query.order_by(asked.c.id.collate("C")), COMMUNITY_COLUMNS)
+        return self.store.frame(query.order_by(asked.c.id.collate("C")), COMMUNITY_COLUMNS)
 
     def _edges(self) -> Select:
         units = EDGES.c.source_id[1:SOURCES].label("text_unit_ids")
         columns = [EDGES.c[name] for name in RELATIONSHIP_COLUMNS if name != units.name]
         return select(*columns, units).where(EDGES.c.workspace == self.store.workspace)
-
-    def _frame(self, query: Select, columns: list[str]) -> pd.DataFrame:
-        with self.store.connection() as connection:
-            return pd.DataFrame(connection.execute(query).all(), columns=columns)
 
 
 def _few(asked: Sequence[ColumnElement[bool]], most: int = HUB) -> CTE:

@@ -1,10 +1,9 @@
 """The HNSW index over one workspace's vectors of one model (pgvector)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pgvector.sqlalchemy import HALFVEC, VECTOR
-from psycopg import errors, sql
+from psycopg import sql
 from sqlalchemy import (
     Boolean,
     ColumnElement,
@@ -21,6 +20,8 @@ from sqlalchemy import (
 )
 
 from pipeline.stores.base import Live
+from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.maintenance import execute_in_parallel
 from pipeline.stores.postgres.schema import HALFVEC_LIMIT, VECTOR_LIMIT, VECTOR_TABLES, partition_of
 from pipeline.text.ids import digest
 
@@ -143,12 +144,6 @@ def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
     return 0 < live.dimensions <= HALFVEC_LIMIT and rows >= hnsw.exact_below
 
 
-def cursor(connection: Connection, binary: bool = False) -> Any:
-    """psycopg's own cursor inside this transaction: for COPY, quoted identifiers and rows in binary."""
-    driver_connection: Any = connection.connection
-    return driver_connection.cursor(binary=binary)
-
-
 def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Composed:
     type_name = "vector" if live.dimensions <= VECTOR_LIMIT else "halfvec"
     return sql.SQL(
@@ -164,15 +159,3 @@ def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Comp
         sql.Literal(hnsw.ef_construction),
         sql.Literal(live.embedding_key),
     )
-
-
-def execute_in_parallel(connection: Connection, statement: sql.Composed, build_mb: int) -> None:
-    """Build an index in so much memory. Parallel workers share memory of the system, of which containers have little:
-    then by one process."""
-    connection.execute(select(func.set_config("maintenance_work_mem", f"{build_mb}MB", True)))
-    try:
-        with connection.begin_nested():
-            cursor(connection).execute(statement)
-    except (errors.DiskFull, errors.OutOfMemory, errors.InsufficientResources):
-        connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))
-        cursor(connection).execute(statement)

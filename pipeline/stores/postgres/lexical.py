@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 from psycopg import sql
-from sqlalchemy import Connection, cast, func, literal_column, select
-from sqlalchemy.dialects.postgresql import REGCLASS
+from sqlalchemy import Connection, literal_column, select
 
 from pipeline.stores.base import Lexical
-from pipeline.stores.postgres.hnsw import cursor, execute_in_parallel
+from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
 
@@ -124,15 +124,6 @@ def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -
     partition = sql.Identifier(partition_of(CHUNKS, workspace))
     name = index_name(workspace)
     build_or_settle(connection, name, INDEX.format(sql.Identifier(name), partition, lexemes=LEXEMES), build_mb)
-
-
-def build_or_settle(connection: Connection, name: str, statement: sql.Composed, build_mb: int) -> None:
-    """Build a GIN index where it is not there; else sort what was written since into it, which reads would have to go
-    through one by one."""
-    if connection.execute(select(func.to_regclass(name))).scalar():
-        connection.execute(select(func.gin_clean_pending_list(cast(name, REGCLASS))))
-    else:
-        execute_in_parallel(connection, statement, build_mb)
 
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:

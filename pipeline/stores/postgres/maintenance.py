@@ -1,4 +1,4 @@
-"""Make the PostgreSQL tables, and what they lack of this version's; and watch indexes being built."""
+"""Make the PostgreSQL tables, what they lack of this version's, and their indexes; and watch these being built."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -6,21 +6,34 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgvector.psycopg import register_vector
-from psycopg import sql
-from psycopg.errors import LockNotAvailable
-from sqlalchemy import Connection, Engine, func, inspect, select, text
+from psycopg import errors, sql
+from sqlalchemy import Connection, Engine, cast, func, inspect, select, text
+from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Advanced
 from pipeline.stores.binary_copy import Kind
-from pipeline.stores.postgres.hnsw import cursor
-from pipeline.stores.postgres.schema import LIVE, METADATA, PLAIN_LIMIT, TABLES, VECTOR_TABLES, kind_of, partition_of
+from pipeline.stores.postgres.database import cursor, register_types
+from pipeline.stores.postgres.schema import (
+    ENTITIES,
+    LIVE,
+    METADATA,
+    PLAIN_LIMIT,
+    TABLES,
+    VECTOR_TABLES,
+    kind_of,
+    partition_of,
+    stored_in,
+)
 
 PLAIN, EXTERNAL = "p", "e"
 PATIENCE = "500ms"
 """How long a change of a table may wait for those who read it, since all who come after it wait as well."""
 DEAD_SHARE, FEW_DEAD = 0.2, 50
 """Of a table's rows that may be dead; so few do no harm, whatever their share."""
+LOOKS_EVERY = 1.0
+"""Seconds."""
+LOOK_PATIENCE = "2s"
+BUILDING = text("SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index WHERE pid = :process")
 COLUMN_TYPES: Mapping[Kind, sql.SQL] = {
     "text": sql.SQL("text"),
     "text[]": sql.SQL("text[]"),
@@ -63,18 +76,9 @@ def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bo
             try:
                 with connection.begin_nested():
                     cursor(connection).execute(statement)
-            except LockNotAvailable:
+            except errors.LockNotAvailable:
                 return False
     return True
-
-
-def register_types(connection: Any) -> bool:
-    """Teach the connection pgvector's types; False where the extension is not there yet."""
-    with connection.cursor() as found:
-        there = found.execute("SELECT 1 FROM pg_type WHERE typname = 'vector'").fetchone()
-    if there:
-        register_vector(connection)
-    return bool(there)
 
 
 def _add_columns(connection: Connection) -> None:
@@ -106,9 +110,7 @@ def _create_partition(found: Any, table: str, partition: str, workspace: str) ->
 
 def worn_tables(connection: Connection, workspace: str) -> list[str]:
     """Those that the workspace's rows are in of whose rows more than a fifth are dead: left by what replaced them."""
-    names = [
-        partition_of(table, workspace) if table in VECTOR_TABLES.values() else table.name for table in TABLES.values()
-    ]
+    names = [stored_in(table, workspace) for table in TABLES.values()]
     query = text(
         "SELECT relname FROM pg_stat_user_tables WHERE relname = ANY(:names) AND relid = to_regclass(relname::text) "
         "AND n_dead_tup > :least AND n_dead_tup > :share * (n_live_tup + n_dead_tup) ORDER BY relname"
@@ -123,10 +125,35 @@ def vacuum(connection: Connection, name: str) -> None:
     cursor(connection).execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
 
 
-LOOKS_EVERY = 1.0
-"""Seconds."""
-LOOK_PATIENCE = "2s"
-BUILDING = text("SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index WHERE pid = :process")
+def execute_in_parallel(connection: Connection, statement: sql.Composed, build_mb: int) -> None:
+    """Build an index in so much memory. Parallel workers share memory of the system, of which containers have little:
+    then by one process."""
+    connection.execute(select(func.set_config("maintenance_work_mem", f"{build_mb}MB", True)))
+    try:
+        with connection.begin_nested():
+            cursor(connection).execute(statement)
+    except (errors.DiskFull, errors.OutOfMemory, errors.InsufficientResources):
+        connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))
+        cursor(connection).execute(statement)
+
+
+def build_or_settle(connection: Connection, name: str, statement: sql.Composed, build_mb: int) -> None:
+    """Build a GIN index where it is not there; else sort what was written since into it, which reads would have to go
+    through one by one."""
+    if connection.execute(select(func.to_regclass(name))).scalar():
+        connection.execute(select(func.gin_clean_pending_list(cast(name, REGCLASS))))
+    else:
+        execute_in_parallel(connection, statement, build_mb)
+
+
+def mention_index(workspace: str) -> str:
+    return f"{partition_of(ENTITIES, workspace)}_chunk_ids"
+
+
+def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
+    partition, name = partition_of(ENTITIES, workspace), mention_index(workspace)
+    statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
+    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb)
 
 
 @contextmanager

@@ -1,148 +1,205 @@
-"""Reads of a workspace in PostgreSQL: rows and their hashes, mentions, origins, reports and claims."""
+"""What queries ask of a workspace in PostgreSQL: vectors, words, text units, mentions, reports and claims."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+from pgvector.sqlalchemy import VECTOR
 from psycopg import sql
 from sqlalchemy import ARRAY, ColumnElement, Connection, Select, Table, Text, case, cast, exists, func, or_, select
 
+from pipeline.contract.schemas import refuse_newer
 from pipeline.stores.base import (
+    CHUNK_COLUMNS,
     CLAIM_COLUMNS,
-    HASHES,
     MENTION_COLUMNS,
     OPENING_COLUMNS,
     REPORT_COLUMNS,
     SOURCES,
+    Lexical,
+    Live,
     in_order,
 )
-from pipeline.stores.binary_copy import TEXT, CopiedRows, Kind, copied, digests
-from pipeline.stores.list_columns import to_arrow
-from pipeline.stores.postgres.hnsw import cursor
-from pipeline.stores.postgres.lexical import build_or_settle
-from pipeline.stores.postgres.schema import (
-    CHUNKS,
-    CLAIMS,
-    DOCUMENTS,
-    ENTITIES,
-    KEYS,
-    MODEL,
-    REPORTS,
-    VECTOR_TABLES,
-    kind_of,
-    partition_of,
-)
-
-ID, HASH, CONTENT = "id", "row_hash", "content_hash"
-
-
-def rows(connection: Connection, table: Table, workspace: str, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-    """As Store.rows; in no order."""
-    kinds = _hashed_kinds(table)
-    fields = [sql.Identifier(HASH), *(_as_hashed(name, kind) for name, kind in kinds.items())]
-    asked = [ID, *(name for name in (kinds if columns is None else columns) if name != ID)]
-    for part in _copied(connection, table, workspace, fields):
-        yield _frame(part, kinds, asked)
-
-
-def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> pa.Table:
-    """As Store.hashes; "" where a vector is another model's."""
-    row_hash: sql.Composable = sql.Identifier(HASH)
-    if MODEL in table.c:
-        row_hash = sql.SQL("CASE WHEN {} = {} THEN {} ELSE '' END").format(
-            sql.Identifier(MODEL), sql.Literal(embedding_key), row_hash
-        )
-    parts = [
-        pa.table([to_arrow(part.column(field, "text"), TEXT) for field in range(2)], schema=HASHES)
-        for part in _copied(connection, table, workspace, [sql.Identifier(ID), row_hash])
-    ]
-    return pa.concat_tables(parts) if parts else HASHES.empty_table()
-
-
-def _copied(
-    connection: Connection, table: Table, workspace: str, fields: Sequence[sql.Composable]
-) -> Iterator[CopiedRows]:
-    statement = sql.SQL("COPY (SELECT {} FROM {} WHERE workspace = {}) TO STDOUT (FORMAT BINARY)").format(
-        sql.SQL(", ").join(fields), sql.Identifier(table.name), sql.Literal(workspace)
-    )
-    with cursor(connection).copy(statement) as copy:
-        yield from copied(copy, len(fields))
-
-
-def _frame(part: CopiedRows, kinds: Mapping[str, Kind], columns: Sequence[str]) -> pd.DataFrame:
-    """What PostgreSQL writes as JSON is not what was written, so that it is made anew to be hashed."""
-    places = {name: place for place, name in enumerate(kinds, start=1)}
-    of_values = "jsonb" in kinds.values()
-    made = {name: part.column(places[name], kinds[name]) for name in (kinds if of_values else columns)}
-    found = digests(pd.DataFrame(made), kinds) if of_values else part.digests(1)
-    shown = {name: made[name] for name in columns}
-    return pd.DataFrame({**shown, HASH: part.column(0, "text"), CONTENT: pd.Series(found, dtype=str)})
-
-
-def _hashed_kinds(table: Table) -> dict[str, Kind]:
-    """Of what a row's hash is made of, in its order."""
-    names = sorted(column.name for column in table.columns if column.name not in (*KEYS, HASH))
-    kinds: dict[str, Kind] = {name: kind_of(table.c[name]) for name in names}
-    return {**kinds, **{name: "int8" for name, kind in kinds.items() if kind == "int4"}}
-
-
-def _as_hashed(name: str, kind: Kind) -> sql.Composable:
-    column = sql.Identifier(name)
-    return sql.SQL("{}::int8").format(column) if kind == "int8" else column
-
+from pipeline.stores.postgres.database import PostgresDatabase, cursor
+from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
+from pipeline.stores.postgres.lexical import lexical_search
+from pipeline.stores.postgres.schema import CHUNKS, CLAIMS, DOCUMENTS, ENTITIES, REPORTS, SINCE, VECTOR_TABLES
+from pipeline.stores.postgres.workspaces import workspaces
 
 ID_BYTES = 56
 """More than an id takes in an array."""
-
-
 EMBEDDINGS = sql.SQL("SELECT id, embedding FROM {} WHERE workspace = %s AND id = ANY(%s)")
+OF_DOCUMENT = (DOCUMENTS.c.id == CHUNKS.c.full_doc_id) & (DOCUMENTS.c.workspace == CHUNKS.c.workspace)
 
 
-def mention_index(workspace: str) -> str:
-    return f"{partition_of(ENTITIES, workspace)}_chunk_ids"
+@dataclass(frozen=True)
+class PostgresReads(PostgresDatabase):
+    """VectorReads, see there."""
 
+    hnsw: Hnsw = Hnsw()
 
-def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
-    partition, name = partition_of(ENTITIES, workspace), mention_index(workspace)
-    statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
-    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb)
+    def live(self) -> Live | None:
+        if self.moment is not None:
+            return self.moment.live
+        with self.connection() as connection:
+            return self.live_in(connection)
 
+    def live_in(self, connection: Connection) -> Live | None:
+        """What the workspace shows in this transaction."""
+        live = workspaces(connection, self.workspace).get(self.workspace)
+        if live is not None:
+            refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
+        return live
 
-def mentions(
-    connection: Connection, workspace: str, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
-) -> pd.DataFrame:
-    """See VectorStore.mentions. A list that is too long is not even read: how much room it takes tells."""
-    units = ENTITIES.c.chunk_ids
-    few = case((func.pg_column_size(units) <= ID_BYTES * (most + 1), case((func.cardinality(units) <= most, units))))
-    query = select(ENTITIES.c.id, ENTITIES.c.entity_name, few).where(
-        ENTITIES.c.workspace == workspace,
-        or_(units.bool_op("&&")(cast(list(text_unit_ids), ARRAY(Text))), ENTITIES.c.id == func.any(list(entity_ids))),
-    )
-    found = connection.execute(query.order_by(ENTITIES.c.id.collate("C"))).all()
-    return pd.DataFrame([(id, name, units or []) for id, name, units in found], columns=MENTION_COLUMNS)
+    def holds(self, table: str) -> bool:
+        """Whether what is shown can have rows in the table; where an earlier version of the software has loaded it, the
+        table may not even be there."""
+        live = self.live()
+        return live is not None and live.schema_version >= SINCE.get(table, 0)
 
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
+        live = self.live()
+        if live is None or live.dimensions != len(vector) or live.schema_version < SINCE.get(table, 0):
+            return []
+        rows = VECTOR_TABLES[table]
+        conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
+        if within is not None:
+            conditions.append(told_by(rows, within))
+        distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
+        with self.connection() as connection:
+            connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
+            found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
+            connection.execute(select(usual_settings()))
+            if within is not None and len(found) < limit:  # the index gives up before it has seen all
+                unindexed = rows.c.embedding.cosine_distance(vector)
+                found = connection.execute(_nearest(rows.c.id, unindexed, conditions, limit)).all()
+        return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
-def openings(connection: Connection, workspace: str, ids: Sequence[str], length: int) -> pd.DataFrame:
-    """See VectorStore.openings."""
-    query = (
-        select(CHUNKS.c.id, DOCUMENTS.c.title, func.substr(CHUNKS.c.content, 1, length))
-        .join_from(
-            CHUNKS,
-            DOCUMENTS,
-            (DOCUMENTS.c.id == CHUNKS.c.full_doc_id) & (DOCUMENTS.c.workspace == CHUNKS.c.workspace),
+    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        distance = cast(CHUNKS.c.embedding, VECTOR(len(vector))).cosine_distance(vector)
+        conditions = [CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(chunk_ids))]
+        with self.connection() as connection:
+            found = connection.execute(_nearest(CHUNKS.c.id, distance, conditions, limit)).all()
+        return [(id, float(score)) for id, score in found if np.isfinite(score)]
+
+    def documents(self) -> pd.DataFrame:
+        columns = ["id", "title", "source", "metadata"]
+        query = select(*(DOCUMENTS.c[name] for name in columns)).where(DOCUMENTS.c.workspace == self.workspace)
+        return self.frame(query, columns)
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        table_rows = VECTOR_TABLES[table]
+        rows = (
+            _sources(table_rows)
+            .where(table_rows.c.workspace == self.workspace, table_rows.c.id == func.any(list(ids)))
+            .subquery()
         )
-        .where(CHUNKS.c.workspace == workspace, CHUNKS.c.id == func.any(list(ids)))
-        .order_by(CHUNKS.c.id.collate("C"))
-    )
-    return pd.DataFrame(connection.execute(query).all(), columns=OPENING_COLUMNS)
+        chunk = CHUNKS.alias("source")
+        belongs = func.coalesce(chunk.c.full_doc_id == func.any(list(documents)), False)
+        query = (
+            select(rows.c.id, func.bool_or(belongs), func.bool_and(belongs))
+            .outerjoin_from(rows, chunk, (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source))
+            .group_by(rows.c.id)
+        )
+        return self.frame(query, ["id", "some", "all"])
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+        distance = cast(CHUNKS.c.embedding, VECTOR(len(question))).cosine_distance(question)
+        query = (
+            select(
+                CHUNKS.c.id,
+                CHUNKS.c.full_doc_id.label("document_id"),
+                DOCUMENTS.c.source,
+                DOCUMENTS.c.title,
+                CHUNKS.c.char_start.label("start"),
+                CHUNKS.c.char_end.label("end"),
+                CHUNKS.c.tokens,
+                CHUNKS.c.content,
+                DOCUMENTS.c.metadata,
+                (1 - distance).label("score"),
+            )
+            .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
+            .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(ids)))
+        )
+        return in_order(self.frame(query, CHUNK_COLUMNS), ids)
+
+    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
+        with self.connection() as connection:
+            return lexical_search(connection, self.workspace, question, limit, within)
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        """A list that is too long is not even read: how much room it takes tells."""
+        units = ENTITIES.c.chunk_ids
+        few = case(
+            (func.pg_column_size(units) <= ID_BYTES * (most + 1), case((func.cardinality(units) <= most, units)))
+        )
+        query = select(ENTITIES.c.id, ENTITIES.c.entity_name, func.coalesce(few, _ids([]))).where(
+            ENTITIES.c.workspace == self.workspace,
+            or_(units.bool_op("&&")(_ids(text_unit_ids)), ENTITIES.c.id == func.any(list(entity_ids))),
+        )
+        return self.frame(query.order_by(ENTITIES.c.id.collate("C")), MENTION_COLUMNS)
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        query = (
+            select(CHUNKS.c.id, DOCUMENTS.c.title, func.substr(CHUNKS.c.content, 1, length))
+            .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
+            .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(ids)))
+            .order_by(CHUNKS.c.id.collate("C"))
+        )
+        return self.frame(query, OPENING_COLUMNS)
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
+        """In binary: as text a vector takes longer to read than to find."""
+        statement = EMBEDDINGS.format(sql.Identifier(VECTOR_TABLES[table].name))
+        with self.connection() as connection:
+            found = cursor(connection, binary=True).execute(statement, [self.workspace, list(ids)])
+            return {id: vector.to_numpy() for id, vector in found}
+
+    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+        if not self.holds("reports"):
+            return pd.DataFrame(columns=REPORT_COLUMNS)
+        query = _reports(self.workspace).where(REPORTS.c.id == func.any(list(ids)))
+        return in_order(self.frame(query, REPORT_COLUMNS), ids)
+
+    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        if not self.holds("reports"):
+            return pd.DataFrame(columns=REPORT_COLUMNS)
+        without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
+        query = (
+            _reports(self.workspace)
+            .where(or_(REPORTS.c.level == level, without_children))
+            .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
+            .limit(limit)
+        )
+        return self.frame(query if within is None else query.where(told_by(REPORTS, within)), REPORT_COLUMNS)
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        if not self.holds("claims"):
+            return pd.DataFrame(columns=CLAIM_COLUMNS)
+        ids, document = list(entity_ids), CHUNKS.c.full_doc_id
+        found = {"document_id": func.coalesce(document, "").label("document_id")}
+        query = (
+            select(*(found[name] if name in found else CLAIMS.c[name] for name in CLAIM_COLUMNS))
+            .outerjoin_from(
+                CLAIMS, CHUNKS, (CHUNKS.c.workspace == CLAIMS.c.workspace) & (CHUNKS.c.id == CLAIMS.c.text_unit_id)
+            )
+            .where(
+                CLAIMS.c.workspace == self.workspace,
+                or_(CLAIMS.c.subject_id == func.any(ids), CLAIMS.c.object_id == func.any(ids)),
+            )
+            .order_by(CLAIMS.c.subject.collate("C"), CLAIMS.c.id.collate("C"))
+            .limit(limit)
+        )
+        return self.frame(query if within is None else query.where(document == func.any(list(within))), CLAIM_COLUMNS)
 
 
-def embeddings(connection: Connection, workspace: str, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
-    """See VectorStore.embeddings. In binary: as text a vector takes longer to read than to find."""
-    statement = EMBEDDINGS.format(sql.Identifier(VECTOR_TABLES[table].name))
-    found = cursor(connection, binary=True).execute(statement, [workspace, list(ids)])
-    return {id: vector.to_numpy() for id, vector in found}
+def _nearest(
+    id: ColumnElement[str], distance: ColumnElement[float], conditions: Sequence[ColumnElement[bool]], limit: int
+) -> Select:
+    return select(id, (1 - distance).label("score")).where(*conditions).order_by(distance, id.collate("C")).limit(limit)
 
 
 def told_by(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
@@ -180,64 +237,13 @@ def _has_source_outside(table: Table, documents: Sequence[str]) -> ColumnElement
     return select(unit.c.id).where(~known).correlate(table).exists()
 
 
-def origins(table: Table, workspace: str, ids: Sequence[str], documents: Sequence[str]) -> Select:
-    """(id, some, all): whether some, or all, of the text units that are a row's sources belong to the documents."""
-    rows = _sources(table).where(table.c.workspace == workspace, table.c.id == func.any(list(ids))).subquery()
-    chunk = CHUNKS.alias("source")
-    belongs = func.coalesce(chunk.c.full_doc_id == func.any(list(documents)), False)
-    return (
-        select(rows.c.id, func.bool_or(belongs), func.bool_and(belongs))
-        .outerjoin_from(rows, chunk, (chunk.c.workspace == workspace) & (chunk.c.id == rows.c.source))
-        .group_by(rows.c.id)
-    )
-
-
 def _sources(table: Table) -> Select:
     """(id, source): a row for each text unit that is a row's source."""
     return select(table.c.id, (table.c.id if table is CHUNKS else func.unnest(table.c.chunk_ids)).label("source"))
 
 
-def reports(connection: Connection, workspace: str, ids: Sequence[str]) -> pd.DataFrame:
-    """See VectorReads.reports."""
-    query = _reports(workspace).where(REPORTS.c.id == func.any(list(ids)))
-    return in_order(pd.DataFrame(connection.execute(query).all(), columns=REPORT_COLUMNS), ids)
-
-
-def reports_at(
-    connection: Connection, workspace: str, level: int, limit: int, within: Sequence[str] | None
-) -> pd.DataFrame:
-    """See VectorReads.reports_at."""
-    without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
-    query = (
-        _reports(workspace)
-        .where(or_(REPORTS.c.level == level, without_children))
-        .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
-        .limit(limit)
-    )
-    query = query if within is None else query.where(told_by(REPORTS, within))
-    return pd.DataFrame(connection.execute(query).all(), columns=REPORT_COLUMNS)
-
-
-def claims_of(
-    connection: Connection, workspace: str, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None
-) -> pd.DataFrame:
-    """See VectorReads.claims_of."""
-    ids, document = list(entity_ids), CHUNKS.c.full_doc_id
-    found = {"document_id": func.coalesce(document, "").label("document_id")}
-    query = (
-        select(*(found[name] if name in found else CLAIMS.c[name] for name in CLAIM_COLUMNS))
-        .outerjoin_from(
-            CLAIMS, CHUNKS, (CHUNKS.c.workspace == CLAIMS.c.workspace) & (CHUNKS.c.id == CLAIMS.c.text_unit_id)
-        )
-        .where(
-            CLAIMS.c.workspace == workspace,
-            or_(CLAIMS.c.subject_id == func.any(ids), CLAIMS.c.object_id == func.any(ids)),
-        )
-        .order_by(CLAIMS.c.subject.collate("C"), CLAIMS.c.id.collate("C"))
-        .limit(limit)
-    )
-    query = query if within is None else query.where(document == func.any(list(within)))
-    return pd.DataFrame(connection.execute(query).all(), columns=CLAIM_COLUMNS)
+def _ids(ids: Sequence[str]) -> ColumnElement[Sequence[str]]:
+    return cast(list(ids), ARRAY(Text))
 
 
 def _reports(workspace: str) -> Select:

@@ -176,5 +176,10 @@ def partition_of(table: Table, workspace: str) -> str:
     return f"{table.name}_{digest(workspace)[:12]}"
 
 
+def stored_in(table: Table, workspace: str) -> str:
+    """The name of what holds a workspace's rows: its partition, or the table itself."""
+    return partition_of(table, workspace) if table in VECTOR_TABLES.values() else table.name
+
+
 def kind_of(column: Column) -> Kind:
     return KINDS[column.type.compile(dialect=DIALECT)]

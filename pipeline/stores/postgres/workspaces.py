@@ -1,16 +1,15 @@
 """The workspaces of a PostgreSQL database: what they show, and how one is dropped."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any
 
 from psycopg import sql
 from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table, text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.contract.schemas import UNMARKED
-from pipeline.stores.base import Live, Waits, read_probe, read_states, unheard
+from pipeline.stores.base import Live, Waits, read_live, silent
+from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import LIVE, TABLES, VECTOR_TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -47,7 +46,7 @@ def workspaces(connection: Connection, only: str | None = None) -> dict[str, Liv
     query = select(literal_column("*")).select_from(LIVE)  # an earlier version's table has fewer columns
     query = query if only is None else query.where(LIVE.c.workspace == only)
     found = connection.execute(query.order_by(LIVE.c.workspace.collate("C"))).mappings()
-    return {row["workspace"]: _live(dict(row)) for row in found}
+    return {row["workspace"]: read_live(dict(row)) for row in found}
 
 
 def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
@@ -68,7 +67,7 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
     return counts
 
 
-def lock(connection: Connection, name: str, waits: Waits = unheard) -> None:
+def lock(connection: Connection, name: str, waits: Waits = silent) -> None:
     """Wait until nobody else has the lock; it ends with the transaction, and that with this process, whatever the
     server is at. The one named as a workspace is held by who writes or drops its rows."""
     _end_with_client(connection)
@@ -109,8 +108,7 @@ def _drop_partition(transaction: Transaction, partition: str, workspace: str) ->
         connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
         with suppress(LockNotAvailable), connection.begin_nested():
             if _existing(connection, [partition]) and _is_empty(connection, partition):
-                cursor: Any = connection.connection.cursor()
-                cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(partition)))
+                cursor(connection).execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(partition)))
 
 
 def _existing(connection: Connection, names: list[str]) -> set[str]:
@@ -123,20 +121,5 @@ def _existing(connection: Connection, names: list[str]) -> set[str]:
 
 def _is_empty(connection: Connection, partition: str) -> bool:
     """Another load may have filled it since."""
-    cursor: Any = connection.connection.cursor()
-    cursor.execute(sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(partition)))
-    return cursor.fetchone()[0]
-
-
-def _live(row: Mapping[str, Any]) -> Live:
-    return Live(
-        row["workflow"],
-        row["version"],
-        row["embedding"],
-        row["dimensions"],
-        read_states(row.get("tables")),
-        row.get("schema_version") or UNMARKED,
-        read_probe(row.get("probe")),
-        owner=row.get("owner") or "",
-        place=row.get("place") or "",
-    )
+    query = sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(partition))
+    return cursor(connection).execute(query).fetchone()[0]

@@ -2,34 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 
 import pandas as pd
 import pyarrow as pa
 from psycopg import sql
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    Numeric,
     Table,
-    Text,
-    cast,
     delete,
     func,
-    literal,
     select,
-    union_all,
 )
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.connection import ahead
-from pipeline.stores.postgres.hnsw import Hnsw, build_index, cursor
+from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.hnsw import Hnsw, build_index
 from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
-from pipeline.stores.postgres.maintenance import watched
-from pipeline.stores.postgres.reads import build_mention_index, hashes
-from pipeline.stores.postgres.schema import KEYS, LIVE, MODEL, TABLES, VECTOR_TABLES, kind_of, partition_of
+from pipeline.stores.postgres.maintenance import build_mention_index, watched
+from pipeline.stores.postgres.rows import hashes, table_states
+from pipeline.stores.postgres.schema import KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
 IDS_AT_ONCE = 1_000_000
@@ -79,16 +73,9 @@ class PostgresWriter:
             self.connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace))
         states = self.states()
         values = {
-            "workflow": self.live.workflow,
-            "version": self.live.version,
-            "embedding": dict(self.live.embedding),
-            "dimensions": self.live.dimensions,
-            "tables": {table: asdict(state) for table, state in states.items()},
-            "schema_version": self.live.schema_version,
+            **self.live.stored(states),
             "probe": asdict(self.live.probe) if self.live.probe else None,
             "lexical": read_statistics(self.connection, self.workspace, states["chunks"].rows),
-            "owner": self.live.owner,
-            "place": self.live.place,
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
@@ -99,7 +86,7 @@ class PostgresWriter:
         constants = {key: value for key, value in constants.items() if key in table.c}
         kinds: dict[str, Kind] = {column.name: kind_of(column) for column in table.c if column.name not in KEYS}
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            sql.Identifier(self._physical(table)),
+            sql.Identifier(stored_in(table, self.workspace)),
             sql.SQL(", ").join(sql.Identifier(column) for column in [*constants, *kinds]),
         )
         stream = copy_stream(frame, kinds, list(constants.values()))
@@ -116,28 +103,6 @@ class PostgresWriter:
         self.connection.execute(select(func.set_config("default_statistics_target", "10", True)))
         names = [column.name for column in table.c if column.name in SEARCHED]
         statement = sql.SQL("ANALYZE {} ({})").format(
-            sql.Identifier(self._physical(table)), sql.SQL(", ").join(map(sql.Identifier, names))
+            sql.Identifier(stored_in(table, self.workspace)), sql.SQL(", ").join(map(sql.Identifier, names))
         )
         cursor(self.connection).execute(statement)
-
-    def _physical(self, table: Table) -> str:
-        return partition_of(table, self.workspace) if table in VECTOR_TABLES.values() else table.name
-
-
-def table_states(connection: Connection, workspace: str, tables: Sequence[str]) -> dict[str, TableState]:
-    """All in one query; the tables must exist."""
-    states = [
-        select(literal(name), func.count(), func.coalesce(func.sum(_row_number(TABLES[name])), 0).cast(Text)).where(
-            TABLES[name].c.workspace == workspace
-        )
-        for name in tables
-    ]
-    return {name: TableState(rows, checksum) for name, rows, checksum in connection.execute(union_all(*states))}
-
-
-def _row_number(table: Table) -> ColumnElement[Decimal]:
-    """A number of the row's id and hash, and of whose its vector is, that PostgreSQL makes; as numeric, so that no sum
-    is too large."""
-    texts = table.c.id + table.c.row_hash
-    texts = texts + func.coalesce(table.c[MODEL], "") if MODEL in table.c else texts
-    return cast(func.hashtextextended(texts, 0), Numeric)

@@ -1,0 +1,129 @@
+"""The connections to one workspace of a PostgreSQL database, and psycopg's own cursors in them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import psycopg
+from pgvector.psycopg import register_vector
+from sqlalchemy import Connection, Engine, Select, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from pipeline.errors import StoreError
+from pipeline.settings.addresses import fault_of_postgres
+from pipeline.stores.base import Live, this_client
+from pipeline.stores.postgres.errors import store_error
+
+KNOWS_TYPES = "graphmill_types"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A transaction in which the store stays as it is, and what it shows."""
+
+    connection: Connection
+    live: Live | None
+
+
+@dataclass(frozen=True)
+class PostgresDatabase:
+    """``moment``: all is read at it."""
+
+    url: str = field(repr=False)
+    workspace: str = "default"
+    moment: Moment | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def engine(self) -> Engine:
+        engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args=_connect_args())
+        event.listen(engine, "connect", self._on_connect)
+        event.listen(engine, "checkout", _on_checkout)
+        return engine
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A transaction. Raises StoreError where the database cannot be reached or refuses, LostConnectionError where
+        it has gone away."""
+        if self.moment is not None:
+            yield self.moment.connection
+            return
+        with self._errors(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """A connection without a transaction; raises as ``connection``."""
+        with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
+    def frame(self, query: Select, columns: list[str]) -> pd.DataFrame:
+        """The rows that a query finds, under these names."""
+        with self.connection() as connection:
+            return pd.DataFrame(connection.execute(query).all(), columns=columns)
+
+    @property
+    def address(self) -> str:
+        """For people: no password in it."""
+        return f"stores.postgres.url: {make_url(self.url).set(query={}).render_as_string(hide_password=True)}"
+
+    def close(self) -> None:
+        if "engine" in self.__dict__:
+            self.engine.dispose()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (DBAPIError, psycopg.Error) as error:
+            raise store_error(error, self.address, self._was_there.is_set()) from error
+        except PoolTimeoutError as error:
+            raise StoreError(
+                f"{self.address}: every connection is in use; ask again, or lower serve.concurrency"
+            ) from error
+
+    @cached_property
+    def _was_there(self) -> threading.Event:
+        return threading.Event()
+
+    def _on_connect(self, connection: Any, _: Any) -> None:
+        self._was_there.set()
+
+
+def _on_checkout(connection: Any, record: Any, _: Any) -> None:
+    """A connection may be older than the extension, whose types it learns once they are there."""
+    if not record.info.get(KNOWS_TYPES):
+        record.info[KNOWS_TYPES] = register_types(connection)
+        connection.rollback()
+
+
+def _connect_args() -> dict[str, Any]:
+    """By its name, which the server cuts at 63 bytes, other clients tell people who holds a lock; a name in the address
+    goes before it."""
+    return {"connect_timeout": 10, "fallback_application_name": this_client()}
+
+
+def _driver_url(url: str) -> str:
+    if fault := fault_of_postgres(url):
+        raise StoreError(f"stores.postgres.url: {fault}")
+    return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def cursor(connection: Connection, binary: bool = False) -> Any:
+    """psycopg's own cursor inside this transaction: for COPY, quoted identifiers and rows in binary."""
+    driver_connection: Any = connection.connection
+    return driver_connection.cursor(binary=binary)
+
+
+def register_types(connection: Any) -> bool:
+    """Teach the connection pgvector's types; False where the extension is not there yet."""
+    with connection.cursor() as found:
+        there = found.execute("SELECT 1 FROM pg_type WHERE typname = 'vector'").fetchone()
+    if there:
+        register_vector(connection)
+    return bool(there)
