@@ -19,7 +19,7 @@ from pipeline.contract.former_paths import FORMER
 PACKAGE = "pipeline"
 MACHINERY = frozenset({"errors", "contract.registry", "contract.schemas", "models.base"})
 """Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
-fingerprinted as such."""
+fingerprinted as such; in which order tables are kept is of SCHEMA_VERSION."""
 
 Form = list[str]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

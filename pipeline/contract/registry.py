@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar, get_args, get_type_hints, runtime_checkable
+from typing import Any, Self, TypeVar, get_args, get_type_hints
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
@@ -40,28 +40,18 @@ class Params(BaseModel):
         return self
 
 
-@runtime_checkable
-class Tracker(Protocol):
-    """Hears how far a verb is; nothing that it does changes a result."""
+class Tracker:
+    """Hears how far a verb is; nothing that it does changes a result. This one tells nobody: it is for a verb that is
+    called by hand, or only rehearsed."""
 
     def expect(self, rows: int) -> None:
         """So many more are to come."""
-        ...
 
     def finished(self, rows: int) -> None:
         """So many more are done."""
-        ...
 
 
-class Untracked:
-    """A Tracker that tells nobody: for a verb that is called by hand, or only rehearsed."""
-
-    def expect(self, rows: int) -> None: ...
-
-    def finished(self, rows: int) -> None: ...
-
-
-UNTRACKED = Untracked()
+UNTRACKED = Tracker()
 
 Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
 """The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""

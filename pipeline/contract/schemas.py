@@ -10,15 +10,14 @@ Texts and lists have 64-bit offsets in memory: with those of 32 bits no column c
 2^31 floats of vectors. Parquet knows no difference, so that a snapshot has the same bytes either way.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.contract.cells import VECTOR, list_of, with_json_texts
 from pipeline.errors import DataError
 
 SCHEMA_VERSION = 5
@@ -42,11 +41,6 @@ WIDE: Any = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
 """How Parquet is read, so that texts and lists have these types."""
 
 
-def list_of(value: pa.DataType) -> pa.DataType:
-    """A list type whose item is named as Parquet names it, so that a round trip keeps the bytes."""
-    return pa.large_list(pa.field("element", value))
-
-
 def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
@@ -61,7 +55,6 @@ def type_name(kind: pa.DataType) -> str:
 
 
 STRINGS = list_of(STRING)
-VECTOR = list_of(pa.float32())
 TYPE_COUNTS = list_of(pa.struct([("type", STRING), ("count", INT)]))
 FINDINGS = list_of(pa.struct([("summary", STRING), ("explanation", STRING)]))
 
@@ -124,7 +117,8 @@ class TableSchema:
 
     def _ordered(self, table: pa.Table) -> pa.Table:
         """The rows by key; the table itself where they are so already: a second one may take much memory."""
-        cells = comparable(table.select(self.key).to_pandas(), self.arrow)
+        nested = [name for name in self.key if pa.types.is_nested(self.arrow.field(name).type)]
+        cells = with_json_texts(table.select(self.key).to_pandas(), nested)
         ascending = [name not in self.descending for name in self.key]
         order = cells.sort_values(list(self.key), ascending=ascending, kind="stable").index
         return table if order.is_monotonic_increasing else table.take(order.to_numpy())
@@ -149,29 +143,6 @@ def _filled(column: pd.Series, kind: pa.DataType) -> pd.Series:
         cells = [() if missing else cell for cell, missing in zip(column, column.isna(), strict=True)]
         return pd.Series(cells, column.index, dtype=object)
     return column.fillna(0).astype(kind.to_pandas_dtype()) if kind in (INT, FLOAT) else column
-
-
-def comparable(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
-    """The frame with a text in place of every list: such cells can be sorted and told apart, arrays cannot."""
-    nested = [name for name in frame.columns if pa.types.is_nested(schema.field(name).type)]
-    return frame.assign(**{name: frame[name].map(as_json_text, na_action="ignore") for name in nested})
-
-
-def as_json_text(cell: Any) -> str:
-    """A list or a record as JSON, its keys in order."""
-    return json.dumps(cell, ensure_ascii=False, sort_keys=True, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist()  # of numpy: arrays and the scalars in them
-
-
-def vector_column(vectors: np.ndarray) -> pd.Series:
-    """The rows of a float32 matrix as a column of VECTOR, without a copy: they may be most of a table's bytes."""
-    rows, dimensions = vectors.shape
-    ends = pa.array(np.arange(rows + 1, dtype=np.int64) * dimensions)
-    array = pa.LargeListArray.from_arrays(ends, vectors.reshape(-1), type=VECTOR)
-    return pd.Series(array, dtype=pd.ArrowDtype(VECTOR))
 
 
 FOLLOWED = ("id", "document_id", "source_entity_id", "target_entity_id", "left_id", "right_id")

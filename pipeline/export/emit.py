@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.contract.schemas import STRING, as_json_text
+from pipeline.contract.cells import with_json_texts
+from pipeline.contract.schemas import STRING
 from pipeline.engine.workflow import Format, Workflow
 from pipeline.errors import DamagedError, UsageError
 from pipeline.export.source import write_rows
@@ -111,8 +112,7 @@ def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None
 
 def _flattened(snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]) -> Iterator[pd.DataFrame]:
     for batch in snapshots.batches(snapshot):
-        frame = batch.to_pandas()
-        yield frame.assign(**{name: frame[name].map(as_json_text, na_action="ignore") for name in nested})
+        yield with_json_texts(batch.to_pandas(), nested)
 
 
 def _write_json(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.cells import vector_column
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import EMBEDDINGS, FLOAT, STRING, table, vector_column
+from pipeline.contract.schemas import EMBEDDINGS, FLOAT, STRING, table
 from pipeline.errors import SettingsError, install_extra
 
 EDGES = table(

@@ -2,8 +2,9 @@
 
 import pandas as pd
 
+from pipeline.contract.cells import vector_column
 from pipeline.contract.registry import verb
-from pipeline.contract.schemas import EMBEDDINGS, TEXTS, vector_column
+from pipeline.contract.schemas import EMBEDDINGS, TEXTS
 from pipeline.models.base import EmbeddingModel
 
 

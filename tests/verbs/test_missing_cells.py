@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.contract.cells import as_json_text
 from pipeline.contract.registry import REGISTRY
-from pipeline.contract.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema, as_json_text
+from pipeline.contract.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema
 from pipeline.errors import DataError
 from tests.sizes import size
 from tests.verbs.graphs import entity, extractions, link

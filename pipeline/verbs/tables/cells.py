@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.contract.schemas import STRING, TableSchema, as_json_text, type_name
+from pipeline.contract.cells import with_json_texts
+from pipeline.contract.schemas import STRING, TableSchema, type_name
 from pipeline.settings.validation import did_you_mean
 
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -90,8 +91,7 @@ def distinct_cells(cells: pd.Series) -> tuple[np.ndarray, list[Any]]:
 def comparable_cells(table: pd.DataFrame) -> pd.DataFrame:
     """The table with a text in place of every list, its rows numbered from 0."""
     nested = [name for name in table.columns if _holds_lists(table[name])]
-    texts = {name: table[name].map(as_json_text, na_action="ignore") for name in nested}
-    return table.assign(**texts).reset_index(drop=True)
+    return with_json_texts(table, nested).reset_index(drop=True)
 
 
 def _holds_lists(cells: pd.Series) -> bool:
