@@ -20,8 +20,7 @@ import psutil
 
 from benchmarks.corpus import write_corpus
 from pipeline.engine.bill.forecast import totals
-from pipeline.engine.run_report import RunReport, StepReport
-from pipeline.engine.runner import SilentProgress
+from pipeline.engine.run_report import Progress, RunReport, StepReport
 from pipeline.project import Project
 from pipeline.settings.init import init_project
 
@@ -43,7 +42,7 @@ class Clock:
 
 
 @dataclass
-class Steps(SilentProgress):
+class Steps(Progress):
     """Progress that takes the time of each step; what comes before the first is the plan."""
 
     started: Clock = field(default_factory=Clock.now)

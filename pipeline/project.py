@@ -17,8 +17,7 @@ from pipeline.engine.bill.forecast import Forecast, forecast
 from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.document_list import changed_documents, list_documents
 from pipeline.engine.plan import ALL, DEFAULTS, PlannedStep, RunOptions, Selection, plan
-from pipeline.engine.run_report import RunReport
-from pipeline.engine.runner import Progress, SilentProgress
+from pipeline.engine.run_report import Progress, RunReport
 from pipeline.engine.usage.journal import read_usage, sums
 from pipeline.errors import NothingLoadedError, UsageError
 from pipeline.evaluation.evaluate import SearchTarget, evaluate
@@ -383,4 +382,4 @@ class Project(Services):
 
 
 def _heard_by(on_event: OnEvent | None) -> Progress:
-    return Events(on_event) if on_event else SilentProgress()
+    return Events(on_event) if on_event else Progress()

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.console import describe, describe_load
 from pipeline.cli.options import outlive_terminal
-from pipeline.engine.run_report import LoadCounts, StepReport
+from pipeline.engine.run_report import LoadCounts, Progress, StepReport
 from pipeline.runs.events import LOAD, Events, Pulse
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
 
-    from pipeline.engine.runner import Progress
     from pipeline.stores.base import Advanced
 
 
@@ -29,7 +28,7 @@ WIDE_ENOUGH = 80
 
 
 @contextmanager
-def run_progress(log: str) -> Iterator["Progress"]:
+def run_progress(log: str) -> Iterator[Progress]:
     """``log``: "auto" (bars on a terminal, else lines) or "json". The run goes on where the terminal is closed, or
     nobody reads what is shown any more."""
     with outlive_terminal(), _shown(log) as progress:
@@ -37,7 +36,7 @@ def run_progress(log: str) -> Iterator["Progress"]:
 
 
 @contextmanager
-def _shown(log: str) -> Iterator["Progress"]:
+def _shown(log: str) -> Iterator[Progress]:
     if log == "json":
         events = Events(print_event)
         with _beating(events.beat):
@@ -86,7 +85,7 @@ def print_event(event: dict[str, Any]) -> None:
 
 
 @dataclass
-class Bars:
+class Bars(Progress):
     bars: "RichProgress"
     task: Any = None
     pulse: Pulse = field(default_factory=Pulse)
@@ -127,7 +126,7 @@ class Bars:
 
 
 @dataclass
-class Lines:
+class Lines(Progress):
     """One line a finished step, and one now and then inside a long one."""
 
     pulse: Pulse = field(default_factory=Pulse)

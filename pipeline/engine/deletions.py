@@ -144,7 +144,7 @@ def document_changes(before: pd.DataFrame, after: pd.DataFrame) -> DocumentChang
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
     """The documents without their texts, which are nearly all of the table. Raises DataError for a damaged file."""
-    return store.columns(snapshot, COLUMNS)
+    return store.read(snapshot, COLUMNS)
 
 
 SOURCE = "source"

@@ -18,7 +18,6 @@ from pipeline.engine.deletions import (
     with_kept,
 )
 from pipeline.engine.plan import following
-from pipeline.engine.resources import LocalEngine
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
@@ -45,8 +44,7 @@ def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | 
     unread: set[str] = set()
     for loads in takewhile(_loads, workflow.steps):
         step = following(loads, previous.steps, snapshots)
-        given = {name: tables[table][step.reads[name].columns] for name, table in step.inputs.items()}
-        frames = LocalEngine().run(step.verb, given, {"params": step.params} if step.verb.takes_params else {})
+        frames = step.call(step.inputs_from(tables.__getitem__), {})
         frames = with_kept(step, frames, previous, snapshots, gone)
         unread |= named_sources(frames[REJECTS]) if REJECTS in frames and not step.inputs else set()
         sources |= set(frames[DOCUMENTS]["source"])

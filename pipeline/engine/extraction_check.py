@@ -24,7 +24,7 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     ``orphan_relationships`` (with an end that no record describes). What was dropped for it is counted too."""
     if not {"text_units", "extractions"} <= set(tables):
         return {}
-    read = {name: snapshots.columns(tables[name], columns) for name, columns in COLUMNS.items() if name in tables}
+    read = {name: snapshots.read(tables[name], columns) for name, columns in COLUMNS.items() if name in tables}
     units, found = read["text_units"], read["extractions"]
     entities = found[found["kind"] == "entity"]
     dropped = read["rejects"]["reason"].value_counts()
@@ -40,14 +40,15 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     return counts
 
 
-def refuse_all_empty(units: pd.Series, outputs: Mapping[str, Snapshot], snapshots: SnapshotStore) -> None:
-    """``units``: ids of the text units that a step read; ``outputs``: its tables.
-
-    Raises DataError when they are extractions and there is none of any unit that was not rejected.
-    """
-    if "extractions" not in outputs or outputs["extractions"].rows:
+def refuse_all_empty(
+    inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot], snapshots: SnapshotStore
+) -> None:
+    """Raises DataError when a step has written extractions, and there is none of any text unit that was not rejected:
+    an answer to each, and not a word of use in them."""
+    if "text_units" not in inputs or "extractions" not in outputs or outputs["extractions"].rows:
         return
-    rejects = snapshots.columns(outputs[REJECTS], ["row_id", "kind"]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+    units = inputs["text_units"]["id"]
+    rejects = snapshots.read(outputs[REJECTS], ["row_id", "kind"]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
     answered = (~units.isin(rejects.loc[rejects["kind"] == "row", "row_id"])).sum()
     if answered:
         raise DataError(

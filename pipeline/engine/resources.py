@@ -1,17 +1,59 @@
 """What a run binds to a step's roles, handed in from outside, so that the engine names no adapter."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from pipeline.contract.prompts import Prompt
-from pipeline.contract.registry import Verb
+from pipeline.contract.registry import UNTRACKED, Tracker
 from pipeline.engine.workflow import Step
-from pipeline.models.base import ChatModel, EmbeddingModel, Listener, Tokenizer
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Tokenizer
 
 Model = ChatModel | EmbeddingModel
+
+
+@dataclass(frozen=True)
+class WrappedChat(ChatModel):
+    """A chat model with something around its conversations, which are all that a step has of it."""
+
+    model: ChatModel
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.model.identity
+
+    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+        raise NotImplementedError("a step streams nothing")
+
+    def preflight(self) -> None:
+        self.model.preflight()
+
+
+@dataclass(frozen=True)
+class WrappedEmbedding(EmbeddingModel):
+    """An embedding model with something around ``embed``."""
+
+    model: EmbeddingModel
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.model.identity
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return self.model.unknown(texts)
+
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        return self.model.keys(texts)
+
+    def preflight(self) -> None:
+        self.model.preflight()
+
+
+def unchanged(model: Model) -> Model:
+    """Put nothing around it."""
+    return model
 
 
 @dataclass(frozen=True)
@@ -50,24 +92,19 @@ class Resources:
     def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:
         return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)
 
-
-@dataclass(frozen=True)
-class LocalEngine:
-    """``batch_rows``: rows of the rowwise input given to the verb at once; None gives it the whole table."""
-
-    batch_rows: int | None = None
-
-    def run(self, verb: Verb, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-        results = [verb.call(batch, roles) for batch in self._batches(verb, tables)]
-        if len(results) == 1:
-            return results[0]
-        return {name: pd.concat([result[name] for result in results], ignore_index=True) for name in verb.outputs}
-
-    def _batches(self, verb: Verb, tables: Mapping[str, pd.DataFrame]) -> Iterator[Mapping[str, pd.DataFrame]]:
-        rows = len(tables[verb.rowwise]) if verb.rowwise else 0
-        if not verb.rowwise or not self.batch_rows or rows <= self.batch_rows:
-            yield tables
-            return
-        for start in range(0, rows, self.batch_rows):
-            batch = tables[verb.rowwise].iloc[start : start + self.batch_rows].reset_index(drop=True)
-            yield {**tables, verb.rowwise: batch}
+    def call(
+        self,
+        step: Step,
+        inputs: Mapping[str, pd.DataFrame],
+        wrap: Callable[[Model], Model] = unchanged,
+        tracker: Tracker = UNTRACKED,
+    ) -> dict[str, pd.DataFrame]:
+        """What the step's verb makes of the inputs, with its roles bound: each model as ``wrap`` gives it, and
+        ``tracker``, which hears how far it is. Raises DataError where a required cell is missing."""
+        roles: dict[str, Any] = {
+            **self.prompts_of(step),
+            **self.tokenizers_of(step),
+            **{role: wrap(model) for role, model in self.models_of(step).items()},
+            **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
+        }
+        return step.call(inputs, roles)

@@ -1,4 +1,4 @@
-"""What a run did, as people, machines and `status` read it."""
+"""What a run tells while it goes on and what it did, as people, machines and `status` read it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
     ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows
     that were answered by halves or by repair; ``not_read``: how many files were no input, by suffix or reason;
-    ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's (engine/forecast.py), else None."""
+    ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
 
     step: str
     verb: str
@@ -46,8 +46,8 @@ class StepReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """``health``: what the tables say of the extraction (extraction_check.py); ``notes``: what is to be known of the
-    stores after the load; ``documents``: how many are new, edited and gone since the run before, and how many there
+    """``health``: what the tables say of the extraction (engine/extraction_check.py); ``notes``: what is to be known of
+    the stores after the load; ``documents``: how many are new, edited and gone since the run before, and how many there
     are, where the run came so far; ``ended``: when, as ISO 8601 has it; when it began is in its id."""
 
     run_id: str
@@ -74,3 +74,21 @@ class RunReport:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "totals": self.totals}
+
+
+class Progress:
+    """Hears of a run while it goes on. As it is here, nobody sees it."""
+
+    def step_started(self, step: str, position: int, steps: int) -> None: ...
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None: ...
+
+    def step_finished(self, report: StepReport) -> None: ...
+
+    def load_started(self) -> None: ...
+
+    def load_waits(self, fact: str) -> None: ...
+
+    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None: ...
+
+    def load_finished(self, counts: LoadCounts, seconds: float) -> None: ...

@@ -5,14 +5,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
 
 import pandas as pd
 import psutil
 
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.reasons import refuse_unknown_reasons
-from pipeline.contract.registry import Tracker
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
@@ -30,16 +29,27 @@ from pipeline.engine.deletions import (
     unread_ratio,
     with_kept,
 )
-from pipeline.engine.extraction_check import health, refuse_all_empty
-from pipeline.engine.kept_rows import KeptRows, kept_rows
-from pipeline.engine.plan import ALL, PlannedStep, Planner, Rows, Selection, plan, stamped_anew, tables_of, version_of
-from pipeline.engine.resources import LocalEngine, Model, Resources
-from pipeline.engine.run_report import Action, LoadCounts, StepReport
-from pipeline.engine.usage.budget import Budget, Meter, MeteredChat, MeteredEmbedding
+from pipeline.engine.extraction_check import refuse_all_empty
+from pipeline.engine.plan import (
+    ALL,
+    KeptRows,
+    PlannedStep,
+    Planner,
+    Rows,
+    Selection,
+    kept_rows,
+    plan,
+    stamped_anew,
+    tables_of,
+    version_of,
+)
+from pipeline.engine.resources import Model, Resources
+from pipeline.engine.run_report import Action, Progress, StepReport
+from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError
-from pipeline.models.base import ChatModel, Listener, Tokens
+from pipeline.models.base import Listener, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
@@ -49,59 +59,23 @@ MOST_READINGS = 3
 ONE_TOKEN = Tokens(1, 1)
 
 
-class Progress(Protocol):
-    """What a run tells while it goes on."""
-
-    def step_started(self, step: str, position: int, steps: int) -> None: ...
-
-    def step_advanced(self, step: str, done: int, expected: int) -> None: ...
-
-    def step_finished(self, report: StepReport) -> None: ...
-
-    def load_started(self) -> None: ...
-
-    def load_waits(self, fact: str) -> None: ...
-
-    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None: ...
-
-    def load_finished(self, counts: LoadCounts, seconds: float) -> None: ...
-
-
-class SilentProgress:
-    """Progress that nobody sees."""
-
-    def step_started(self, step: str, position: int, steps: int) -> None: ...
-
-    def step_advanced(self, step: str, done: int, expected: int) -> None: ...
-
-    def step_finished(self, report: StepReport) -> None: ...
-
-    def load_started(self) -> None: ...
-
-    def load_waits(self, fact: str) -> None: ...
-
-    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None: ...
-
-    def load_finished(self, counts: LoadCounts, seconds: float) -> None: ...
-
-
 @dataclass(frozen=True)
 class IndexResult:
     """``reject_ratio`` is the worst step's share of rejected rows, ``unread_ratio`` the share of what sources could not
-    read, whenever that began (engine/rejected.py); ``health`` as engine/extraction_check.py counts it."""
+    read, whenever that began (engine/deletions.py)."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest
     reject_ratio: float
-    health: Mapping[str, float] = field(default_factory=dict)
     unread_ratio: float = 0.0
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What a verb returned, beside the rows that are kept of the last run; ``changing``: what it reads was written to
-    meanwhile."""
+    """What a verb returned, beside the rows that are kept of the last run. ``planned``: with the stamp of what it read;
+    ``changing``: that was written to meanwhile."""
 
+    planned: PlannedStep
     frames: Mapping[str, pd.DataFrame]
     kept: KeptRows | None
     changing: bool = False
@@ -119,7 +93,6 @@ class Runner:
     resources: Resources
     snapshots: SnapshotStore
     progress: Progress
-    engine: LocalEngine = LocalEngine()
     selection: Selection = ALL
     budget: Budget = field(default_factory=Budget)
     journal: Journal | None = None
@@ -160,16 +133,15 @@ class Runner:
             unread = unread if step.verb.inputs else max(unread, unread_ratio(record, rejects))
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
-            if step.outputs.get(DOCUMENTS) == DOCUMENTS and self.max_delete_ratio is not None:
-                now = tables[DOCUMENTS]
-                refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
-                self.documents = self._counted(before, tables[DOCUMENTS])
+                now = tables[DOCUMENTS]
+                if self.max_delete_ratio is not None:
+                    refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
+                self.documents = self._counted(before, now)
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
-        counts = health(tables, self.snapshots)
         self.snapshots.publish(manifest, run_id)
-        return IndexResult(tuple(self.reports), manifest, worst, counts, unread)
+        return IndexResult(tuple(self.reports), manifest, worst, unread)
 
     def _counted(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
         """How many documents there are and, as far as that can be known, how many are new, edited and gone."""
@@ -220,9 +192,9 @@ class Runner:
         self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest, meter: Meter
     ) -> StepRecord:
         step = planned.step
-        inputs = {name: self._read(step, name, tables[table]) for name, table in step.inputs.items()}
+        inputs = step.inputs_from(lambda table: self.snapshots.read(tables[table]))
         meter.documents = _documents(inputs.values())
-        planned, made = self._make(planned, inputs, previous, meter)
+        made = self._make(planned, inputs, previous, meter)
         frames = with_kept(step, made.frames, previous, self.snapshots, self.may_go)
         retry = made.changing
         outputs = {}
@@ -235,68 +207,35 @@ class Runner:
             table = schema.joined(table, made.kept.table(name)) if made.kept else table
             outputs[name] = self.snapshots.write(step.outputs[name], table)
         refuse_nothing(step, frames)
-        units = inputs["text_units"]["id"] if "text_units" in inputs else pd.Series(dtype=object)
         try:
-            refuse_all_empty(units, outputs, self.snapshots)
+            refuse_all_empty(inputs, outputs, self.snapshots)
         except DataError:
             forget_replies(step, inputs, self.resources)
             raise
-        record = StepRecord(step.id, fingerprint(planned.components), planned.components, outputs, retry)
+        components = made.planned.components
+        record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
         return record
 
     def _make(
         self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
-    ) -> tuple[PlannedStep, _Made]:
-        """What the verb returns, and the plan with the stamp of what it read. What was written to while the verb read
-        it is read again; where it never stands still, the record is no ground for reuse."""
-        step, reading = planned.step, 0
+    ) -> _Made:
+        """What was written to while the verb read it is read again; where it never stands still, the record is no
+        ground for reuse."""
+        step, again = planned.step, self.again.get(planned.step.id)
+        wrap = partial(metered, meter=meter, anew=again.__contains__ if again else None)
+        reading = 0
         while True:
             reading, version = reading + 1, version_of(step)
             planned = stamped_anew(planned)
-            made = self._call(planned, inputs, previous, meter)
-            if version_of(step) == version:
-                return planned, made
-            if reading == MOST_READINGS:
+            kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
+            frames = self.resources.call(step, kept.inputs if kept else inputs, wrap, meter)
+            stands_still = version_of(step) == version
+            if stands_still or reading == MOST_READINGS:
                 break
-        self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
-        return planned, replace(made, changing=True)
-
-    def _call(
-        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
-    ) -> _Made:
-        verb = planned.step.verb
-        kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
-        given = {**inputs, verb.rowwise: kept.changed} if kept and verb.rowwise else inputs
-        return _Made(self.engine.run(verb, given, self._roles(planned.step, meter)), kept)
-
-    def _read(self, step: Step, name: str, snapshot: Snapshot) -> pd.DataFrame:
-        """The input with the columns the verb declares, and no others."""
-        frame = self.snapshots.read(snapshot)
-        columns = step.reads[name].columns
-        missing = [column for column in columns if column not in frame.columns]
-        if missing:
-            raise DataError(
-                f"step '{step.id}': table '{step.inputs[name]}' has no {missing} (has {list(frame.columns)}); "
-                f"connect '{name}' to another table"
-            )
-        return frame[columns]
-
-    def _roles(self, step: Step, meter: Meter) -> dict[str, Any]:
-        models = self.resources.models_of(step).items()
-        roles: dict[str, Any] = {
-            **self.resources.prompts_of(step),
-            **self.resources.tokenizers_of(step),
-            **dict.fromkeys(step.verb.roles_of(Tracker), meter),
-            **{role: self._metered(step, model, meter) for role, model in models},
-        }
-        return roles | ({"params": step.params} if step.verb.takes_params else {})
-
-    def _metered(self, step: Step, model: Model, meter: Meter) -> Model:
-        if isinstance(model, ChatModel):
-            again = self.again.get(step.id)
-            return MeteredChat(model, meter, again.__contains__ if again else None)
-        return MeteredEmbedding(model, meter)
+        if not stands_still:
+            self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
+        return _Made(planned, frames, kept, changing=not stands_still)
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
         if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:

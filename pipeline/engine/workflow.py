@@ -1,18 +1,19 @@
 """A workflow: ordered steps read from one YAML file, its wiring checked before anything runs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pandas as pd
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import REGISTRY, Params, Registry, Verb
 from pipeline.contract.schemas import TableSchema
-from pipeline.errors import SettingsError
+from pipeline.errors import DataError, SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.settings.validation import did_you_mean, explain, not_yaml, parse_yaml
 
@@ -44,6 +45,24 @@ class Step:
     place: Mapping[str, str] = field(default_factory=dict)
     reads: Mapping[str, TableSchema] = field(default_factory=dict)
     writes: Mapping[str, TableSchema] = field(default_factory=dict)
+
+    def inputs_from(self, table: Callable[[str], pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        """What the verb reads, by its own names: of each of the workflow's tables, as ``table`` gives it, the columns
+        that it sees. Raises DataError where one is missing: the table was made before the workflow was edited."""
+        inputs = {}
+        for name, read in self.inputs.items():
+            frame, columns = table(read), self.reads[name].columns
+            if missing := [column for column in columns if column not in frame.columns]:
+                raise DataError(
+                    f"step '{self.id}': table '{read}' has no {missing} (has {list(frame.columns)}); "
+                    f"connect '{name}' to another table"
+                )
+            inputs[name] = frame[columns]
+        return inputs
+
+    def call(self, inputs: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+        """What the verb makes of the inputs. ``roles``: all but its params."""
+        return self.verb.call(inputs, {**roles, **({"params": self.params} if self.verb.takes_params else {})})
 
 
 def wired(where: str, steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -153,7 +153,7 @@ def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
         if not loading or rejects is None:
             continue
         with suppress(DataError):
-            rows = snapshots.columns(rejects, ["step", "row_id"])
+            rows = snapshots.read(rejects, ["step", "row_id"])
             places = rows.loc[rows["step"].isin(loading), "row_id"]
             yield from places.str.replace(r":\d+$", "", regex=True)
 

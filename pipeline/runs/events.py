@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipeline.engine.run_report import LoadCounts, StepReport
+from pipeline.engine.run_report import LoadCounts, Progress, StepReport
 
 HEARTBEAT_SECONDS = 20
 LOAD = "load"
@@ -57,7 +57,7 @@ class Pulse:
 
 
 @dataclass
-class Events:
+class Events(Progress):
     """A run's progress that hands every event to ``tell``. What ``tell`` raises ends the run, but for an OSError: where
     it writes to is gone or full, which is no fault of the run; it is not called again.
 

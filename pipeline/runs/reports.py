@@ -10,15 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-from pipeline.engine.run_report import LoadCounts, Outcome, RunReport, StepReport
+from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport, StepReport
 from pipeline.errors import DamagedError, DiskFullError, LockedError
 from pipeline.files import read_json, tell, write_json
-
-if TYPE_CHECKING:
-    from pipeline.engine.runner import Progress
-
 
 SHAPE = {"run_id": str, "workflow": str, "outcome": str, "exit_code": int, "message": str, "steps": list, "load": dict,
          "totals": dict}  # fmt: skip
@@ -212,10 +208,10 @@ class Runs:
 
 
 @dataclass
-class ProgressNotes:
+class ProgressNotes(Progress):
     """A run's progress that is also noted where others can read it."""
 
-    progress: "Progress"
+    progress: Progress
     runs: Runs
     begun: UnfinishedRun
     said: float = 0.0

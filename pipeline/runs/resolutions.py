@@ -87,7 +87,7 @@ def _unknown(project: Services, workflow: str | None, *names: str) -> tuple[str,
     snapshot = project.snapshots.manifest(project.workflow(workflow).name).tables.get(table)
     if snapshot is None:
         return ()
-    known = set(project.snapshots.columns(snapshot, ["id"])["id"])
+    known = set(project.snapshots.read(snapshot, ["id"])["id"])
     return tuple(name for name in names if entity_id(name) not in known)
 
 

@@ -10,9 +10,10 @@ from functools import partial
 import pandas as pd
 
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.engine.extraction_check import health
 from pipeline.engine.plan import RunOptions
-from pipeline.engine.run_report import LoadCounts, Outcome, RunReport
-from pipeline.engine.runner import Progress, Runner
+from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
+from pipeline.engine.runner import Runner
 from pipeline.engine.usage.budget import Budget
 from pipeline.engine.usage.journal import Journal, settle
 from pipeline.engine.workflow import REJECTS, Workflow
@@ -225,8 +226,8 @@ def index_stage(project: Services, state: RunState) -> None:
     loaded = loaded_rejects(project.runs.loaded(state.workflow.name), state.workflow.name, project.snapshots)
     result = state.runner.run(state.workflow, state.run_id, loaded)
     emit(state.workflow, result.manifest, project.snapshots, project.output_folder / state.workflow.name)
-    state.reject_ratio, state.health = result.reject_ratio, result.health
-    state.unread_ratio = result.unread_ratio
+    state.reject_ratio, state.unread_ratio = result.reject_ratio, result.unread_ratio
+    state.health = health(result.manifest.tables, project.snapshots)
 
 
 def load_stage(project: Services, state: RunState) -> None:

@@ -84,9 +84,10 @@ class SnapshotStore:
                 self.intact.add(_state(snapshot, path))
         return snapshot
 
-    def read(self, snapshot: Snapshot) -> pd.DataFrame:
-        """Raises DataError when the file is gone or damaged."""
-        return self.table(snapshot).to_pandas()
+    def read(self, snapshot: Snapshot, columns: list[str] | None = None) -> pd.DataFrame:
+        """The table, or some columns of it without a look at the rest. Raises DataError when the file is gone or
+        damaged."""
+        return self.table(snapshot, columns).to_pandas()
 
     def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         """As ``read``, in Arrow."""
@@ -96,10 +97,6 @@ class SnapshotStore:
         """As ``table``, some thousands of rows at a time; no more of the file is held than these are read of."""
         with pq.ParquetFile(self._whole(snapshot), pre_buffer=False, buffer_size=READ_AT_ONCE, **WIDE) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns)
-
-    def columns(self, snapshot: Snapshot, names: list[str]) -> pd.DataFrame:
-        """Some columns of a table, without a look at the rest."""
-        return self.table(snapshot, names).to_pandas()
 
     def require(self, snapshot: Snapshot) -> None:
         """Raises DataError when the file is gone or damaged."""

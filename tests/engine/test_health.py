@@ -92,7 +92,7 @@ def refused(store: SnapshotStore, units: dict[str, Any], rejected: tuple[str, ..
     found, texts = extractions(units)
     rejects = REJECTS.frame([("extract", unit, "row", "timeout", "no answer") for unit in rejected])
     outputs = snapshots(store, {"extractions": (EXTRACTIONS, found), "rejects": (REJECTS, rejects)})
-    refuse_all_empty(texts["id"], outputs, store)
+    refuse_all_empty({"text_units": texts}, outputs, store)
 
 
 def test_nothing_extracted_from_what_was_answered_fails_the_run(store: SnapshotStore):

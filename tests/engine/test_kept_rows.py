@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from pipeline.engine import runner
-from pipeline.engine.kept_rows import kept_rows
-from pipeline.engine.plan import PlannedStep
+from pipeline.engine.plan import PlannedStep, kept_rows
 from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 
 HARBOUR = DOCUMENTS["harbour.txt"]
@@ -43,7 +42,7 @@ def test_fast_extraction_reads_again_what_changed_unless_titles_did(
 
     def watched(planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], *rest: Any) -> Any:
         kept = kept_rows(planned, inputs, *rest)
-        read[planned.step.id] = len(kept.changed) if kept else None
+        read[planned.step.id] = len(kept.inputs[planned.step.verb.rowwise]) if kept else None
         return kept
 
     monkeypatch.setattr(runner, "kept_rows", watched)

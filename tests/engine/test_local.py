@@ -1,37 +1,9 @@
-import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.contract.prompts import Prompt
-from pipeline.contract.registry import REGISTRY
-from pipeline.engine.resources import LocalEngine
 from pipeline.engine.usage.budget import Meter, MeteredChat, MeteredEmbedding
 from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Usage
-from tests.engine.small_project import NoEmbedding, ScriptedChat, SmallProject, Words
-from tests.engine.small_verbs import CALLS, NUMBERS, describe_numbers
-
-
-@pytest.mark.parametrize("batch_rows", [1, 2, 3, 4, 5, None])
-@pytest.mark.parametrize("rows", [0, 1, 4])
-def test_slices_give_what_the_whole_gives(project: SmallProject, batch_rows: int | None, rows: int):
-    verb = REGISTRY.get("describe_numbers", "test")
-    numbers = NUMBERS.frame([(str(number), number) for number in range(rows)])
-    roles = {
-        "ask": Prompt("ask", "Say $number"),
-        "chat": ScriptedChat(failures={"0": "bad_request", "3": "timeout"}),
-        "tokenizer": Words(),
-    }
-    whole = dict(zip(verb.outputs, describe_numbers(numbers, **roles), strict=True))
-    sliced = LocalEngine(batch_rows).run(verb, {"numbers": numbers}, roles)
-    for name, schema in verb.outputs.items():
-        assert schema.encode(sliced[name], name).equals(schema.encode(whole[name], name))
-
-
-def test_each_slice_is_a_table_of_its_own(project: SmallProject):
-    numbers = NUMBERS.frame([(str(number), number) for number in range(5)])
-    LocalEngine(2).run(REGISTRY.get("keep_even", "test"), {"numbers": numbers}, {})
-    assert CALLS == ["keep_even"] * 3
+from tests.engine.small_project import NoEmbedding, ScriptedChat
 
 
 def usage(cached: bool, cost: float | None) -> Usage:
@@ -65,15 +37,7 @@ def test_a_metered_model_is_the_model_and_counts_its_calls():
     assert [reply.text for reply in replies] == ["hello", "hullo"]
     assert (meter.calls, meter.input_tokens, meter.output_tokens, meter.cost) == (2, 20, 4, 1.0)
     assert (meter.done, meter.expected) == (2, 2)
-    assert "".join(chat.stream(requests[0])) == "hello"
     embedding = MeteredEmbedding(NoEmbedding(), meter)
     assert isinstance(embedding, EmbeddingModel)
     assert not isinstance(embedding, ChatModel)
     assert embedding.embed(["a", "b"]).shape == (2, 2)
-
-
-def test_a_frame_handed_to_a_verb_is_not_changed_by_slicing(project: SmallProject):
-    numbers = NUMBERS.frame([(str(number), number) for number in range(4)])
-    before = numbers.copy()
-    LocalEngine(3).run(REGISTRY.get("keep_even", "test"), {"numbers": numbers}, {})
-    pd.testing.assert_frame_equal(numbers, before)

@@ -6,7 +6,8 @@ import pytest
 from pipeline.contract import fingerprint
 from pipeline.engine import plan as planning
 from pipeline.engine.plan import plan
-from pipeline.engine.runner import Runner, SilentProgress
+from pipeline.engine.run_report import Progress
+from pipeline.engine.runner import Runner
 from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import CALLS
@@ -24,7 +25,7 @@ class Built:
         return SnapshotStore(self.project.root / "snapshots")
 
     def run(self) -> list[tuple[str, str]]:
-        result = Runner(self.project.resources, self.store, SilentProgress()).run(self.project.workflow, "run-1")
+        result = Runner(self.project.resources, self.store, Progress()).run(self.project.workflow, "run-1")
         return [(report.action, report.reason) for report in result.steps]
 
     def plan(self) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 from pipeline.contract.registry import verb
 from pipeline.contract.schemas import REJECTS, STRING
 from pipeline.contract.schemas import table as schema
-from pipeline.engine.run_report import StepReport
-from pipeline.engine.runner import IndexResult, Runner, SilentProgress
+from pipeline.engine.run_report import Progress, StepReport
+from pipeline.engine.runner import IndexResult, Runner
 from pipeline.errors import AuthError, DataError, SettingsError
 from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import WORKFLOW, SmallProject
@@ -17,7 +17,7 @@ IDS = schema("id", id=STRING)
 
 
 def runner(project: SmallProject) -> Runner:
-    return Runner(project.resources, SnapshotStore(project.root / "snapshots"), SilentProgress())
+    return Runner(project.resources, SnapshotStore(project.root / "snapshots"), Progress())
 
 
 def run(project: SmallProject) -> IndexResult:
@@ -179,7 +179,7 @@ def test_reports_count_rows_calls_tokens_and_cost(project: SmallProject):
 def test_progress_tells_of_every_step(project: SmallProject):
     events: list[object] = []
 
-    class Told(SilentProgress):
+    class Told(Progress):
         def step_started(self, step: str, position: int, steps: int) -> None:
             events.append((step, position, steps))
 

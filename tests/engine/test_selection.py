@@ -3,7 +3,8 @@
 import pytest
 
 from pipeline.engine.plan import ALL, Selection, plan
-from pipeline.engine.runner import IndexResult, Runner, SilentProgress
+from pipeline.engine.run_report import Progress
+from pipeline.engine.runner import IndexResult, Runner
 from pipeline.errors import UsageError
 from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import SmallProject
@@ -13,7 +14,7 @@ from tests.engine.small_verbs import CALLS
 def run(project: SmallProject, selection: Selection = ALL) -> IndexResult:
     CALLS.clear()
     store = SnapshotStore(project.root / "snapshots")
-    return Runner(project.resources, store, SilentProgress(), selection=selection).run(project.workflow, "run")
+    return Runner(project.resources, store, Progress(), selection=selection).run(project.workflow, "run")
 
 
 def actions(result: IndexResult) -> list[str]:

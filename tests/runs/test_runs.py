@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
-from pipeline.engine.run_report import RunReport, StepReport
-from pipeline.engine.runner import SilentProgress
+from pipeline.engine.run_report import Progress, RunReport, StepReport
 from pipeline.errors import LockedError
 from pipeline.runs.reports import ProgressNotes, Runs, UnfinishedRun, this_process
 
@@ -149,7 +148,7 @@ def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(runs
 
 
 def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
-    noted = ProgressNotes(SilentProgress(), runs, UnfinishedRun(runs.new_id(), "fast"))
+    noted = ProgressNotes(Progress(), runs, UnfinishedRun(runs.new_id(), "fast"))
     noted.load_started()
     noted.load_waits("postgres: workspace 'default' is held by another")
     (begun,) = runs.unreported()

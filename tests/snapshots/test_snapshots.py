@@ -171,7 +171,7 @@ def test_a_damaged_table_counts_as_missing_and_is_written_again(store: SnapshotS
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # as where a disk, not a program, has done it
     assert store.lookup(record.fingerprint) is None
     with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
-        store.columns(record.outputs["texts"], ["id"])
+        store.read(record.outputs["texts"], ["id"])
     assert store.write("texts", texts("a", "b")) == record.outputs["texts"]
     assert path.read_bytes() == whole
     assert store.lookup(record.fingerprint) == record

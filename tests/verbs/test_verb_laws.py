@@ -13,7 +13,6 @@ import pipeline.verbs
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import REGISTRY, UNTRACKED, Params, Tracker, Verb
 from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
-from pipeline.engine.resources import LocalEngine
 from pipeline.models.base import (
     Anew,
     ChatModel,
@@ -28,6 +27,7 @@ from pipeline.models.base import (
 )
 from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
+from tests.slices import called_in_slices
 from tests.talking import converse
 from tests.verbs.graphrag_folders import version_3, write
 
@@ -185,7 +185,7 @@ def run(
     verb: Verb, inputs: Mapping[str, pd.DataFrame], folder: Path, batch_rows: int | None = None
 ) -> dict[str, pa.Table]:
     roles = roles_of(verb, folder)
-    frames = LocalEngine(batch_rows).run(verb, inputs, roles)
+    frames = called_in_slices(verb, inputs, roles, batch_rows)
     written = verb.written(schemas_of(verb), roles.get("params", Params()))
     return {name: schema.encode(frames[name], f"{verb.name}: {name}") for name, schema in written.items()}
 

@@ -1,17 +1,17 @@
 """Models that answer from what is known and count what they would have to ask."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
-from pipeline.engine.resources import Model, Resources
+from pipeline.engine.resources import Model, Resources, WrappedChat, WrappedEmbedding
 from pipeline.engine.workflow import Step, Workflow
-from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Tokenizer
+from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Result, Talk, Tokenizer
 from pipeline.models.conversations import Exchange, Memory, in_rounds
-from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.snapshots.store import SnapshotStore
 
 NOT_ASKED = "not_asked"
 """The reason of a reply that a rehearsal has not got."""
@@ -46,8 +46,6 @@ class Tally:
     input_tokens: int = 0
     batch_size: int = 1
     """Texts that one call of an embedding model takes."""
-    paid: bool = True
-    """Whether the model makes calls at all: one that is built in does not."""
     keys: set[str] = field(default_factory=set)
     """Of all that was looked for in the cache."""
 
@@ -55,21 +53,16 @@ class Tally:
         self.calls += 1
         self.input_tokens += tokens
 
-
-def rehearsed(model: Model, tally: Tally) -> Model:
-    return RehearsedChat(model, tally) if isinstance(model, ChatModel) else RehearsedEmbedding(model, tally)
+    def rehearsed(self, model: Model) -> Model:
+        """The model, which answers from what it knows; what it would have to ask is counted."""
+        return RehearsedChat(model, self) if isinstance(model, ChatModel) else RehearsedEmbedding(model, self)
 
 
 @dataclass(frozen=True)
-class RehearsedChat(ChatModel):
+class RehearsedChat(WrappedChat):
     """A conversation ends where a reply is missing: it is sent one with the reason NOT_ASKED."""
 
-    model: ChatModel
     tally: Tally
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.model.identity
 
     def converse(
         self, talks: Iterable[Talk[Result]], listener: object = None, anew: Anew | None = None
@@ -92,12 +85,6 @@ class RehearsedChat(ChatModel):
         self.tally.rows += len(results)
         return results
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
-        raise NotImplementedError("a rehearsal streams nothing")
-
-    def preflight(self) -> None:
-        return
-
 
 @dataclass(frozen=True)
 class _ReadOnly:
@@ -119,15 +106,10 @@ class _ReadOnly:
 
 
 @dataclass(frozen=True)
-class RehearsedEmbedding:
-    """An EmbeddingModel whose vectors say nothing: one zero each."""
+class RehearsedEmbedding(WrappedEmbedding):
+    """Vectors that say nothing: one zero each."""
 
-    model: EmbeddingModel
     tally: Tally
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.model.identity
 
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         calls = self.model.unknown(texts)
@@ -135,19 +117,9 @@ class RehearsedEmbedding:
         for batch in calls:
             self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
         self.tally.batch_size = getattr(self.model, "batch_size", 1)
-        self.tally.paid = hasattr(self.model, "cost")
         self.tally.rows += len(texts)
         self.tally.known += len(texts) - sum(map(len, calls))
         return np.zeros((len(texts), 1), dtype=np.float32)
-
-    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        return self.model.unknown(texts)
-
-    def keys(self, texts: Sequence[str]) -> set[str]:
-        return self.model.keys(texts)
-
-    def preflight(self) -> None:
-        return
 
 
 def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> set[str]:
@@ -155,28 +127,15 @@ def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotSto
     manifest, tally = snapshots.manifest(workflow.name), Tally(resources.tokenizer)
     for step in workflow.steps:
         if step.models and set(step.inputs.values()) <= set(manifest.tables):
-            _replay(step, _inputs(step, manifest, snapshots), resources, tally)
+            inputs = step.inputs_from(lambda table: snapshots.read(manifest.tables[table]))
+            resources.call(step, inputs, tally.rehearsed)
     return tally.keys
 
 
 def forget_replies(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Resources) -> None:
     """Take from the cache what the step was answered about these inputs, so that it is asked for again."""
     tally = Tally(resources.tokenizer)
-    _replay(step, inputs, resources, tally)
+    resources.call(step, inputs, tally.rehearsed)
     for model in resources.models_of(step).values():
         if isinstance(model, RememberingChat):
             model.memory().forget(tally.keys)
-
-
-def _inputs(step: Step, manifest: Manifest, snapshots: SnapshotStore) -> dict[str, pd.DataFrame]:
-    tables = {name: snapshots.read(manifest.tables[table]) for name, table in step.inputs.items()}
-    return {name: frame[step.reads[name].columns] for name, frame in tables.items()}
-
-
-def _replay(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Resources, tally: Tally) -> None:
-    roles = {
-        **resources.prompts_of(step),
-        **resources.tokenizers_of(step),
-        **{role: rehearsed(model, tally) for role, model in resources.models_of(step).items()},
-    }
-    step.verb.call(inputs, {**roles, **({"params": step.params} if step.verb.takes_params else {})})

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.engine.bill import expected_calls as bill
-from pipeline.engine.bill.counting_models import Tally, rehearsed
+from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
 from pipeline.engine.deletions import (
     DOCUMENTS,
@@ -27,8 +27,7 @@ from pipeline.engine.deletions import (
     refuse_nothing,
     with_kept,
 )
-from pipeline.engine.kept_rows import kept_rows
-from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, tables_of
+from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, kept_rows, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
@@ -134,11 +133,9 @@ class Forecaster:
     def _rehearse(self, planned: PlannedStep) -> Tally:
         """The step's outputs become frames."""
         step, tally = planned.step, Tally(self.resources.tokenizer)
-        inputs = {name: self._table(table)[step.reads[name].columns] for name, table in step.inputs.items()}
+        inputs = step.inputs_from(self._table)
         kept = kept_rows(planned, inputs, self.previous, self.snapshots) if planned.reason == "input" else None
-        if kept and step.verb.rowwise:
-            inputs[step.verb.rowwise] = kept.changed
-        frames = step.verb.call(inputs, self._roles(step, tally))
+        frames = self.resources.call(step, kept.inputs if kept else inputs, tally.rehearsed)
         frames = with_kept(step, frames, self.previous, self.snapshots)
         refuse_nothing(step, frames)
         read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
@@ -156,15 +153,6 @@ class Forecaster:
             self._frames[table] = self.snapshots.read(self._known[table])
         return self._frames[table]
 
-    def _roles(self, step: Step, tally: Tally) -> dict[str, Any]:
-        models = self.resources.models_of(step).items()
-        roles: dict[str, Any] = {
-            **self.resources.prompts_of(step),
-            **self.resources.tokenizers_of(step),
-            **{role: rehearsed(model, tally) for role, model in models},
-        }
-        return roles | ({"params": step.params} if step.verb.takes_params else {})
-
     def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
         """What the step would ask about the rows of the last run that rows of text units that are gone had a part in,
         where it asks about such rows."""
@@ -181,7 +169,7 @@ class Forecaster:
                 for name, snapshot in before.items() if snapshot
             }  # fmt: skip
             if COMMUNITIES not in inputs:
-                step.verb.call(inputs, self._roles(step, tally))
+                self.resources.call(step, inputs, tally.rehearsed)
         for model in self.resources.models_of(step).values():
             tally.batch_size = getattr(model, "batch_size", 1)
         return tally
@@ -240,7 +228,7 @@ class Forecaster:
         if table is None or before is None:
             return frozenset()
         now = self._table(table)["id"]
-        return frozenset(self.snapshots.columns(before, ["id"])["id"]) - frozenset(now)
+        return frozenset(self.snapshots.read(before, ["id"])["id"]) - frozenset(now)
 
 
 def _touched(table: pa.Table, units: frozenset[str]) -> pd.DataFrame:

@@ -2,15 +2,16 @@
 
 import math
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from pipeline.contract.registry import Tracker
+from pipeline.engine.resources import Model, WrappedChat, WrappedEmbedding
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
-from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk, Usage
+from pipeline.models.base import Anew, ChatModel, Result, Talk, Usage
 
 
 @dataclass
@@ -65,7 +66,7 @@ THROTTLED = "throttled"
 
 
 @dataclass
-class Meter:
+class Meter(Tracker):
     """Sums of one step; the Listener of its models and the Tracker of its verb. ``tick`` is called with (done,
     expected) rows of work;
     ``documents`` says which document a row is of, where it is of one."""
@@ -119,17 +120,17 @@ class Meter:
         self.budget.reserve(tokens, cost)
 
 
+def metered(model: Model, meter: Meter, anew: Anew | None = None) -> Model:
+    """The model, which tells the meter what it does. ``anew``: see MeteredChat."""
+    return MeteredChat(model, meter, anew) if isinstance(model, ChatModel) else MeteredEmbedding(model, meter)
+
+
 @dataclass(frozen=True)
-class MeteredChat(ChatModel):
+class MeteredChat(WrappedChat):
     """``anew``: rows whose bad replies are asked for again, mended though they are."""
 
-    model: ChatModel
     meter: Meter
     anew: Anew | None = None
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.model.identity
 
     def converse(
         self, talks: Iterable[Talk[Result]], listener: object = None, anew: Anew | None = None
@@ -143,21 +144,10 @@ class MeteredChat(ChatModel):
         self.meter.finished(1)
         return result
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
-        return self.model.stream(request)
-
-    def preflight(self) -> None:
-        self.model.preflight()
-
 
 @dataclass(frozen=True)
-class MeteredEmbedding:
-    model: EmbeddingModel
+class MeteredEmbedding(WrappedEmbedding):
     meter: Meter
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.model.identity
 
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         self.meter.expect(len(texts))
@@ -165,12 +155,3 @@ class MeteredEmbedding:
         vectors = self.model.embed(texts, self.meter)
         self.meter.finished(before + len(texts) - self.meter.done)  # the rest: known, equal or blank texts
         return vectors
-
-    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        return self.model.unknown(texts)
-
-    def keys(self, texts: Sequence[str]) -> set[str]:
-        return self.model.keys(texts)
-
-    def preflight(self) -> None:
-        self.model.preflight()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import FLOAT, INT, STRING, STRINGS, TableSchema, table
-from pipeline.engine.resources import LocalEngine
+from tests.slices import called_in_slices
 
 PEOPLE = table("id", id=STRING, name=STRING, town=STRING, age=INT, height=FLOAT, tags=STRINGS)
 ROWS = [
@@ -36,7 +36,7 @@ def applied(
     verb = REGISTRY.verbs[name]
     params = verb.params.model_validate(args)
     written = verb.written(schemas, params)
-    made = LocalEngine(batch_rows).run(verb, frames, {"params": params} if verb.takes_params else {})
+    made = called_in_slices(verb, frames, {"params": params} if verb.takes_params else {}, batch_rows)
     return {output: schema.encode(made[output], name) for output, schema in written.items()}
 
 
