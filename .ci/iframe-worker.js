@@ -1,2 +1,35 @@
-/*! iframe-worker 1.0.4, MIT, Copyright (c) 2020-2022 Martin Donath */
-"use strict";(()=>{function c(s,n){parent.postMessage(s,n||"*")}function d(...s){return s.reduce((n,e)=>n.then(()=>new Promise(r=>{let t=document.createElement("script");t.src=e,t.onload=r,document.body.appendChild(t)})),Promise.resolve())}var o=class extends EventTarget{constructor(e){super();this.url=e;this.m=e=>{e.source===this.w&&(this.dispatchEvent(new MessageEvent("message",{data:e.data})),this.onmessage&&this.onmessage(e))};this.e=(e,r,t,i,m)=>{if(r===`${this.url}`){let a=new ErrorEvent("error",{message:e,filename:r,lineno:t,colno:i,error:m});this.dispatchEvent(a),this.onerror&&this.onerror(a)}};let r=document.createElement("iframe");r.hidden=!0,document.body.appendChild(this.iframe=r),this.w.document.open(),this.w.document.write(`<html><body><script>postMessage=${c};importScripts=${d};addEventListener("error",({error})=>{parent.dispatchEvent(new ErrorEvent("error",{filename:"${e}",error}))})<\/script><script src=${e}?${+Date.now()}><\/script></body></html>`),this.w.document.close(),onmessage=this.m,onerror=this.e,this.r=new Promise((t,i)=>{this.w.onload=t,this.w.onerror=i})}terminate(){this.iframe.remove(),onmessage=onerror=null}postMessage(e){this.r.catch().then(()=>{this.w.dispatchEvent(new MessageEvent("message",structuredClone({data:e})))})}get w(){return this.iframe.contentWindow}};window.IFrameWorker=o;location.protocol==="file:"&&(window.Worker=o);})();
+// A page that was opened from disk may start no worker. Search gets one that runs its script in a hidden frame instead.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super();
+      this.frame = document.createElement("iframe");
+      this.frame.hidden = true;
+      document.documentElement.append(this.frame);
+      const inside = this.frame.contentWindow;
+      inside.postMessage = (data) => this.tell(data);
+      this.ready = new Promise((resolve, reject) => {
+        const script = inside.document.createElement("script");
+        script.src = new URL(url, location);
+        script.onload = resolve;
+        script.onerror = reject;
+        inside.document.documentElement.append(script);
+      });
+    }
+
+    postMessage(data) {
+      const inside = this.frame.contentWindow;
+      this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })));
+    }
+
+    tell(data) {
+      const event = new MessageEvent("message", { data });
+      this.onmessage?.(event);
+      this.dispatchEvent(event);
+    }
+
+    terminate() {
+      this.frame.remove();
+    }
+  };
+}
