@@ -1,12 +1,12 @@
 """The embedding model that comes with the install: WordLlama, 256 dimensions; no network, torch or key."""
 
-import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-    from wordllama import WordLlamaInference
 
 
 DIMENSIONS = 256
@@ -47,10 +46,10 @@ class BuiltinEmbedding(EmbeddingModel):
         if not filled:
             return vectors
         with _LOADING:
-            model = _model()
+            embedding, tokenizer = _model()
         for rows in slices(filled, TEXTS_AT_ONCE):
-            tokens = _tokens([clean(texts[row]) for row in rows], model.tokenizer)
-            vectors[rows] = unit(_sums(model.embedding, tokens))
+            tokens = _tokens([clean(texts[row]) for row in rows], tokenizer)
+            vectors[rows] = unit(_sums(embedding, tokens))
             if listener:
                 listener.finished(len(rows))
         return vectors
@@ -87,18 +86,17 @@ def _sum(vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _model() -> "WordLlamaInference":
-    """The weights in wordllama's wheel. Importing wordllama sets up the root logger; that is taken back."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    try:
-        import wordllama
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-    folder = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(cache_dir=folder, dim=DIMENSIONS, disable_download=True)
-    model.embedding = model.embedding.astype(np.float16)  # pyright: ignore[reportAttributeAccessIssue]
-    model.tokenizer.no_padding()
-    model.tokenizer.normalizer = None  # _pieces does what it did
-    return model
+def _model() -> tuple[np.ndarray, "Tokenizer"]:
+    """The token vectors and the tokenizer, read from wordllama's wheel: importing the package itself takes longer than
+    a question over a small project."""
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
+
+    spec = find_spec("wordllama")
+    assert spec
+    assert spec.origin
+    folder = Path(spec.origin).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    tokenizer.normalizer = None  # _pieces does what it did
+    with safe_open(folder / "weights" / f"l2_supercat_{DIMENSIONS}.safetensors", "np") as weights:
+        return weights.get_tensor("embedding.weight"), tokenizer
