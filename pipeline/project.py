@@ -1,55 +1,51 @@
-"""Project: a folder with settings, workflows, prompts and data, and everything that can be done with it."""
+"""Project: a folder with settings, workflows, prompts and data, and everything that can be done with it.
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+What a method does is imported by it: a question needs no engine, a plan no database.
+"""
+
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.doctor.checks import examine
-from pipeline.doctor.finding import Finding
-from pipeline.engine.bill.expected_calls import Estimate
-from pipeline.engine.bill.forecast import Forecast, forecast
-from pipeline.engine.deletions import DOCUMENTS
-from pipeline.engine.document_list import changed_documents, list_documents
-from pipeline.engine.plan import ALL, DEFAULTS, PlannedStep, RunOptions, Selection, plan
-from pipeline.engine.run_report import Progress, RunReport
-from pipeline.engine.usage.journal import read_usage, sums
 from pipeline.errors import NothingLoadedError, UsageError
-from pipeline.evaluation.evaluate import SearchTarget, evaluate
-from pipeline.evaluation.questions import Questions, read_questions
-from pipeline.evaluation.results import KS, MODES, Evaluation, Setup
-from pipeline.export.kinds import export
-from pipeline.export.source import ExportReport, ExportSource
-from pipeline.models.base import ChatModel
-from pipeline.purge.document import PurgeReport, purge, survey_document
-from pipeline.purge.history import HistoryReport, purge_history
-from pipeline.purge.intention import PurgeIntents
-from pipeline.purge.target import Survey
-from pipeline.query.answer import Answer, answer
-from pipeline.query.request import QueryRequest, request_of
-from pipeline.query.resources import QueryResources, noting
-from pipeline.query.stream import Event, NextQuestions, next_questions, stream_answer
-from pipeline.resolution.pins import Decision
-from pipeline.runs.events import Events, OnEvent
-from pipeline.runs.gc import GcReport, collect_garbage
-from pipeline.runs.reports import KILLED, UNDER_WAY, RunEntry, with_manifest, with_usage
-from pipeline.runs.resolutions import PinReport, pin, resolutions, undo
 from pipeline.runs.services import DEFAULT, Services
-from pipeline.runs.stages import Stage, index_stage, load_stage, run_stages, why_not_loadable
 from pipeline.settings.file import read_settings
-from pipeline.settings.schema import GraphragSettings
-from pipeline.snapshots.store import Manifest
 from pipeline.stores.base import Advanced, silent
-from pipeline.tuning.tune import TuneOptions, Tuning, forecast_tuning, tune
-from pipeline.verify.verify import Verification, verify
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from types import TracebackType
+
     import networkx as nx
+    import pandas as pd
+
+    from pipeline.doctor.finding import Finding
+    from pipeline.engine.bill.expected_calls import Estimate
+    from pipeline.engine.bill.forecast import Forecast
+    from pipeline.engine.plan import PlannedStep, RunOptions, Selection
+    from pipeline.engine.run_report import Progress, RunReport
+    from pipeline.evaluation.questions import Questions
+    from pipeline.evaluation.results import Evaluation
+    from pipeline.export.source import ExportReport
+    from pipeline.models.base import ChatModel
+    from pipeline.purge.document import PurgeReport
+    from pipeline.purge.history import HistoryReport
+    from pipeline.purge.target import Survey
+    from pipeline.query.answer import Answer
+    from pipeline.query.request import QueryRequest
+    from pipeline.query.resources import QueryResources
+    from pipeline.query.stream import Event, NextQuestions
+    from pipeline.resolution.pins import Decision
+    from pipeline.runs.events import OnEvent
+    from pipeline.runs.gc import GcReport
+    from pipeline.runs.reports import RunEntry
+    from pipeline.runs.resolutions import PinReport
+    from pipeline.runs.stages import Stage
+    from pipeline.snapshots.store import Manifest
+    from pipeline.tuning.tune import TuneOptions, Tuning
+    from pipeline.verify.verify import Verification
 
 
 MOST_QUESTIONS = 50
@@ -59,13 +55,13 @@ class Project(Services):
     """Use ``with Project.open(folder) as project`` or close it: it may hold connections to the stores."""
 
     @classmethod
-    def open(cls, root: str | Path = ".", overrides: Sequence[str] = ()) -> "Project":
+    def open(cls, root: str | Path = ".", overrides: Sequence[str] = ()) -> Project:
         """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError."""
         folder = Path(root).resolve()
         names_workspace = any(override.startswith("workspace=") for override in overrides)
         return cls(folder, read_settings(folder, overrides), names_workspace)
 
-    def __enter__(self) -> "Project":
+    def __enter__(self) -> Project:
         return self
 
     def __exit__(
@@ -75,24 +71,27 @@ class Project(Services):
 
     def plan(self, name: str | None = None) -> list[PlannedStep]:
         """What ``index`` would do, and why; no model is called."""
+        from pipeline.engine.plan import plan
+
         return plan(self.workflow(name), self.resources, self.snapshots)
 
-    def forecast(self, name: str | None = None, selection: Selection = ALL) -> list[Forecast]:
+    def forecast(self, name: str | None = None, selection: Selection | None = None) -> list[Forecast]:
         """What ``index`` would do and what it would cost; no network is used and nothing is written."""
-        return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection)
+        from pipeline.engine.bill.forecast import forecast
+        from pipeline.engine.plan import ALL
 
-    def why_not_loadable(self, name: str | None = None) -> str:
-        """Why ``run`` would refuse the workflow, whose tables lack what the stores need; empty where it would not."""
-        return why_not_loadable(self.workflow(name))
+        return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL)
 
     def index(
         self,
         name: str | None = None,
         progress: Progress | None = None,
         on_event: OnEvent | None = None,
-        options: RunOptions = DEFAULTS,
+        options: RunOptions | None = None,
     ) -> RunReport:
         """Bring the snapshots up to date with the documents. See ``run``."""
+        from pipeline.runs.stages import index_stage
+
         return self._run(name, progress or _heard_by(on_event), options, index_stage)
 
     def load(
@@ -100,13 +99,15 @@ class Project(Services):
         name: str | None = None,
         progress: Progress | None = None,
         on_event: OnEvent | None = None,
-        options: RunOptions = DEFAULTS,
+        options: RunOptions | None = None,
     ) -> RunReport:
         """Bring the stores up to date with the snapshots, or back to what they were at the end of an earlier run
         (``options.manifest``: its id, or an unambiguous beginning of it); the next load brings back the newest.
 
         Raises UsageError for a run that is not known, DataError when its snapshots are no longer kept.
         """
+        from pipeline.runs.stages import load_stage
+
         return self._run(name, progress or _heard_by(on_event), options, load_stage)
 
     def run(
@@ -114,7 +115,7 @@ class Project(Services):
         name: str | None = None,
         progress: Progress | None = None,
         on_event: OnEvent | None = None,
-        options: RunOptions = DEFAULTS,
+        options: RunOptions | None = None,
     ) -> RunReport:
         """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were rejected: the stores
         then stay as they were, and the exit code is 3. Stores must answer before anything is asked of an endpoint.
@@ -127,6 +128,8 @@ class Project(Services):
         Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError when the options'
         limits are reached, WaitingError while a batch is not ready; the next run goes on from there.
         """
+        from pipeline.runs.stages import index_stage, load_stage
+
         return self._run(name, progress or _heard_by(on_event), options, index_stage, load_stage)
 
     def retry(
@@ -134,24 +137,29 @@ class Project(Services):
         name: str | None = None,
         progress: Progress | None = None,
         on_event: OnEvent | None = None,
-        options: RunOptions = DEFAULTS,
+        options: RunOptions | None = None,
         recovered: bool = False,
     ) -> RunReport:
         """Run the workflow, by default the one that ``table`` reads, with the rejected rows asked for once more, and
         with ``recovered`` also those that were answered by halves or by repair; one that cannot be loaded is indexed.
         """
+        from pipeline.engine.plan import RunOptions
+
         workflow = self.workflow(name or self.shown_workflow()).name
         run = self.index if self.why_not_loadable(workflow) else self.run
         kinds = ["row", "source", "kept", *(["recovered"] if recovered else [])]
         rejects = self.table("rejects", workflow)
         chosen = rejects[rejects["kind"].isin(kinds)]
         again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
-        return run(workflow, progress, on_event, replace(options, again=again))
+        return run(workflow, progress, on_event, replace(options or RunOptions(), again=again))
 
     def export(
         self, kind: str, folder: str | Path, name: str | None = None, force: bool = False, advanced: Advanced = silent
     ) -> ExportReport:
         """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
+        from pipeline.export.kinds import export
+        from pipeline.export.source import ExportSource
+
         manifest = self._manifest(name)
         neo4j = self.settings.stores.neo4j
         source = ExportSource(
@@ -164,12 +172,14 @@ class Project(Services):
         folder: str | Path,
         name: str = "graphrag",
         progress: Progress | None = None,
-        options: RunOptions = DEFAULTS,
+        options: RunOptions | None = None,
     ) -> RunReport:
         """Index a workflow that begins with ``read_graphrag``, reading this folder for once.
 
         Raises UsageError for another workflow, SettingsError where a table is missing, DataError for a damaged one.
         """
+        from pipeline.settings.schema import GraphragSettings
+
         section = GraphragSettings(path=str(Path(folder).resolve()))
         project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
         if all(step.verb.name != "read_graphrag" for step in project.workflow(name).steps):
@@ -178,6 +188,8 @@ class Project(Services):
 
     def usage(self) -> pd.DataFrame:
         """A row for every call of every run (engine/usage.py has the columns)."""
+        from pipeline.engine.usage.journal import read_usage
+
         return read_usage(self.usage_folder)
 
     def gc(self, keep: int, dry_run: bool = True, advanced: Advanced = silent) -> GcReport:
@@ -186,6 +198,8 @@ class Project(Services):
 
         Raises LockedError while a run is under way, UsageError for a ``keep`` below 1.
         """
+        from pipeline.runs.gc import collect_garbage
+
         with self.runs.alone():
             if not dry_run:
                 self.snapshots.sweep()
@@ -195,6 +209,8 @@ class Project(Services):
         """Compare the stores with the tables of the workflow's last completed run (by default as ``table``).
         ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run, OtherOwnerError when the
         workspace is another owner's, DamagedError when the run's manifest cannot be read."""
+        from pipeline.verify.verify import verify
+
         manifest = self.snapshots.certain(name or self.shown_workflow())
         max_types = self.settings.stores.neo4j.max_types
         return verify(manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner)
@@ -202,36 +218,52 @@ class Project(Services):
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder, also a former one, or
         a record, ``people.csv#42``. See purge/document.py."""
+        from pipeline.purge.document import purge
+
         return purge(self, document)
 
     def survey(self, document: str) -> Survey:
         """What ``purge`` would find of a document; raises what it would raise."""
+        from pipeline.purge.document import survey_document
+
         return survey_document(self, document)
 
     def purge_history(self, dry_run: bool = True) -> HistoryReport:
         """Forget what only earlier nights hold; see purge/history.py."""
+        from pipeline.purge.history import purge_history
+
         return purge_history(self, dry_run)
 
     def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
         """Every pair of names that resolve_entities decided about; see pinning.py."""
+        from pipeline.runs.resolutions import resolutions
+
         return resolutions(self, workflow or self.shown_workflow())
 
     def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
         """Take two names for one ("same") or for two ("different") from the next run on."""
+        from pipeline.runs.resolutions import pin
+
         return pin(self, decision, a, b, workflow or self.shown_workflow())
 
     def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> PinReport:
         """Take back a pin, or part what the last run merged."""
+        from pipeline.runs.resolutions import undo
+
         return undo(self, a, b, workflow or self.shown_workflow())
 
-    def tune(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Tuning:
+    def tune(self, name: str | None = None, options: TuneOptions | None = None) -> Tuning:
         """Write prompts for these documents beside the workflow's; see tuning/tune.py."""
-        with self.runs.alone():
-            return tune(self, name, options)
+        from pipeline.tuning.tune import TuneOptions, tune
 
-    def forecast_tuning(self, name: str | None = None, options: TuneOptions = TuneOptions()) -> Estimate:
+        with self.runs.alone():
+            return tune(self, name, options or TuneOptions())
+
+    def forecast_tuning(self, name: str | None = None, options: TuneOptions | None = None) -> Estimate:
         """What ``tune`` would ask and cost; no network is used and nothing is written."""
-        return forecast_tuning(self, name, options)
+        from pipeline.tuning.tune import TuneOptions, forecast_tuning
+
+        return forecast_tuning(self, name, options or TuneOptions())
 
     def status(self) -> dict[str, Any] | None:
         """The report of the last run; None before the first."""
@@ -239,6 +271,9 @@ class Project(Services):
 
     def list_runs(self) -> list[RunEntry]:
         """All runs, the newest first, those that were cut off and the one under way too."""
+        from pipeline.engine.usage.journal import sums
+        from pipeline.runs.reports import KILLED, UNDER_WAY, with_manifest, with_usage
+
         entries = self.runs.entries()
         history = {name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}}
         spent: Mapping[Any, Mapping[Any, Any]] = {}
@@ -251,6 +286,9 @@ class Project(Services):
 
         Raises UsageError where nothing was indexed yet.
         """
+        from pipeline.engine.deletions import DOCUMENTS
+        from pipeline.engine.document_list import list_documents
+
         manifest = self._manifest(workflow)
         if DOCUMENTS not in manifest.tables:
             raise UsageError(f"workflow '{manifest.workflow}': no documents yet; run 'graphmill index' first")
@@ -258,10 +296,14 @@ class Project(Services):
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in document_list.py."""
+        from pipeline.engine.document_list import changed_documents
+
         return changed_documents(self.workflow(workflow or self.shown_workflow()), self.snapshots)
 
     def doctor(self, long: bool = False) -> list[Finding]:
         """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""
+        from pipeline.doctor.checks import examine
+
         return examine(self, long)
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
@@ -276,7 +318,7 @@ class Project(Services):
             raise UsageError(f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}")
         return self.snapshots.read(manifest.tables[name])
 
-    def graph(self, workflow: str | None = None) -> "nx.DiGraph":
+    def graph(self, workflow: str | None = None) -> nx.DiGraph:
         """The knowledge graph: nodes are entity ids, attributes the columns of the tables."""
         import networkx as nx  # for notebooks: the pipeline itself does not need it
 
@@ -293,6 +335,8 @@ class Project(Services):
 
         Raises UsageError for options that make no sense, StoreError and ModelError when the services fail.
         """
+        from pipeline.query.answer import answer
+
         return answer(self.request(question, **options), self.query_stage)
 
     def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
@@ -300,6 +344,8 @@ class Project(Services):
 
         Raises UsageError for options that make no sense, StoreError when the stores do not answer.
         """
+        from pipeline.query.stream import stream_answer
+
         return stream_answer(self.request(question, **options), self.query_stage)
 
     def query_data(self, question: str, **options: Any) -> dict[str, Any]:
@@ -312,29 +358,42 @@ class Project(Services):
 
         Raises UsageError also without a chat model, ModelError where it gives none.
         """
+        from pipeline.query.stream import next_questions
+
         if not 1 <= number <= MOST_QUESTIONS:
             raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
         return next_questions(self.request(question, **options), number, self.query_stage)
 
     async def aquery(self, question: str, **options: Any) -> Answer:
-        return await asyncio.to_thread(self.query, question, **options)
+        from asyncio import to_thread
+
+        return await to_thread(self.query, question, **options)
 
     async def aquery_data(self, question: str, **options: Any) -> dict[str, Any]:
-        return await asyncio.to_thread(self.query_data, question, **options)
+        from asyncio import to_thread
+
+        return await to_thread(self.query_data, question, **options)
 
     async def aquery_stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
-        events = await asyncio.to_thread(self.query_stream, question, **options)
-        while (event := await asyncio.to_thread(next, events, None)) is not None:
+        from asyncio import to_thread
+
+        events = await to_thread(self.query_stream, question, **options)
+        while (event := await to_thread(next, events, None)) is not None:
             yield event
 
     def evaluate(
-        self, questions: Questions, modes: Sequence[str] = MODES, ks: Sequence[int] = KS, budget: int | None = None,
-        by: str = "type", keywords: bool = False, rerank: bool = False, advanced: Advanced = silent,
+        self, questions: Questions, modes: Sequence[str] | None = None, ks: Sequence[int] | None = None,
+        budget: int | None = None, by: str = "type", keywords: bool = False, rerank: bool = False,
+        advanced: Advanced = silent,
     ) -> Evaluation:  # fmt: skip
-        """What each mode finds of the questions' gold (docs/evaluation.md). No chat model and no reranker is asked,
-        unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that cannot be read, and as
-        ``query``.
+        """What each mode, by default any that retrieves, finds of the questions' gold (docs/evaluation.md). No chat
+        model and no reranker is asked, unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that
+        cannot be read, and as ``query``.
         """
+        from pipeline.evaluation.evaluate import SearchTarget, evaluate
+        from pipeline.evaluation.questions import read_questions
+        from pipeline.evaluation.results import Setup
+
         setup = Setup.of(modes, ks, budget, by, keywords, rerank)
         searched = SearchTarget(self.query_data, self.query_stage, self.stores.vectors, self.settings.query)
         return evaluate(read_questions(questions, by), setup, searched, advanced)
@@ -344,12 +403,16 @@ class Project(Services):
 
         Raises UsageError for options that make no sense.
         """
+        from pipeline.query.request import request_of
+
         return request_of(question, self.settings.query, options)
 
     @property
     def query_stage(self) -> QueryResources:
         """Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was not named for this
         once, and UsageError for vectors that no model of the settings makes."""
+        from pipeline.query.resources import QueryResources, noting
+
         live = self.stores.live()
         if live is None:
             raise NothingLoadedError(
@@ -374,12 +437,19 @@ class Project(Services):
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())
 
-    def _run(self, name: str | None, progress: Progress, options: RunOptions, *stages: Stage) -> RunReport:
+    def _run(self, name: str | None, progress: Progress, options: RunOptions | None, *stages: Stage) -> RunReport:
+        from pipeline.engine.plan import RunOptions
+        from pipeline.purge.intention import PurgeIntents
+        from pipeline.runs.stages import run_stages
+
         self.workflow(name)
         with self.runs.alone():
             PurgeIntents(self.root).refuse_broken_off()
-            return run_stages(self, name, progress, options, *stages)
+            return run_stages(self, name, progress, options or RunOptions(), *stages)
 
 
 def _heard_by(on_event: OnEvent | None) -> Progress:
+    from pipeline.engine.run_report import Progress
+    from pipeline.runs.events import Events
+
     return Events(on_event) if on_event else Progress()

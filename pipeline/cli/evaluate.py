@@ -51,9 +51,9 @@ def evaluate(
         return
     assert questions is not None
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.evaluation.results import MODES, read_evaluation
+        from pipeline.evaluation.results import read_evaluation
 
-        names = MODES if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
+        names = None if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
         before = None if baseline is None else read_evaluation(baseline).modes
         with counting("eval") as advanced:
             found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, advanced)

@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from itertools import groupby
 from pathlib import Path
 
@@ -163,16 +164,23 @@ def _is_followed(module: str) -> bool:
     return _is_ours(module) and module.removeprefix(f"{PACKAGE}.") not in MACHINERY
 
 
-@cache
 def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    return _spec(name) is not None
+
+
+@cache
+def _spec(module: str) -> ModuleSpec | None:
+    """Where it is; nothing is imported for that, as ``importlib.util.find_spec`` imports the packages around it."""
+    package = module.rpartition(".")[0]
+    if not package:
+        return importlib.util.find_spec(module)
+    around = _spec(package)
+    places = around.submodule_search_locations if around else None
+    return PathFinder.find_spec(module, places) if places else None
 
 
 def _source(module: str) -> str:
-    spec = importlib.util.find_spec(module)
+    spec = _spec(module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"{module}: no source to fingerprint")
     return Path(spec.origin).read_text(encoding="utf-8")

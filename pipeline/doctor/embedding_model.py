@@ -21,7 +21,7 @@ TEXTS = ("The lighthouse keeper counted the ships.", "A recipe for rye bread.", 
 
 
 def examine_embedding(settings: Settings, name: str) -> Iterator[Finding]:
-    model = embedding_model(settings, name, NO_CACHE)
+    model = embedding_model(settings, name, lambda: NO_CACHE)
     model.preflight()
     started = time.perf_counter()
     vectors = model.embed(TEXTS)
@@ -50,7 +50,7 @@ def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
         live = store.live()
         if live is None or live.probe is None or is_of_another(live, known_owner(root, settings.owner)):
             return
-        models = [embedding_model(settings, name, NO_CACHE) for name in settings.models.embedding]
+        models = [embedding_model(settings, name, lambda: NO_CACHE) for name in settings.models.embedding]
         model = next((model for model in models if dict(model.identity) == dict(live.embedding)), None)
         content = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))["content"]
         if model is None:

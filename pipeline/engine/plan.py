@@ -302,6 +302,3 @@ class RunOptions:
     replace: bool = False
     re_embed: bool = False
     take_over: tuple[str, ...] = ()
-
-
-DEFAULTS = RunOptions()

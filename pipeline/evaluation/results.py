@@ -40,10 +40,17 @@ class Setup:
 
     @classmethod
     def of(
-        cls, modes: Sequence[str], ks: Sequence[int], budget: int | None, by: str, keywords: bool, rerank: bool
+        cls,
+        modes: Sequence[str] | None,
+        ks: Sequence[int] | None,
+        budget: int | None,
+        by: str,
+        keywords: bool,
+        rerank: bool,
     ) -> "Setup":
-        """Raises UsageError for what makes no sense."""
-        chosen = tuple(dict.fromkeys(modes))
+        """None: MODES, KS. Raises UsageError for what makes no sense."""
+        ks = KS if ks is None else ks
+        chosen = MODES if modes is None else tuple(dict.fromkeys(modes))
         if not chosen or not set(chosen) <= set(MODES):
             strange = ", ".join(mode for mode in chosen if mode not in MODES) or "none"
             raise UsageError(

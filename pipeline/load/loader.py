@@ -20,7 +20,7 @@ from pipeline.load.overwrite_guard import (
     refuse_other_vectors,
     refuse_other_workflow,
 )
-from pipeline.load.projection import require_sources
+from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, Live, Store, TableState, VectorProbe, Waits, Writer, alone, silent
 from pipeline.stores.connection import ahead, reconnecting
@@ -101,7 +101,6 @@ def _stored(store: Store, writer: Writer, table: str, rows: pd.DataFrame, full: 
     return stored.set_column(1, "row_hash", row_hashes)
 
 
-EMBEDDING_STEP_TABLE = "text_unit_embeddings"
 VECTORS = "chunks"
 """A table of the stores that have vectors."""
 Begins = Callable[[Sequence[Live | None]], None]

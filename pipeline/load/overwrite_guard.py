@@ -1,7 +1,7 @@
 """Whose a workspace is, which tables and vectors it shows, and what may not be loaded over them unasked."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +10,10 @@ import pyarrow.compute
 
 from pipeline.errors import OtherOwnerError, UsageError
 from pipeline.load.projection import EXTRAS
-from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.stores.base import Live, Store, VectorProbe
+
+if TYPE_CHECKING:
+    from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -77,7 +79,7 @@ def _folder(place: str) -> str:
     return place.partition(":")[2]
 
 
-def known_vectors(snapshots: SnapshotStore, embeddings: Snapshot, shown: Sequence[Live | None]) -> pd.DataFrame:
+def known_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
     """id and vector of the first text unit and of those whose vectors the stores know."""
     wanted = {live.probe.chunk_id for live in shown if live and live.probe}
     parts: list[pd.DataFrame] = []

@@ -80,6 +80,8 @@ BESIDE_REPORTS = ("communities", "report_embeddings")
 EXTRAS: Mapping[str, str] = {"communities": "communities", "reports": "community_reports", "claims": "covariates"}
 """Table of a store that a workflow may leave without rows -> the snapshot table that it is for."""
 
+EMBEDDING_STEP_TABLE = "text_unit_embeddings"
+"""The step that writes it has the model that questions are embedded by."""
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH, TYPE_SUFFIX = 100, 12
 WHOLE_ABOVE = 1e16

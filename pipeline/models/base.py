@@ -201,3 +201,10 @@ class Reranker(Protocol):
     def preflight(self) -> None:
         """See EmbeddingModel."""
         return
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """float32 rows of length 1; a row of zeros stays."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(np.float32)

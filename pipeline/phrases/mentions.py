@@ -5,9 +5,7 @@ from collections import defaultdict
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from pipeline.phrases.chinese import read_chinese
 from pipeline.phrases.keyphrases import Phrase, candidate_phrases
-from pipeline.phrases.latin import find_names
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.phrases.names import Gazetteer, Name, is_chinese, short_forms, title_aliases, title_name
 from pipeline.text.ids import match_key
@@ -33,6 +31,9 @@ class Sentence(NamedTuple):
 
 def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
     """The text's sentences, white space around them taken off; blank ones are left out."""
+    from pipeline.phrases.chinese import read_chinese
+    from pipeline.phrases.latin import find_names  # its patterns take 0.1 s to compile: not for a plan
+
     sentences = [text[start:end].strip() for start, end in sentence_spans(text)]
     sentences = [sentence for sentence in sentences if sentence]
     chinese = [sentence for sentence in sentences if is_chinese(sentence)]

@@ -14,10 +14,8 @@ import pandas as pd
 from pipeline.query.context import Context, build_context
 from pipeline.query.local_context import mixed_citable, mixed_context
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, messages
-from pipeline.query.reports.community import prepare_community
-from pipeline.query.reports.drift import prepare_drift
 from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Clock, Found, QueryResources, ReadTogether
+from pipeline.query.resources import Clock, Embed, Found, QueryResources, ReadTogether
 from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.modes import (
@@ -28,7 +26,6 @@ from pipeline.query.search.modes import (
     find_keywords,
     refuse_endless,
 )
-from pipeline.query.walk.facts import Embed
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
 
 Find = Callable[[Embed | None, VectorReads, GraphReads], Found]
@@ -65,8 +62,12 @@ def prepare(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
     """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
     refuse_endless(request, stage.tokenizer)
     if request.mode == "community":
+        from pipeline.query.reports.community import prepare_community
+
         return prepare_community(request, stage)
     if request.mode == "drift":
+        from pipeline.query.reports.drift import prepare_drift
+
         return prepare_drift(request, stage)
     return _prepare_search(request, stage)
 

@@ -1,11 +1,12 @@
 """What it takes to answer: what is bound to a query, and its clock."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from pipeline.contract.prompts import Prompt
@@ -13,6 +14,8 @@ from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.base import GraphReads, VectorReads
 
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""A row for each text."""
 Found = tuple[Evidence, pd.DataFrame]
 """Evidence, and the text units to show."""
 

@@ -8,7 +8,6 @@ from typing import Any
 from pipeline.contract.prompts import Placeholders
 from pipeline.errors import GraphmillError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, readable
-from pipeline.models.parse.report import parse_questions
 from pipeline.query.answer import Answer, AnswerText, any_text, finished, fixed_answer, inquired, read_answer, usage_of
 from pipeline.query.context import Context, Reference
 from pipeline.query.messages import Messages, PreparedQuery, conversation, refuse_failed
@@ -18,7 +17,6 @@ from pipeline.query.resources import Clock, QueryResources
 
 PROMPT = "next_questions"
 PLACEHOLDERS = Placeholders(("context", "number"))
-_CHECK = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
 
 
 @dataclass(frozen=True)
@@ -124,12 +122,15 @@ def next_questions(request: QueryRequest, number: int, stage: QueryResources) ->
 
     Raises UsageError without a chat model, ModelError where it gives no questions.
     """
+    from pipeline.models.parse.report import parse_questions
+
     chat = stage.chat(request.model)
     if chat is None:
         raise UsageError("questions: they are the chat model's, and none is configured; set OPENAI_API_KEY")
     prepared = prepare(request, stage)
     messages = _messages(prepared, number, stage)
-    reply = chat.complete([ChatRequest("questions", messages, check=_CHECK)])[0]
+    check = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
+    reply = chat.complete([ChatRequest("questions", messages, check=check)])[0]
     refuse_failed(reply)
     asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
     new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]

@@ -1,4 +1,9 @@
-"""The composition root: the one place that names concrete models and stores."""
+"""The composition root: the one place that names concrete models and stores.
+
+Each is imported where it is made: who does not use it does not pay for its libraries.
+"""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
@@ -6,27 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import SettingsError
-from pipeline.models.base import EmbeddingModel, Reranker
-from pipeline.models.cache.replies import ReplyCache
-from pipeline.models.endpoint.batch import BatchChat, BatchOptions
-from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.endpoint.embedding import OpenAIEmbedding
-from pipeline.models.endpoint.limits import Rate
-from pipeline.models.endpoint.rerank import EndpointReranker
-from pipeline.models.here.builtin import BuiltinEmbedding
-from pipeline.models.here.transformers import CrossEncoderReranker, SentenceTransformerEmbedding
 from pipeline.runs.owner import owner_of
 from pipeline.settings.schema import EMBEDDED, Settings
-from pipeline.stores.base import GraphStore, Live, Store, VectorStore
-from pipeline.stores.connection import PATIENCE, Result, Work, read_together, reconnecting
+from pipeline.stores.connection import PATIENCE, read_together, reconnecting
 from pipeline.stores.loaded_workspaces import Workspace, neo4j_address, postgres_address
-from pipeline.stores.postgres.embedded import start_embedded
-from pipeline.stores.postgres.graph import PostgresGraph
-from pipeline.stores.postgres.hnsw import Hnsw
-from pipeline.stores.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipeline.models.base import EmbeddingModel, Reranker
+    from pipeline.models.cache.replies import ReplyCache
+    from pipeline.models.endpoint.batch import BatchChat
+    from pipeline.models.endpoint.chat import OpenAIChat
+    from pipeline.stores.base import GraphStore, Live, Store, VectorStore
+    from pipeline.stores.connection import Result, Work
     from pipeline.stores.neo4j.store import Neo4jStore
+    from pipeline.stores.postgres.store import PostgresStore
 
 
 Model = TypeVar("Model")
@@ -57,6 +57,8 @@ class Stores:
 
 def open_cache(settings: Settings, root: Path) -> ReplyCache:
     """The cache of replies; a relative SQLite path is below the project, and a file there is the project's alone."""
+    from pipeline.models.cache.replies import ReplyCache
+
     prefix = "sqlite:///"
     owner = partial(owner_of, root)
     if not settings.cache.startswith(prefix):
@@ -67,6 +69,9 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
 
 def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> OpenAIChat:
     """``urgent``: its calls go before those of models that are not, as a query's before those of a run."""
+    from pipeline.models.endpoint.chat import OpenAIChat
+    from pipeline.models.endpoint.limits import Rate
+
     chat = _named(settings.models.chat, name, "models.chat")
     return OpenAIChat(
         model=chat.model,
@@ -87,6 +92,8 @@ def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = 
 
 def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
     """The model, asked through the endpoint's Batch API."""
+    from pipeline.models.endpoint.batch import BatchChat, BatchOptions
+
     batch = settings.models.chat[name].batch
     return BatchChat(
         chat,
@@ -102,18 +109,28 @@ def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
     )
 
 
-def embedding_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> EmbeddingModel:
-    """``urgent``: see ``chat_model``; a model on this machine has no turns."""
+def embedding_model(
+    settings: Settings, name: str, cache: Callable[[], ReplyCache], urgent: bool = False
+) -> EmbeddingModel:
+    """``cache``: asked for where the model remembers its vectors. ``urgent``: see ``chat_model``; a model on this
+    machine has no turns."""
     embedding = _named(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
+        from pipeline.models.here.builtin import BuiltinEmbedding
+
         return BuiltinEmbedding()
     if embedding.kind == "local":
-        return SentenceTransformerEmbedding(embedding.model or "minilm", cache, f"models.embedding.{name}")
+        from pipeline.models.here.transformers import SentenceTransformerEmbedding
+
+        return SentenceTransformerEmbedding(embedding.model or "minilm", cache(), f"models.embedding.{name}")
+    from pipeline.models.endpoint.embedding import OpenAIEmbedding
+    from pipeline.models.endpoint.limits import Rate
+
     return OpenAIEmbedding(
         model=embedding.model,
         base_url=embedding.base_url,
         api_key=embedding.api_key.get_secret_value(),
-        cache=cache,
+        cache=cache(),
         dimensions=embedding.dimensions,
         batch_size=embedding.batch_size,
         concurrency=embedding.concurrency,
@@ -133,7 +150,11 @@ def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | Non
     rerank = _named(settings.models.rerank, name, "models.rerank")
     where = f"models.rerank.{name}"
     if rerank.provider == "local":
+        from pipeline.models.here.transformers import CrossEncoderReranker
+
         return CrossEncoderReranker(rerank.model, rerank.batch_size, rerank.max_characters, where)
+    from pipeline.models.endpoint.rerank import EndpointReranker
+
     return EndpointReranker(
         model=rerank.model,
         base_url=rerank.base_url,
@@ -151,6 +172,8 @@ def open_stores(settings: Settings, root: Path) -> Stores:
     """The stores of the project; starts the embedded PostgreSQL where it is asked for."""
     vectors = postgres_store(settings, root)
     if vectors.with_graph:
+        from pipeline.stores.postgres.graph import PostgresGraph
+
         return Stores(vectors, PostgresGraph(vectors), (vectors,))
     graph = neo4j_store(settings)
     return Stores(vectors, graph, (vectors, graph))
@@ -165,16 +188,24 @@ def loads_into(settings: Settings) -> list[Workspace]:
 
 
 def postgres_store(settings: Settings, root: Path) -> PostgresStore:
+    from pipeline.stores.postgres.hnsw import Hnsw
+    from pipeline.stores.postgres.store import PostgresStore
+
     postgres = settings.stores.postgres
     embedded = postgres.url == EMBEDDED
-    url = start_embedded(root / EMBEDDED_FOLDER) if embedded else postgres.url
+    if embedded:
+        from pipeline.stores.postgres.embedded import start_embedded
+
+        url = start_embedded(root / EMBEDDED_FOLDER)
+    else:
+        url = postgres.url
     hnsw = Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below)
     with_graph = settings.stores.graph == "postgres"
     return PostgresStore(url, settings.workspace, hnsw=hnsw, with_graph=with_graph, vacuums=embedded)
 
 
-def neo4j_store(settings: Settings) -> "Neo4jStore":
-    from pipeline.stores.neo4j.store import Neo4jStore  # its driver takes 0.5 s: only those who use it pay for it
+def neo4j_store(settings: Settings) -> Neo4jStore:
+    from pipeline.stores.neo4j.store import Neo4jStore
 
     neo4j = settings.stores.neo4j
     password = neo4j.password.get_secret_value()

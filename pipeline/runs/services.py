@@ -1,17 +1,13 @@
 """What a project's settings name, each made once: workflows, models, cache, stores, snapshots."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from __future__ import annotations
+
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache as memoized
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipeline.contract.own_verbs import read_verbs
-from pipeline.contract.prompts import Prompt, read_prompt
-from pipeline.engine.plan import RunOptions
-from pipeline.engine.resources import Resources
-from pipeline.engine.workflow import InputStep, Workflow, read_workflow
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
 from pipeline.load.overwrite_guard import (
@@ -23,11 +19,7 @@ from pipeline.load.overwrite_guard import (
     refuse_other_workflow,
     told_owner,
 )
-from pipeline.models.base import EmbeddingModel, Listener, Reranker
-from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.conversations import made_once, made_once_each
-from pipeline.models.endpoint.batch import BatchChat
-from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.runs.adapters import (
     EMBEDDED,
     EMBEDDED_FOLDER,
@@ -43,12 +35,23 @@ from pipeline.runs.adapters import (
 )
 from pipeline.runs.owner import claim_snapshots, known_owner, owner_of, place_of, settle
 from pipeline.runs.reports import Runs
-from pipeline.settings.schema import Settings
-from pipeline.snapshots.store import SnapshotStore
-from pipeline.stores.base import Live, Store, alone
+from pipeline.stores.base import alone
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
-from pipeline.stores.postgres.embedded import stop_embedded
-from pipeline.text.tokens import tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from pipeline.contract.prompts import Prompt
+    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.resources import Resources
+    from pipeline.engine.workflow import Workflow
+    from pipeline.models.base import EmbeddingModel, Listener, Reranker
+    from pipeline.models.cache.replies import ReplyCache
+    from pipeline.models.endpoint.batch import BatchChat
+    from pipeline.models.endpoint.chat import OpenAIChat
+    from pipeline.settings.schema import Settings
+    from pipeline.snapshots.store import SnapshotStore
+    from pipeline.stores.base import Live, Store
 
 DEFAULT = "default"
 USAGE_FOLDER = "data/usage"
@@ -69,6 +72,10 @@ class Services:
 
     def workflow(self, name: str | None = None) -> Workflow:
         """A workflow of this project; the one that settings name by default."""
+        import pipeline.verbs  # noqa: F401  (registers them)
+        from pipeline.contract.own_verbs import read_verbs
+        from pipeline.engine.workflow import InputStep, read_workflow
+
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         folder = {"path": str(self.root / self.settings.input.path)}
         loading = self.settings.input.model_dump(exclude={"steps"}) | folder
@@ -83,6 +90,27 @@ class Services:
         }
         own = read_verbs(self.root, self.settings.verbs)
         return read_workflow(path, sections, steps, own)
+
+    def why_not_loadable(self, name: str | None = None) -> str:
+        """Why the tables that the workflow writes cannot be loaded, and what to do; empty where they can. Told by its
+        steps alone: nothing is read."""
+        from pipeline.engine.workflow import REJECTS
+        from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_columns
+        from pipeline.models.base import EmbeddingModel
+
+        steps = self.workflow(name).steps
+        written = {table: step.writes[name].columns for step in steps for name, table in step.outputs.items()}
+        try:
+            require_columns({table: columns for table, columns in written.items() if table != REJECTS})
+        except UsageError as error:
+            return str(error)
+        embeds = next(step for step in steps if EMBEDDING_STEP_TABLE in step.outputs.values())
+        if EmbeddingModel in (embeds.verb.roles[role] for role in embeds.models):
+            return ""
+        return (
+            f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding model, by which questions "
+            "are embedded too; have a step with one write them"
+        )
 
     def abandon_batches(self, listener: Listener) -> None:
         """Cancel the batches that are under way, keep what they have answered, and delete their files. Raises
@@ -199,6 +227,8 @@ class Services:
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""
+        from pipeline.stores.postgres.embedded import stop_embedded
+
         self.close()
         self.__dict__.pop("stores", None)
         if self.embedded_folder is not None:
@@ -239,6 +269,8 @@ class Services:
     @property
     def resources(self) -> Resources:
         """Prompts are read anew each time: they may have been edited."""
+        from pipeline.engine.resources import Resources
+
         return Resources(
             memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches
         )
@@ -249,6 +281,8 @@ class Services:
 
     @made_once
     def snapshots(self) -> SnapshotStore:
+        from pipeline.snapshots.store import SnapshotStore
+
         return SnapshotStore(self.root / self.settings.snapshots)
 
     @made_once
@@ -266,10 +300,14 @@ class Services:
 
     @made_once
     def tokenizer(self) -> Any:
+        from pipeline.text.tokens import tokenizer
+
         chat = self.settings.models.chat.get(DEFAULT)
         return tokenizer(chat.model if chat else "")
 
     def prompt(self, name: str) -> Prompt:
+        from pipeline.contract.prompts import read_prompt
+
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
     @made_once
@@ -288,14 +326,14 @@ class Services:
 
     @made_once
     def embedding(self) -> Callable[[str], EmbeddingModel]:
-        return made_once_each(lambda name: embedding_model(self.settings, name, self.cache))
+        return made_once_each(lambda name: embedding_model(self.settings, name, lambda: self.cache))
 
     @made_once
     def query_embedding(self) -> Callable[[str], EmbeddingModel]:
         """As ``query_chat``; a model on this machine is loaded once for all."""
         return made_once_each(
             lambda name: (
-                embedding_model(self.settings, name, self.cache, urgent=True)
+                embedding_model(self.settings, name, lambda: self.cache, urgent=True)
                 if self.settings.models.embedding[name].kind == "openai"
                 else self.embedding(name)
             )

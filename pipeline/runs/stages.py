@@ -34,10 +34,8 @@ from pipeline.errors import (
 )
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
-from pipeline.load.loader import EMBEDDING_STEP_TABLE, LoadOptions, Owner, load
+from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.overwrite_guard import loaded_elsewhere
-from pipeline.load.projection import require_columns
-from pipeline.models.base import EmbeddingModel
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, this_process
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest, SnapshotStore
@@ -197,28 +195,11 @@ def run_stages(
 def _refuse_what_cannot_be_loaded(
     project: Services, workflow: Workflow, options: RunOptions, stages: Sequence[Stage]
 ) -> None:
-    if index_stage in stages and load_stage in stages and (fact := why_not_loadable(workflow)):
+    if index_stage in stages and load_stage in stages and (fact := project.why_not_loadable(workflow.name)):
         raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
     if load_stage in stages:
         with suppress(StoreError):  # what does not answer may do so when it is needed
             project.reach_stores(workflow, options)
-
-
-def why_not_loadable(workflow: Workflow) -> str:
-    """Why the tables that the workflow writes cannot be loaded, and what to do; empty where they can. Told by its steps
-    alone: nothing is read."""
-    written = {table: step.writes[name].columns for step in workflow.steps for name, table in step.outputs.items()}
-    try:
-        require_columns({table: columns for table, columns in written.items() if table != REJECTS})
-    except UsageError as error:
-        return str(error)
-    embeds = next(step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values())
-    if EmbeddingModel in (embeds.verb.roles[role] for role in embeds.models):
-        return ""
-    return (
-        f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding model, by which questions are "
-        "embedded too; have a step with one write them"
-    )
 
 
 def index_stage(project: Services, state: RunState) -> None:

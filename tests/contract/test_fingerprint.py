@@ -65,11 +65,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     monkeypatch.setattr(definitions, "PACKAGE", "mill")
     monkeypatch.setattr(definitions, "MACHINERY", frozenset({"registry"}))
     monkeypatch.syspath_prepend(tmp_path)
-    definitions._is_module.cache_clear()
+    definitions._spec.cache_clear()
     yield Package(tmp_path)
     for name in [name for name in sys.modules if name.split(".")[0] == "mill"]:
         del sys.modules[name]
-    definitions._is_module.cache_clear()
+    definitions._spec.cache_clear()
 
 
 @pytest.mark.parametrize(

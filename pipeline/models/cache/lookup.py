@@ -139,10 +139,3 @@ def unknown_texts(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequenc
     asked = {embedding_key(identity, text): text for text in texts if text.strip()}
     known = cache.known_vectors(asked)
     return {key: text for key, text in asked.items() if key not in known}
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """float32 rows of length 1; a row of zeros stays."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(np.float32)

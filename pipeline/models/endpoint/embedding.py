@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.errors import ModelError
-from pipeline.models.base import Listener, Tokens, Usage
+from pipeline.models.base import Listener, Tokens, Usage, unit
 from pipeline.models.cache.database import slices
-from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit, unknown_texts
+from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unknown_texts
 from pipeline.models.conversations import in_parallel
 from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel
 from pipeline.models.endpoint.client import Failure, sendable, token_counts

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.models.base import EmbeddingModel, Listener
-from pipeline.models.cache.database import slices
-from pipeline.models.cache.lookup import unit
+from pipeline.models.base import EmbeddingModel, Listener, unit
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
@@ -47,7 +45,8 @@ class BuiltinEmbedding(EmbeddingModel):
             return vectors
         with _LOADING:
             embedding, tokenizer = _model()
-        for rows in slices(filled, TEXTS_AT_ONCE):
+        for start in range(0, len(filled), TEXTS_AT_ONCE):
+            rows = filled[start : start + TEXTS_AT_ONCE]
             tokens = _tokens([clean(texts[row]) for row in rows], tokenizer)
             vectors[rows] = unit(_sums(embedding, tokens))
             if listener:

@@ -17,9 +17,9 @@ import numpy as np
 
 from pipeline.errors import ModelError, SettingsError, in_words, install_extra
 from pipeline.files import sha256_of
-from pipeline.models.base import EmbeddingModel, Listener, Reranker
+from pipeline.models.base import EmbeddingModel, Listener, Reranker, unit
 from pipeline.models.cache.database import slices
-from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unit
+from pipeline.models.cache.lookup import embedding_keys, recall_vectors
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 
 MINILM = "minilm"

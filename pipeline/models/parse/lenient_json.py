@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import json_repair
-
 from pipeline.text.ids import clean, clean_name
 
 QUOTES = "\"'`´‘’‚“”„«»‹›「」『』〝〞＂＇"
@@ -158,6 +156,8 @@ def json_values(reply: str) -> list[Any]:
 def _repaired(text: str) -> list[Any]:
     if len(text) > _LONGEST_REPAIR:
         return []
+    import json_repair
+
     try:
         return [json_repair.loads(text, skip_json_loads=True)]
     except Exception:  # a foreign parser over arbitrary text: whatever it raises means "not JSON"

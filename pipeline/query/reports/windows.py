@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from pipeline.errors import NothingLoadedError
 from pipeline.models.base import ChatReply, Tokenizer
-from pipeline.models.parse.report import Point
 from pipeline.query.context import RESERVE, SECTION, Context, DataCitations, Table, cited, csv_line, cut
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, instructed, messages
 from pipeline.query.request import QueryRequest
@@ -15,6 +15,9 @@ from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import Work, allowed
 from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
 from pipeline.text.ids import digest
+
+if TYPE_CHECKING:
+    from pipeline.models.parse.report import Point
 
 REPORT_HEADER = ("id", "title", "rating", "content")
 HEADER_LINE = ",".join(REPORT_HEADER) + "\n"
@@ -148,11 +151,11 @@ def report_context(reports: pd.DataFrame, windows: Sequence[Window]) -> Context:
 class CheckedPoints:
     """Points without citations of what their call was not shown, and how many of those there were."""
 
-    points: tuple[Point, ...]
+    points: "tuple[Point, ...]"
     removed: int
 
 
-def checked_points(points: Sequence[Point], citable: DataCitations) -> CheckedPoints:
+def checked_points(points: "Sequence[Point]", citable: DataCitations) -> CheckedPoints:
     """Points with a score of 0 are left out."""
     checked = [(point, *citable.checked(point.description)) for point in points if point.score > 0]
     kept = tuple(replace(point, description=text) for point, text, _ in checked if text.strip())
@@ -189,7 +192,7 @@ def reduced(
     )
 
 
-def _ranked(found: Sequence[CheckedPoints]) -> list[Point]:
+def _ranked(found: Sequence[CheckedPoints]) -> "list[Point]":
     """Each text once, by its best score."""
     unique: dict[str, Point] = {}
     for point in sorted((point for one in found for point in one.points), key=lambda point: -point.score):
@@ -197,7 +200,7 @@ def _ranked(found: Sequence[CheckedPoints]) -> list[Point]:
     return list(unique.values())
 
 
-def _abstention(points: Sequence[Point], shown: str) -> Abstention:
+def _abstention(points: "Sequence[Point]", shown: str) -> Abstention:
     if not points:
         return "not_in_context"
     return "" if shown else "no_room"

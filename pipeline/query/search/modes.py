@@ -10,13 +10,10 @@ import numpy as np
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Tokenizer, readable
-from pipeline.models.parse.graph import parse_keywords
 from pipeline.query.context import ranked_chunks
 from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Found
+from pipeline.query.resources import Embed, Found
 from pipeline.query.search.evidence import ChunkChoice, Evidence, by_relation, merge_frames
-from pipeline.query.walk.facts import Embed
-from pipeline.query.walk.graph_search import graph_search
 from pipeline.stores.base import GraphReads, VectorReads
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
@@ -24,7 +21,6 @@ GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
 VECTOR_MODES = frozenset({"naive", "mix"})
 KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
 PLACEHOLDERS = Placeholders(("query",))
-_HAS_KEYWORDS = readable(parse_keywords, "no keyword lists in the reply")
 SHORT_QUESTION = 50
 """Characters below which a question without keywords is a keyword itself."""
 LONG_QUESTION = 1000
@@ -53,9 +49,13 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
         return Keywords(request.hl_keywords, request.ll_keywords)
     if chat is None:
         return Keywords((request.query,), (request.query,))
+    from pipeline.models.parse.graph import parse_keywords
+
     prompt.check(PLACEHOLDERS)
     message = {"role": "user", "content": prompt.render(query=request.query)}
-    reply = chat.complete([ChatRequest("keywords", (message,), check=_HAS_KEYWORDS)])[0]
+    reply = chat.complete(
+        [ChatRequest("keywords", (message,), check=readable(parse_keywords, "no keyword lists in the reply"))]
+    )[0]
     parsed = None if reply.reason else parse_keywords(reply.text)
     if parsed is None:
         why = reply.reason or "no keyword lists in the reply"
@@ -128,6 +128,8 @@ def retrieve(
     ``n_chunks``: text units to find by similarity; ``embed``: see ``graph_search``.
     """
     if request.mode == "graph":
+        from pipeline.query.walk.graph_search import graph_search
+
         return graph_search(request.query, question.question, request.top_k, n_chunks, vectors, graph, embed)
     low = question.low if request.mode in LOCAL_MODES else None
     high = question.high if request.mode in GLOBAL_MODES else None

@@ -6,17 +6,15 @@ search (Wang and Han 2025, "PropRAG"), of length two.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import pandas as pd
 
+from pipeline.query.resources import Embed
 from pipeline.stores.base import LINK_COLUMNS, GraphReads, VectorReads
-
-Embed = Callable[[Sequence[str]], np.ndarray]
-"""A row for each text."""
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from pipeline.phrases.lexicon import guess_language, stop_words
+from pipeline.query.resources import Embed
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.walk.facts import Embed, GraphFacts, best_paths, find_facts
+from pipeline.query.walk.facts import GraphFacts, best_paths, find_facts
 from pipeline.query.walk.pagerank import DAMPING, personalised_pagerank
 from pipeline.query.walk.seeds import (
     FEW,

@@ -17,7 +17,8 @@ from tests.sizes import size
 
 MODEL = BuiltinEmbedding()
 WORDLLAMA = find_spec("wordllama")
-assert WORDLLAMA and WORDLLAMA.origin
+assert WORDLLAMA
+assert WORDLLAMA.origin
 TOKENIZER = Tokenizer.from_file(str(Path(WORDLLAMA.origin).parent / "tokenizers/l2_supercat_tokenizer_config.json"))
 TEXTS = [f"The {a} of {b} keeps a ledger." for a in ("mayor", "harbour", "clock", "灯塔") for b in ("Tarn", "Velm")]
 
