@@ -30,7 +30,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(definitions, "PACKAGE", "mill")
     monkeypatch.setattr(definitions, "MACHINERY", frozenset({"registry"}))
     monkeypatch.syspath_prepend(tmp_path)
-    definitions._is_module.cache_clear()
+    definitions._spec.cache_clear()
     (tmp_path / "mill").mkdir()
     for name, source in {
         "__init__": "",
@@ -44,7 +44,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return forms("mill.it", "it")
 
     yield made
-    definitions._is_module.cache_clear()
+    definitions._spec.cache_clear()
     for name in [name for name in sys.modules if name.split(".")[0] == "mill"]:
         del sys.modules[name]
 
