@@ -12,26 +12,22 @@ type only.
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import pandas as pd
 import pyarrow as pa
-from neo4j import Driver, GraphDatabase, ManagedTransaction, RoutingControl, SummaryCounters, Transaction
-from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavailable, SessionExpired
+from neo4j import ManagedTransaction, SummaryCounters, Transaction
 
 from pipeline.contract.schemas import refuse_newer
-from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
-from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
+from pipeline.errors import LostConnectionError, StoreError
+from pipeline.settings.addresses import shown_neo4j
 from pipeline.stores.base import (
     COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
-    HUB,
     LINK_COLUMNS,
     RELATIONSHIP_COLUMNS,
-    SOURCES,
     Advanced,
     GraphState,
     Live,
@@ -44,124 +40,38 @@ from pipeline.stores.base import (
     this_client,
 )
 from pipeline.stores.neo4j import cypher
+from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
 from pipeline.stores.neo4j.rows import as_read, as_stored, places
-from pipeline.stores.neo4j.writer import FETCH_ROWS, NESTED, Neo4jWriter, read_hashes
+from pipeline.stores.neo4j.writer import NESTED, Neo4jWriter, read_hashes
 
-
-@contextmanager
-def store_errors(uri: str, database: str) -> Iterator[None]:
-    """Raises StoreError for what the driver raises; LostConnectionError where trying again may cure it."""
-    address = shown_neo4j(uri)
-    try:
-        yield
-    except AuthError as error:
-        raise StoreAuthError(
-            f"stores.neo4j.user, stores.neo4j.password: {address} refuses them "
-            f"({error.code}); correct them in settings.yaml"
-        ) from error
-    except DriverError as error:
-        raise _kind(error)(
-            f"stores.neo4j.uri: {address} does not answer ({_first_line(error)}); "
-            "start it (make neo4j) or set stores.graph: postgres"
-        ) from error
-    except Neo4jError as error:
-        if error.is_retryable():
-            raise LostConnectionError(
-                f"stores.neo4j: {address}, database '{database}', could not now ({error.message}); try again"
-            ) from error
-        raise StoreError(
-            f"stores.neo4j: {address}, database '{database}', refuses ({error.message}); "
-            "Neo4j 5.26 or later and a database that exists are needed"
-        ) from error
-
-
-def check_address(uri: str) -> None:
-    """Raises StoreError for what the driver would not take, or would take for another protocol."""
-    if fault := fault_of_neo4j(uri):
-        raise StoreError(f"stores.neo4j.uri: {fault}")
-
-
-def _kind(error: DriverError) -> type[StoreError]:
-    """A commit whose answer was lost counts as lost, though the driver would not try it again."""
-    lost = error.is_retryable() or isinstance(error, ServiceUnavailable | SessionExpired)
-    return LostConnectionError if lost else StoreError
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
-
-
-CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 WAITING_SECONDS = 1.0
 """After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""
-IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is tried before it is used: the server may have been restarted."""
 
 
 @dataclass(frozen=True)
-class Neo4jStore:
-    """One workspace in one database.
+class Neo4jStore(Neo4jConnection):
+    """One workspace in one database."""
 
-    ``batch_rows``: rows a transaction writes where a load goes in batches, as one of more than ``atomic_rows``
-    changes does. ``max_source_ids``: how many of its text units a row names; ``source_count`` counts them all.
-    """
-
-    uri: str
-    user: str
-    password: str = field(repr=False)
-    database: str = "neo4j"
-    workspace: str = "default"
-    batch_rows: int = 5000
-    atomic_rows: int = 20_000
-    max_source_ids: int = 5000
     name: str = "neo4j"
     tables: tuple[str, ...] = ("nodes", "edges", "communities")
 
-    @cached_property
-    def driver(self) -> Driver:
-        """Connected. Raises StoreError where the database cannot be reached."""
-        check_address(self.uri)
-        try:
-            return self._connected()
-        except LostConnectionError as error:
-            raise StoreError(str(error)) from error
-
-    def _connected(self) -> Driver:
-        with self._errors():
-            driver = GraphDatabase.driver(
-                self.uri,
-                auth=(self.user, self.password),
-                connection_timeout=CONNECT_SECONDS,
-                liveness_check_timeout=IDLE_SECONDS,
-                connection_acquisition_timeout=CONNECT_SECONDS,
-                max_transaction_retry_time=RETRY_SECONDS,
-                notifications_min_severity="OFF",
-                telemetry_disabled=True,
-            )
-            try:
-                driver.verify_connectivity()
-            except BaseException:
-                driver.close()
-                raise
-            return driver
-
     @contextmanager
     def alone(self, waits: Waits = silent) -> Iterator[None]:
-        with self._errors(), self._locked(f"{self.workspace}/stores", waits) as around:
+        with self.errors(), self._locked(f"{self.workspace}/stores", waits) as around:
             yield
             around.commit()
 
     @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = silent) -> Iterator[Neo4jWriter]:
         """The transaction that locks the workspace is the one that publishes, at its end."""
-        with self._errors(), self._locked(self.workspace, waits) as around:
+        with self.errors(), self._locked(self.workspace, waits) as around:
             writer = Neo4jWriter(self, around, live, advanced)
             yield writer
             if writer.published:
                 around.commit()
 
     def live(self) -> Live | None:
-        for [properties] in self._rows(cypher.LIVE):
+        for [properties] in self.read(cypher.LIVE):
             live = _live(properties)
             refuse_newer(
                 live.schema_version, f"stores.neo4j.uri: {shown_neo4j(self.uri)}, workspace '{self.workspace}'"
@@ -170,37 +80,30 @@ class Neo4jStore:
         return None
 
     def shown(self) -> GraphState:
-        moments = self._rows(cypher.MOMENT)
+        moments = self.read(cypher.MOMENT)
         return next((GraphState(version or "", loading, owner) for version, loading, owner in moments), GraphState(""))
 
     def begun(self) -> bool:
-        return any(loading and version is None for version, loading, _ in self._rows(cypher.MOMENT))
+        return any(loading and version is None for version, loading, _ in self.read(cypher.MOMENT))
 
     def table_states(self) -> dict[str, TableState]:
-        states = {table: self._rows(cypher.STATES[table]) for table in self.tables}
+        states = {table: self.read(cypher.STATES[table]) for table in self.tables}
         return {table: TableState(*rows[0]) for table, rows in states.items()}
 
     def beside(self, vectors: VectorStore) -> "Neo4jStore":
         return self
 
-    def outdated(self) -> list[str]:
-        return [
-            f"source_id has up to {kept or 'any number of'} text units, not {self.max_source_ids}"
-            for [kept] in self._rows(cypher.MOST)
-            if kept != self.max_source_ids
-        ]
-
     def notes(self) -> list[str]:
         return self.outdated()
 
     def hashes(self, table: str) -> pa.Table:
-        with self._errors():
+        with self.errors():
             return read_hashes(self, table).hashes
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         """As neo4j_rows.as_stored makes them; ``row_hash`` is of the whole row, ``content_hash`` of what is kept."""
         with (
-            self._errors(),
+            self.errors(),
             self.driver.session(database=self.database, fetch_size=FETCH_ROWS) as session,
             session.begin_transaction() as transaction,
         ):
@@ -215,12 +118,12 @@ class Neo4jStore:
 
     def workspaces(self) -> dict[str, Live]:
         """What each workspace of the database shows; nothing but empty texts where a first load has not ended."""
-        return {properties["workspace"]: _live(properties) for [properties] in self._rows(cypher.WORKSPACES)}
+        return {properties["workspace"]: _live(properties) for [properties] in self.read(cypher.WORKSPACES)}
 
     def drop(self) -> dict[str, int]:
         """Delete the workspace, some thousands of rows at a time: rows deleted, by table."""
         with (
-            self._errors(),
+            self.errors(),
             self._locked(self.workspace) as around,
             self.driver.session(database=self.database) as session,
         ):
@@ -259,10 +162,6 @@ class Neo4jStore:
     def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
         return self._frame(cypher.COMMUNITIES_OF, COMMUNITY_COLUMNS, ids=list(entity_ids), level=level)
 
-    def close(self) -> None:
-        if "driver" in self.__dict__:
-            self.driver.close()
-
     @contextmanager
     def _locked(self, name: str, waits: Waits = silent) -> Iterator[Transaction]:
         """The transaction that holds the lock; undone unless it is committed, and when this process ends. The server's
@@ -289,7 +188,7 @@ class Neo4jStore:
         """Nothing that goes wrong here is worth the load."""
         holder = "another client that this user may not see"
         with suppress(StoreError):
-            for client, since, transaction in self._rows(cypher.HOLDER, name=name, database=self.database):
+            for client, since, transaction in self.read(cypher.HOLDER, name=name, database=self.database):
                 holder = f"'{client}' since {since} ({transaction} of Neo4j)"
         workspace = name.partition("/")[0]
         waits(f"workspace '{workspace}' is held by {holder}; waiting for that to end")
@@ -300,25 +199,12 @@ class Neo4jStore:
     def _whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
         """What a load deletes while it is read has lost its id, the first column: LostConnectionError, to be read
         again."""
-        rows = self._rows(query, **parameters)
+        rows = self.read(query, **parameters)
         if any(row[0] is None for row in rows):
             raise LostConnectionError(
                 f"stores.neo4j: workspace '{self.workspace}' was loaded as it was read; ask again"
             )
         return rows
-
-    def _rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        with self._errors():
-            result = self.driver.execute_query(
-                query,
-                {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters},
-                database_=self.database,
-                routing_=RoutingControl.READ,
-            )
-        return [record.values() for record in result.records]
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return store_errors(self.uri, self.database)
 
 
 def _live(properties: Mapping[str, Any]) -> Live:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import Any, LiteralString
 
 import pandas as pd
 import pyarrow as pa
@@ -18,13 +18,9 @@ from pipeline.errors import LostConnectionError, StoreError
 from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, silent
 from pipeline.stores.list_columns import lengths_of
 from pipeline.stores.neo4j import cypher
+from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
 from pipeline.stores.neo4j.rows import as_written, batches, bytes_of, members, parents, places, state_of
 
-if TYPE_CHECKING:
-    from pipeline.stores.neo4j.store import Neo4jStore
-
-
-FETCH_ROWS = 10_000
 NESTED = ("embedding", "tables")
 """What of Live is kept as JSON: a property has no values within it."""
 BATCH_BYTES = 8_000_000
@@ -55,7 +51,7 @@ class Neo4jWriter:
     Nodes are deleted when the load is published, so that every relationship that goes is found by its ends.
     """
 
-    store: "Neo4jStore"
+    store: Neo4jConnection
     around: Transaction
     live: Live
     advanced: Advanced = silent
@@ -221,7 +217,7 @@ class StoredHashes:
     strays: frozenset[str]
 
 
-def read_hashes(store: "Neo4jStore", table: str) -> StoredHashes:
+def read_hashes(store: Neo4jConnection, table: str) -> StoredHashes:
     """Lists are as long as ``max_source_ids`` says unless that was another when they were written."""
     most = store.max_source_ids if store.outdated() else None
 

@@ -1,0 +1,133 @@
+"""The connection to a Neo4j: its driver, reads in one statement, and what the driver raises in our words."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, LiteralString
+
+from neo4j import Driver, GraphDatabase, RoutingControl
+from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavailable, SessionExpired
+
+from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
+from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
+from pipeline.stores.base import HUB, SOURCES
+from pipeline.stores.neo4j import cypher
+
+FETCH_ROWS = 10_000
+CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
+IDLE_SECONDS = 1.0
+"""A connection that was idle for longer is tried before it is used: the server may have been restarted."""
+
+
+@contextmanager
+def store_errors(uri: str, database: str) -> Iterator[None]:
+    """Raises StoreError for what the driver raises; LostConnectionError where trying again may cure it."""
+    address = shown_neo4j(uri)
+    try:
+        yield
+    except AuthError as error:
+        raise StoreAuthError(
+            f"stores.neo4j.user, stores.neo4j.password: {address} refuses them "
+            f"({error.code}); correct them in settings.yaml"
+        ) from error
+    except DriverError as error:
+        raise _kind(error)(
+            f"stores.neo4j.uri: {address} does not answer ({_first_line(error)}); "
+            "start it (make neo4j) or set stores.graph: postgres"
+        ) from error
+    except Neo4jError as error:
+        if error.is_retryable():
+            raise LostConnectionError(
+                f"stores.neo4j: {address}, database '{database}', could not now ({error.message}); try again"
+            ) from error
+        raise StoreError(
+            f"stores.neo4j: {address}, database '{database}', refuses ({error.message}); "
+            "Neo4j 5.26 or later and a database that exists are needed"
+        ) from error
+
+
+def check_address(uri: str) -> None:
+    """Raises StoreError for what the driver would not take, or would take for another protocol."""
+    if fault := fault_of_neo4j(uri):
+        raise StoreError(f"stores.neo4j.uri: {fault}")
+
+
+def _kind(error: DriverError) -> type[StoreError]:
+    """A commit whose answer was lost counts as lost, though the driver would not try it again."""
+    lost = error.is_retryable() or isinstance(error, ServiceUnavailable | SessionExpired)
+    return LostConnectionError if lost else StoreError
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+@dataclass(frozen=True)
+class Neo4jConnection:
+    """To one workspace in one database.
+
+    ``batch_rows``: rows a transaction writes where a load goes in batches, as one of more than ``atomic_rows``
+    changes does. ``max_source_ids``: how many of its text units a row names; ``source_count`` counts them all.
+    """
+
+    uri: str
+    user: str
+    password: str = field(repr=False)
+    database: str = "neo4j"
+    workspace: str = "default"
+    batch_rows: int = 5000
+    atomic_rows: int = 20_000
+    max_source_ids: int = 5000
+
+    @cached_property
+    def driver(self) -> Driver:
+        """Connected. Raises StoreError where the database cannot be reached."""
+        check_address(self.uri)
+        try:
+            return self._connected()
+        except LostConnectionError as error:
+            raise StoreError(str(error)) from error
+
+    def _connected(self) -> Driver:
+        with self.errors():
+            driver = GraphDatabase.driver(
+                self.uri,
+                auth=(self.user, self.password),
+                connection_timeout=CONNECT_SECONDS,
+                liveness_check_timeout=IDLE_SECONDS,
+                connection_acquisition_timeout=CONNECT_SECONDS,
+                max_transaction_retry_time=RETRY_SECONDS,
+                notifications_min_severity="OFF",
+                telemetry_disabled=True,
+            )
+            try:
+                driver.verify_connectivity()
+            except BaseException:
+                driver.close()
+                raise
+            return driver
+
+    def read(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
+        with self.errors():
+            result = self.driver.execute_query(
+                query,
+                {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters},
+                database_=self.database,
+                routing_=RoutingControl.READ,
+            )
+        return [record.values() for record in result.records]
+
+    def errors(self) -> AbstractContextManager[None]:
+        return store_errors(self.uri, self.database)
+
+    def outdated(self) -> list[str]:
+        return [
+            f"source_id has up to {kept or 'any number of'} text units, not {self.max_source_ids}"
+            for [kept] in self.read(cypher.MOST)
+            if kept != self.max_source_ids
+        ]
+
+    def close(self) -> None:
+        if "driver" in self.__dict__:
+            self.driver.close()
