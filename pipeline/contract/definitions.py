@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from itertools import groupby
 from pathlib import Path
 
-from pipeline.contract.former_paths import FORMER
+from pipeline.contract.former_paths import FORMER, PACKAGES
 
 PACKAGE = "pipeline"
 MACHINERY = frozenset({"errors", "contract.registry", "contract.schemas", "models.base"})
@@ -143,7 +143,7 @@ class _Closure:
         if not _is_followed(module):
             return _dotted("machinery", names)
         if names:
-            return self._named(module, names[0], names[1:])
+            return self._named(PACKAGES.get(module, module), names[0], names[1:])
         return " ".join(self.number(module, name) for name in self._read(module).definitions)
 
     def _read(self, module: str) -> _Module:

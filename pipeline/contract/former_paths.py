@@ -3,10 +3,12 @@
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 FORMER = {
     "pipeline.prompts": "pipeline.contract.prompts",
@@ -17,6 +19,10 @@ FORMER = {
     "pipeline.tokens": "pipeline.text.tokens",
     "pipeline.words": "pipeline.text.ids",
 }
+PARTED = {"pipeline.schemas": "pipeline.contract.cells"}
+"""Where a part of a former module is, if not with the rest."""
+PACKAGES = {"pipeline.text": "pipeline.text.ids"}
+"""What were modules and are packages now: where their names are."""
 
 
 class _FormerPaths(MetaPathFinder, Loader):
@@ -32,11 +38,24 @@ class _FormerPaths(MetaPathFinder, Loader):
             FutureWarning,
             stacklevel=2,
         )
-        found = vars(import_module(FORMER[name]))
-        vars(module).update({key: value for key, value in found.items() if not key.startswith("__")})
+        for part in filter(None, [PARTED.get(name), FORMER[name]]):
+            found = vars(import_module(part))
+            vars(module).update({key: value for key, value in found.items() if not key.startswith("__")})
 
 
 def find_former_paths() -> None:
     """From now on, in this process."""
     if not any(isinstance(finder, _FormerPaths) for finder in sys.meta_path):
         sys.meta_path.append(_FormerPaths())
+    for package, module in PACKAGES.items():
+        vars(import_module(package))["__getattr__"] = partial(_former_name, package, module)
+
+
+def _former_name(package: str, module: str, name: str) -> Any:
+    found = getattr(import_module(module), name)
+    warnings.warn(
+        f"{package}.{name} is in {module} now, and the next version knows it there alone; change the import",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return found

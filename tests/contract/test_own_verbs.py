@@ -64,6 +64,22 @@ def test_paths_of_earlier_versions_go_on_working_with_a_warning(tmp_path: Path, 
     assert len(fingerprints) == 1
 
 
+def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now = SOURCE.replace("texts.assign(text=", "texts.assign(text=texts['text'].map(clean) + ").replace(
+        "import pandas as pd\n", "import pandas as pd\n\nfrom pipeline.text.ids import clean\n"
+    )
+    expected = _fingerprint(tmp_path / "now", now)
+    assert expected != _fingerprint(tmp_path / "plain", SOURCE)
+    monkeypatch.delitem(sys.modules, "pipeline.schemas", raising=False)
+    with pytest.warns(FutureWarning, match=r"pipeline\.text\.clean is in pipeline\.text\.ids now"):
+        assert _fingerprint(tmp_path / "package", now.replace("pipeline.text.ids", "pipeline.text")) == expected
+    with pytest.warns(FutureWarning, match="pipeline.schemas is"):
+        _fingerprint(
+            tmp_path / "parted",
+            SOURCE.replace("import TEXTS", "import TEXTS\nfrom pipeline.schemas import vector_column"),
+        )
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
