@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY
 from tests.engine import small_verbs
 from tests.engine.small_project import SmallProject

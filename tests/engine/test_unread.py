@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.engine.deletions import with_kept

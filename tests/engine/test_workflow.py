@@ -1,5 +1,6 @@
 import pytest
 
+import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY, verb
 from pipeline.contract.schemas import TEXTS
 from pipeline.engine.workflow import read_workflow

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.cells import as_json_text
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import EXTRACTIONS, FOLLOWED, RELATIONSHIPS, TableSchema

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.fingerprint import KNOWN_AS
 from pipeline.contract.registry import REGISTRY
 from tests.projects import ProjectFolder

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY
 from pipeline.engine.bill.expected_calls import ENOUGH, Expectation, PastCalls, PendingReplies
 from pipeline.engine.bill.forecast import Forecast, totals
