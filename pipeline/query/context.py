@@ -164,8 +164,7 @@ def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
     """
     lanes = [
         [(id, lane, frequency, place) for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1)]
-        for lane in LANES
-        if lane in evidence.chunk_lanes
+        for lane in sorted(evidence.chunk_lanes, key=LANES.index)
     ]
     chosen = pd.DataFrame(round_robin(*lanes), columns=["id", "lane", "frequency", "place"])
     return chosen.drop_duplicates("id").head(limit).reset_index(drop=True)

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from pipeline.evaluation.results import MODES
 from pipeline.project import Project
 from tests.projects import new_project
 from tests.sizes import size
 
-MODES = ["naive", "local", "global", "hybrid", "mix", "graph"]
 QUESTIONS = size(4, 500)
 CANARY = "Zyxwane"
 OPEN = {

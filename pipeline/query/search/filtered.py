@@ -37,7 +37,7 @@ class FilteredVectors:
     def nearest(
         self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
     ) -> list[tuple[str, float]]:
-        return self.vectors.nearest(table, vector, limit, self.allowed)
+        return self.vectors.nearest(table, vector, limit, self._seen(within))
 
     def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         return self.vectors.nearest_of(sorted(self.visible("chunks", chunk_ids)), vector, limit)
@@ -51,10 +51,10 @@ class FilteredVectors:
         return found[found["id"].isin(set(self.allowed))].reset_index(drop=True)
 
     def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
-        return self.vectors.origins(table, ids, sorted(set(documents) & set(self.allowed)))
+        return self.vectors.origins(table, ids, self._seen(documents))
 
     def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
-        return self.vectors.lexical(question, limit, self.allowed)
+        return self.vectors.lexical(question, limit, self._seen(within))
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)
@@ -73,10 +73,10 @@ class FilteredVectors:
         return found[found["id"].isin(whole)].reset_index(drop=True)
 
     def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
-        return self.vectors.reports_at(level, limit, self.allowed)
+        return self.vectors.reports_at(level, limit, self._seen(within))
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
-        return self.vectors.claims_of(entity_ids, limit, self.allowed)
+        return self.vectors.claims_of(entity_ids, limit, self._seen(within))
 
     def with_visible_units(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows without the text units of other documents."""
@@ -93,6 +93,9 @@ class FilteredVectors:
         origins = self.vectors.origins(table, ids, self.allowed)
         some, whole = (set(origins["id"][origins[column].astype(bool)]) for column in ("some", "all"))
         return some, whole
+
+    def _seen(self, documents: Sequence[str] | None) -> Sequence[str]:
+        return self.allowed if documents is None else sorted(set(documents) & set(self.allowed))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,13 @@ def test_text_units_of_other_documents_are_not_there():
     assert [id for id, _ in vectors.nearest_of(["c2", "c1"], letters("Ada"), 9)] == ["c1"]
 
 
+def test_of_documents_that_are_asked_for_only_those_are_there_that_may_be_seen():
+    vectors, _ = only("doc-1")
+    assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9, ["doc-1", "doc-2"])] == ["c1"]
+    assert vectors.nearest("chunks", letters("zzz"), 9, ["doc-2"]) == []
+    assert not vectors.lexical("Cid Ada Bea met says", 9, ["doc-2"]).hits
+
+
 def test_the_words_of_a_question_are_looked_for_in_the_documents_alone():
     vectors, _ = only("doc-1")
     assert [id for id, _ in village().lexical("Cid Ada Bea met says", 1).hits] == ["c2"]
