@@ -311,7 +311,7 @@ def test_whole_names(match: Callable[..., Rows], in_neo4j: Project, neo4j_addres
 def test_every_property_is_on_the_page(in_neo4j: Project):
     store = in_neo4j.stores.graph
     assert isinstance(store, Neo4jStore)
-    [[node, link]] = store._rows(KEYS)
+    [[node, link]] = store.read(KEYS)
     section = PAGE.partition("## Neo4j")[2].partition("|")[0]
     for part, properties in zip(section.split("Relationship: "), (node, link), strict=True):
         [listed] = re.findall(r"properties\s+`(id, [^`]+)`", part)
