@@ -54,8 +54,22 @@ def _title(path: Path) -> str:
 
 
 def _render(text: str) -> None:
-    from rich.console import Console
-    from rich.markdown import Markdown
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class WholeTable(TableElement):
+        """rich leaves off what a column is too narrow for: half the name of a setting."""
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                assert isinstance(table, Table)
+                for column in table.columns:
+                    column.overflow = "fold"
+                yield table
+
+    class Page(Markdown):
+        elements = Markdown.elements | {"table_open": WholeTable}
 
     console = Console(width=min(WIDEST, Console().width))
-    console.print(Markdown(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), hyperlinks=False))
+    console.print(Page(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), hyperlinks=False))

@@ -61,6 +61,15 @@ def test_on_a_terminal_a_page_is_rendered(monkeypatch: pytest.MonkeyPatch):
     assert "<!--" not in terminal.getvalue()
 
 
+@pytest.mark.parametrize("page", ["settings", "verbs"])
+def test_in_a_narrow_terminal_tables_are_folded_and_nothing_is_left_off(page: str, monkeypatch: pytest.MonkeyPatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    app(["docs", page], standalone_mode=False)
+    assert "…" not in terminal.getvalue()
+
+
 def test_an_unknown_page_is_answered_with_the_nearest():
     done = shown("nigthly")
     assert done.exit_code == USAGE
