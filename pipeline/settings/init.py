@@ -1,6 +1,7 @@
 """graphmill init: a project of one's own, and what comes with the package to make it of."""
 
 import re
+from collections.abc import Container
 from importlib.resources import files
 from pathlib import Path
 
@@ -39,8 +40,8 @@ def init_project(
     is the one that settings.yaml names; ``sample``: with documents, and questions about them; ``nightly``: with the
     files of docs/nightly.md.
 
-    Returns the names written and those that were there and are kept as they are. Raises UsageError for a workflow that
-    does not come with the package.
+    Returns the names written and those that were there and are kept as they are. Raises UsageError, with nothing
+    written, for a workflow that does not come with the package, and for a sample among documents of one's own.
     """
     sources = {name: source.read_text(encoding="utf-8") for name, source in _templates(sample, nightly).items()}
     if f"workflows/{workflow}.yaml" not in sources:
@@ -48,6 +49,8 @@ def init_project(
         raise UsageError(f"init: no workflow '{workflow}' comes with graphmill; have: {have}")
     sources[SETTINGS] = NAMES_WORKFLOW.sub(lambda line: f"workflow: {workflow:<20}", sources[SETTINGS])
     sources |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
+    if sample:
+        _no_documents_but(sources, folder)
     (folder / "data" / "input").mkdir(parents=True, exist_ok=True)
     written, kept = [], []
     for name, content in sorted(sources.items()):
@@ -63,6 +66,13 @@ def init_project(
         if path.suffix == SCRIPT:
             path.chmod(path.stat().st_mode | 0o111)
     return written, kept
+
+
+def _no_documents_but(sample: Container[str], folder: Path) -> None:
+    for path in sorted((folder / "data" / "input").rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not path.name.startswith(".") and name not in sample:
+            raise UsageError(f"init: {path} is a document of your own; make the sample in another folder")
 
 
 def _templates(sample: bool, nightly: bool) -> dict[str, Path]:

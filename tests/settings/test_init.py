@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.errors import UsageError
 from pipeline.settings.file import read_settings
 from pipeline.settings.init import init_project
 from pipeline.settings.schema import Settings
@@ -59,6 +60,18 @@ def test_with_a_sample_there_are_documents_and_questions_about_them(tmp_path: Pa
     gold = {source.partition("#")[0] for question in questions for source in question["documents"]}
     assert gold <= sources
     assert "!data/questions.jsonl" in files(tmp_path)[".gitignore"].splitlines()
+
+
+def test_a_sample_does_not_come_among_documents_of_ones_own(tmp_path: Path):
+    own = tmp_path / "data" / "input" / "2026" / "report.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"report\.md is a document of your own; make the sample in another folder"):
+        init_project(tmp_path, sample=True)
+    assert list(files(tmp_path)) == ["data/input/2026/report.md"]
+    own.rename(own.with_name(".gitkeep"))
+    written, _ = init_project(tmp_path, sample=True)
+    assert init_project(tmp_path, sample=True) == ([], written)
 
 
 def test_the_nightly_files_come_into_a_project_that_is_there(tmp_path: Path):
