@@ -337,7 +337,7 @@ class Project(Services):
         """
         from pipeline.query.answer import answer
 
-        return answer(self.request(question, **options), self.query_stage)
+        return answer(self.request(question, **options), self.query_resources)
 
     def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
         """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
@@ -346,7 +346,7 @@ class Project(Services):
         """
         from pipeline.query.stream import stream_answer
 
-        return stream_answer(self.request(question, **options), self.query_stage)
+        return stream_answer(self.request(question, **options), self.query_resources)
 
     def query_data(self, question: str, **options: Any) -> dict[str, Any]:
         """What was found, structured, with no model call for an answer."""
@@ -362,7 +362,7 @@ class Project(Services):
 
         if not 1 <= number <= MOST_QUESTIONS:
             raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
-        return next_questions(self.request(question, **options), number, self.query_stage)
+        return next_questions(self.request(question, **options), number, self.query_resources)
 
     async def aquery(self, question: str, **options: Any) -> Answer:
         from asyncio import to_thread
@@ -395,7 +395,7 @@ class Project(Services):
         from pipeline.evaluation.results import Setup
 
         setup = Setup.of(modes, ks, budget, by, keywords, rerank)
-        searched = SearchTarget(self.query_data, self.query_stage, self.stores.vectors, self.settings.query)
+        searched = SearchTarget(self.query_data, self.query_resources, self.stores.vectors, self.settings.query)
         return evaluate(read_questions(questions, by), setup, searched, advanced)
 
     def request(self, question: str, **options: Any) -> QueryRequest:
@@ -408,7 +408,7 @@ class Project(Services):
         return request_of(question, self.settings.query, options)
 
     @property
-    def query_stage(self) -> QueryResources:
+    def query_resources(self) -> QueryResources:
         """Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was not named for this
         once, and UsageError for vectors that no model of the settings makes."""
         from pipeline.query.resources import QueryResources, noting

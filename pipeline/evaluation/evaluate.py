@@ -26,7 +26,7 @@ class SearchTarget:
     """What the questions are asked of. ``defaults``: what a query has by the settings."""
 
     query_data: QueryData
-    stage: QueryResources
+    resources: QueryResources
     vectors: VectorStore
     defaults: QueryOptions
 
@@ -67,9 +67,9 @@ def evaluate(
 
 
 def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:
-    if setup.keywords and searched.stage.chat(searched.defaults.model) is None:
+    if setup.keywords and searched.resources.chat(searched.defaults.model) is None:
         raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
-    if setup.rerank and searched.stage.reranker is None:
+    if setup.rerank and searched.resources.reranker is None:
         raise UsageError("eval: no reranker is configured; name one in models.rerank, or do without")
 
 
@@ -84,14 +84,16 @@ class _Retrievals:
     def __init__(self, setup: Setup, searched: SearchTarget, targets: Targets) -> None:
         self.setup, self.searched, self.targets = setup, searched, targets
         self.chunk_top_k = max(searched.defaults.chunk_top_k, *setup.ks)
-        self.count = cache(searched.stage.tokenizer.count)
+        self.count = cache(searched.resources.tokenizer.count)
         self.seen: dict[str, tuple[str, str]] = {}
         self.notes: list[str] = []
 
     def rows(self, questions: Sequence[Question], advanced: Advanced) -> list[list[Any]]:
         """One for each mode and question: RESULT_COLUMNS, and the metrics."""
         rows, expected = [], len(self.setup.modes) * len(questions)
-        self.searched.stage.embedding.embed([question.text for question in questions])  # an endpoint: all in few calls
+        self.searched.resources.embedding.embed(
+            [question.text for question in questions]
+        )  # an endpoint: all in few calls
         for mode in self.setup.modes:
             self.data(questions[0], mode)  # warms up
             for question in questions:

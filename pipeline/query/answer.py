@@ -84,30 +84,30 @@ class Answer:
         }
 
 
-def answer(request: QueryRequest, stage: QueryResources) -> Answer:
+def answer(request: QueryRequest, resources: QueryResources) -> Answer:
     """Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer."""
     started = time.perf_counter()
-    prepared = inquired(prepare(request, stage), stage)
+    prepared = inquired(prepare(request, resources), resources)
     with Clock(prepared.timings).measure("model"):
-        said = fixed_answer(prepared, stage) or _asked(prepared, stage.chat(request.model))
-    return finished(prepared, stage, said, started)
+        said = fixed_answer(prepared, resources) or _asked(prepared, resources.chat(request.model))
+    return finished(prepared, resources, said, started)
 
 
-def inquired(prepared: PreparedQuery, stage: QueryResources) -> PreparedQuery:
+def inquired(prepared: PreparedQuery, resources: QueryResources) -> PreparedQuery:
     """Ready for the last call: those before it are made, if there is to be an answer of a model.
 
     Raises ModelError where they bring nothing.
     """
     request = prepared.request
     unasked = request.only_need_context or request.only_need_prompt or prepared.abstention
-    chat = None if unasked or prepared.inquiry is None else stage.chat(request.model)
+    chat = None if unasked or prepared.inquiry is None else resources.chat(request.model)
     if chat is None or prepared.inquiry is None:
         return prepared
     with Clock(prepared.timings).measure("inquiry"):
         return chat.converse([prepared.inquiry()])[0]
 
 
-def fixed_answer(prepared: PreparedQuery, stage: QueryResources) -> AnswerText | None:
+def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText | None:
     """What is said where no model is to be asked: the context, the prompt, the evidence, or that nothing was found."""
     request = prepared.request
     if request.only_need_context:
@@ -115,8 +115,8 @@ def fixed_answer(prepared: PreparedQuery, stage: QueryResources) -> AnswerText |
     if request.only_need_prompt:
         return AnswerText("\n\n".join(message["content"] for message in prepared.messages), prepared.abstention)
     if prepared.abstention:
-        return AnswerText(stage.prompt("no_context").render().strip(), prepared.abstention)
-    if stage.chat(request.model):
+        return AnswerText(resources.prompt("no_context").render().strip(), prepared.abstention)
+    if resources.chat(request.model):
         return None
     if request.mode == "bypass":
         raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
@@ -146,7 +146,7 @@ def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
             return text, end.value
 
 
-def finished(prepared: PreparedQuery, stage: QueryResources, said: AnswerText, started: float) -> Answer:
+def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float) -> Answer:
     context = prepared.context
     return Answer(
         prepared.request,
@@ -155,7 +155,7 @@ def finished(prepared: PreparedQuery, stage: QueryResources, said: AnswerText, s
         context,
         said.abstention,
         tokens={
-            "prompt": count_tokens(prepared.messages, stage.tokenizer),
+            "prompt": count_tokens(prepared.messages, resources.tokenizer),
             **{name: getattr(context, name).tokens for name in shown_tables(prepared.request)},
         },
         usage=usage_of(*prepared.replies, said.reply),

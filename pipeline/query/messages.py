@@ -23,22 +23,22 @@ Abstention = Literal["", "nothing_found", "below_min_score", "no_room", "not_in_
 model found the answer in none of what it was shown."""
 
 
-def messages(request: QueryRequest, stage: QueryResources, context: str) -> Messages:
+def messages(request: QueryRequest, resources: QueryResources, context: str) -> Messages:
     """The answer's prompt with the context in it, the conversation so far, the question. In mode ``bypass`` there is
     no prompt but one that the request brings.
 
     Raises SettingsError for a prompt of the project with wrong placeholders, UsageError for one of the request.
     """
-    prompt = _system_prompt(request, stage, context)
+    prompt = _system_prompt(request, resources, context)
     if prompt and request.general_knowledge:
-        prompt = f"{stage.prompt('general_knowledge').render()}\n{prompt}"
+        prompt = f"{resources.prompt('general_knowledge').render()}\n{prompt}"
     return conversation(request, prompt, request.query)
 
 
-def instructed(request: QueryRequest, stage: QueryResources, prompt: str, context: str, query: str) -> Messages:
+def instructed(request: QueryRequest, resources: QueryResources, prompt: str, context: str, query: str) -> Messages:
     """The same with a prompt of a call before the answer's, which may name the question as a whole, and a query of its
     own. Raises SettingsError for wrong placeholders."""
-    template = stage.prompt(prompt)
+    template = resources.prompt(prompt)
     template.check(Placeholders(CONTEXT, ("question",)))
     return conversation(request, template.render(context=context, question=request.query), query)
 
@@ -54,10 +54,10 @@ def count_tokens(messages: Messages, tokenizer: Tokenizer) -> int:
     return sum(tokenizer.count(message["content"]) for message in messages)
 
 
-def _system_prompt(request: QueryRequest, stage: QueryResources, context: str) -> str:
+def _system_prompt(request: QueryRequest, resources: QueryResources, context: str) -> str:
     if request.mode == "bypass" and not request.system_prompt:
         return ""
-    template = stage.prompt("answer_mixed" if request.mixed else ANSWERS.get(request.mode, "answer_graph"))
+    template = resources.prompt("answer_mixed" if request.mixed else ANSWERS.get(request.mode, "answer_graph"))
     values = {"context": context, "response_type": request.response_type, "user_prompt": request.user_prompt}
     if not request.system_prompt:
         template.check(Placeholders(CONTEXT, WISHES))

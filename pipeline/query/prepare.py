@@ -58,37 +58,37 @@ def _vectors(known: Mapping[str, np.ndarray], texts: Sequence[str]) -> np.ndarra
     return np.array([known[text] for text in texts])
 
 
-def prepare(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
+def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
-    refuse_endless(request, stage.tokenizer)
+    refuse_endless(request, resources.tokenizer)
     if request.mode == "community":
         from pipeline.query.reports.community import prepare_community
 
-        return prepare_community(request, stage)
+        return prepare_community(request, resources)
     if request.mode == "drift":
         from pipeline.query.reports.drift import prepare_drift
 
-        return prepare_drift(request, stage)
-    return _prepare_search(request, stage)
+        return prepare_drift(request, resources)
+    return _prepare_search(request, resources)
 
 
-def _prepare_search(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
+def _prepare_search(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     clock = Clock()
     with clock.measure("keywords"):
-        keywords = _keywords(request, stage)
+        keywords = _keywords(request, resources)
     with clock.measure("retrieval"):
-        (evidence, chunks), notes = _find(request, keywords, stage)
+        (evidence, chunks), notes = _find(request, keywords, resources)
     with clock.measure("rerank"):
-        chunks, complaints = _reranked(request, chunks, stage)
+        chunks, complaints = _reranked(request, chunks, resources)
     with clock.measure("context"):
         build = mixed_context if request.mixed else build_context
-        overhead = count_tokens(messages(request, stage, ""), stage.tokenizer)
-        context = build(request, evidence, chunks.head(request.chunk_top_k), stage.tokenizer, overhead)
+        overhead = count_tokens(messages(request, resources, ""), resources.tokenizer)
+        context = build(request, evidence, chunks.head(request.chunk_top_k), resources.tokenizer, overhead)
     prepared = PreparedQuery(
         request,
         keywords,
         context,
-        messages(request, stage, context.text),
+        messages(request, resources, context.text),
         clock.parts,
         _abstention(request, evidence, chunks, context),
         (*keywords.notes, *evidence.notes, *complaints, *notes),
@@ -98,17 +98,17 @@ def _prepare_search(request: QueryRequest, stage: QueryResources) -> PreparedQue
     return replace(prepared, citable=mixed_citable(context)) if request.mixed else prepared
 
 
-def _keywords(request: QueryRequest, stage: QueryResources) -> Keywords:
+def _keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
     if request.mode not in KEYWORD_MODES:
         return Keywords()
-    return find_keywords(request, stage.chat(request.model), stage.prompt("extract_keywords"))
+    return find_keywords(request, resources.chat(request.model), resources.prompt("extract_keywords"))
 
 
-def _find(request: QueryRequest, keywords: Keywords, stage: QueryResources) -> tuple[Found, tuple[str, ...]]:
+def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) -> tuple[Found, tuple[str, ...]]:
     if request.mode == "bypass":
         return (Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS)), ()
-    question = embed_question(request, keywords, stage.embedding)
-    n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and stage.reranker else 1)
+    question = embed_question(request, keywords, resources.embedding)
+    n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and resources.reranker else 1)
 
     def find(embed: Embed | None, vectors: VectorReads, graph: GraphReads) -> Found:
         def look(vectors: VectorReads, graph: GraphReads) -> Found:
@@ -116,15 +116,15 @@ def _find(request: QueryRequest, keywords: Keywords, stage: QueryResources) -> t
 
         return allowed(request, look)(vectors, graph)
 
-    return read_embedding_between(stage.read, find, stage.embedding.embed)
+    return read_embedding_between(resources.read, find, resources.embedding.embed)
 
 
 def _reranked(
-    request: QueryRequest, chunks: pd.DataFrame, stage: QueryResources
+    request: QueryRequest, chunks: pd.DataFrame, resources: QueryResources
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    if stage.reranker is None or not request.enable_rerank:
+    if resources.reranker is None or not request.enable_rerank:
         return chunks, ()
-    return reranked(chunks, request.query, stage.reranker)
+    return reranked(chunks, request.query, resources.reranker)
 
 
 def _abstention(request: QueryRequest, evidence: Evidence, chunks: pd.DataFrame, context: Context) -> Abstention:

@@ -49,33 +49,33 @@ class Failed:
 Event = Sources | Token | Done | Failed
 
 
-def stream_answer(request: QueryRequest, stage: QueryResources) -> Iterator[Event]:
+def stream_answer(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
     """Sources, Token ..., Done; where something fails, Failed instead of what is missing. Tokens are as Answer.text has
     them: citations of what was not shown are taken out. Without ``stream`` the text is one Token."""
     try:
-        yield from _events(request, stage)
+        yield from _events(request, resources)
     except GraphmillError as error:
         yield Failed(error)
 
 
-def _events(request: QueryRequest, stage: QueryResources) -> Iterator[Event]:
+def _events(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
     started = time.perf_counter()
-    prepared = prepare(request, stage)
+    prepared = prepare(request, resources)
     shown = prepared.context.references if request.include_references else ()
     yield Sources(shown, prepared.context, prepared.most_calls)
-    prepared = inquired(prepared, stage)
+    prepared = inquired(prepared, resources)
     with Clock(prepared.timings).measure("model"):
-        said = yield from _spoken(prepared, stage)
-    yield Done(finished(prepared, stage, said, started))
+        said = yield from _spoken(prepared, resources)
+    yield Done(finished(prepared, resources, said, started))
 
 
-def _spoken(prepared: PreparedQuery, stage: QueryResources) -> Generator[Event, None, AnswerText]:
-    if fixed := fixed_answer(prepared, stage):
+def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Event, None, AnswerText]:
+    if fixed := fixed_answer(prepared, resources):
         yield Token(fixed.text)
         return fixed
     replies: list[ChatReply] = []
     shown: list[str] = []
-    answer = read_answer(_pieces(prepared, stage, replies), prepared)
+    answer = read_answer(_pieces(prepared, resources, replies), prepared)
     while True:
         try:
             shown.append(next(answer))
@@ -90,9 +90,9 @@ def _spoken(prepared: PreparedQuery, stage: QueryResources) -> Generator[Event, 
     return AnswerText("".join(shown), abstention, removed, replies[0])
 
 
-def _pieces(prepared: PreparedQuery, stage: QueryResources, replies: list[ChatReply]) -> Iterator[str]:
+def _pieces(prepared: PreparedQuery, resources: QueryResources, replies: list[ChatReply]) -> Iterator[str]:
     """Adds the whole reply to ``replies`` when it has come."""
-    chat = stage.chat(prepared.request.model)
+    chat = resources.chat(prepared.request.model)
     assert chat is not None
     replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text))))
 
@@ -116,7 +116,7 @@ class NextQuestions:
         }
 
 
-def next_questions(request: QueryRequest, number: int, stage: QueryResources) -> NextQuestions:
+def next_questions(request: QueryRequest, number: int, resources: QueryResources) -> NextQuestions:
     """At most ``number`` questions that lead on from the request's conversation and question, from what its mode finds
     for that question. Of a mode that shows reports in windows, the first window is looked at.
 
@@ -124,11 +124,11 @@ def next_questions(request: QueryRequest, number: int, stage: QueryResources) ->
     """
     from pipeline.models.parse.report import parse_questions
 
-    chat = stage.chat(request.model)
+    chat = resources.chat(request.model)
     if chat is None:
         raise UsageError("questions: they are the chat model's, and none is configured; set OPENAI_API_KEY")
-    prepared = prepare(request, stage)
-    messages = _messages(prepared, number, stage)
+    prepared = prepare(request, resources)
+    messages = _messages(prepared, number, resources)
     check = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
     reply = chat.complete([ChatRequest("questions", messages, check=check)])[0]
     refuse_failed(reply)
@@ -137,8 +137,8 @@ def next_questions(request: QueryRequest, number: int, stage: QueryResources) ->
     return NextQuestions(request, tuple(new[:number]), usage_of(*prepared.replies, reply), _notes(prepared, reply))
 
 
-def _messages(prepared: PreparedQuery, number: int, stage: QueryResources) -> Messages:
-    template = stage.prompt(PROMPT)
+def _messages(prepared: PreparedQuery, number: int, resources: QueryResources) -> Messages:
+    template = resources.prompt(PROMPT)
     template.check(PLACEHOLDERS)
     context = prepared.context.windows[0] if prepared.context.windows else prepared.context.text
     return conversation(prepared.request, template.render(context=context, number=str(number)), prepared.request.query)

@@ -351,7 +351,7 @@ def question(text: str = "Who taught Bea?", /, **wishes: object) -> QueryRequest
     return QueryRequest.model_validate({"query": text, **wishes})
 
 
-def stage(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryResources:
+def resources(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryResources:
     return QueryResources(
         read=lambda work: (work(stores, stores), ()),
         embedding=LetterEmbedding(),

@@ -14,7 +14,7 @@ from tests.query.memory_stores import (
     ScriptedChat,
     empty_village,
     question,
-    stage,
+    resources,
     village,
 )
 
@@ -24,7 +24,7 @@ MODES = ["naive", "local", "global", "hybrid", "mix"]
 
 def asked(*replies: ChatReply | str, **wishes: object) -> tuple[Answer, ScriptedChat]:
     chat = ScriptedChat(list(replies))
-    return answer(question(**wishes), stage(village(), chat)), chat
+    return answer(question(**wishes), resources(village(), chat)), chat
 
 
 def test_a_question_is_answered_from_the_context_it_found():
@@ -82,13 +82,13 @@ def test_citations_of_references_that_were_not_shown_are_removed_and_counted(sai
 def test_what_a_model_thinks_is_not_shown(mode: str, said: str, text: str):
     replies = (said,) if mode == "bypass" else (KEYWORDS, said)
     assert asked(*replies, mode=mode)[0].text == text
-    *_, done = stream_answer(question(mode=mode), stage(village(), ScriptedChat(list(replies))))
+    *_, done = stream_answer(question(mode=mode), resources(village(), ScriptedChat(list(replies))))
     assert isinstance(done, Done)
     assert done.answer.text == text
 
 
 def test_without_a_chat_model_the_evidence_is_the_answer():
-    given = answer(question(), stage(village()))
+    given = answer(question(), resources(village()))
     assert given.text.splitlines()[0] == NOTICE
     assert "Ada taught Bea." in given.text
     assert (given.abstained, given.removed_citations) == (False, 0)
@@ -96,13 +96,13 @@ def test_without_a_chat_model_the_evidence_is_the_answer():
 
 def test_bypass_without_a_chat_model_is_a_usage_error():
     with pytest.raises(UsageError, match="none is configured; set OPENAI_API_KEY"):
-        answer(question(mode="bypass"), stage(village()))
+        answer(question(mode="bypass"), resources(village()))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_where_nothing_is_found_the_model_is_not_asked(mode: str):
     chat = ScriptedChat([KEYWORDS])
-    given = answer(question(mode=mode), stage(empty_village(), chat))
+    given = answer(question(mode=mode), resources(empty_village(), chat))
     assert (given.text, given.abstained) == (PROMPTS["no_context"].strip(), True)
     assert len(chat.asked) == (mode != "naive")
 
@@ -163,7 +163,7 @@ def test_tokens_are_those_of_what_was_sent():
 
 def test_a_stream_is_sources_then_tokens_then_the_whole():
     chat = ScriptedChat([KEYWORDS, "Ada taught Bea [1][9]."])
-    events = list(stream_answer(question(), stage(village(), chat)))
+    events = list(stream_answer(question(), resources(village(), chat)))
     sources, *tokens, done = events
     assert isinstance(sources, Sources)
     assert [reference.id for reference in sources.references] == [1, 2]
@@ -178,18 +178,18 @@ def test_a_stream_is_sources_then_tokens_then_the_whole():
 @pytest.mark.parametrize("wishes", [{"only_need_context": True}, {"only_need_prompt": True}, {}])
 def test_a_stream_ends_with_what_answer_gives(wishes: dict[str, bool]):
     request = question(**wishes)
-    streamed = list(stream_answer(request, stage(village())))
+    streamed = list(stream_answer(request, resources(village())))
     assert isinstance(streamed[-1], Done)
-    assert streamed[-1].answer.text == answer(request, stage(village())).text
+    assert streamed[-1].answer.text == answer(request, resources(village())).text
     assert len(streamed) == 3
 
 
 @pytest.mark.parametrize("reply", [ChatReply("", reason="empty"), ChatReply("No", reason="content_filter")])
 def test_a_stream_without_an_answer_fails_as_an_answer_does(reply: ChatReply):
-    *_, last = stream_answer(question(mode="naive"), stage(village(), ScriptedChat([reply])))
+    *_, last = stream_answer(question(mode="naive"), resources(village(), ScriptedChat([reply])))
     assert isinstance(last, Failed)
     with pytest.raises(ModelError):
-        answer(question(mode="naive"), stage(village(), ScriptedChat([reply])))
+        answer(question(mode="naive"), resources(village(), ScriptedChat([reply])))
 
 
 def test_an_answer_that_was_cut_off_says_so():
@@ -200,7 +200,7 @@ def test_an_answer_that_was_cut_off_says_so():
 def test_a_question_that_no_prompt_holds_is_refused_before_the_search():
     stores = village()
     with pytest.raises(UsageError, match=r"2,000 tokens; shorten it"):
-        answer(question("x" * 2000, max_total_tokens=1500), stage(stores))
+        answer(question("x" * 2000, max_total_tokens=1500), resources(stores))
     assert stores.reads == []
 
 
@@ -221,7 +221,7 @@ class Broken(Backwards):
 
 
 def shown(reranker: Backwards | None, **wishes: object) -> Answer:
-    return answer(question(mode="naive", **wishes), replace(stage(village()), reranker=reranker))
+    return answer(question(mode="naive", **wishes), replace(resources(village()), reranker=reranker))
 
 
 def test_a_reranker_chooses_among_three_times_the_text_units():

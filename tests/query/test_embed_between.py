@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.models.base import Listener
 from pipeline.query.prepare import prepare, read_embedding_between
 from pipeline.query.search.evidence import Evidence
-from tests.query.memory_stores import LetterEmbedding, letters, question, stage, village
+from tests.query.memory_stores import LetterEmbedding, letters, question, resources, village
 
 NOTHING = (Evidence(), village().chunk_rows)
 
@@ -40,7 +40,7 @@ class Watched(LetterEmbedding):
 def test_no_read_waits_for_an_embedding():
     connections = Connections()
     embedding = Watched(connections)
-    prepare(question(mode="graph"), replace(stage(village()), read=connections.read, embedding=embedding))
+    prepare(question(mode="graph"), replace(resources(village()), read=connections.read, embedding=embedding))
     assert len(embedding.asked) == 2  # the question, and the paths
     assert not any(reading for _, reading in embedding.asked)
     assert connections.reads == 2
@@ -48,7 +48,7 @@ def test_no_read_waits_for_an_embedding():
 
 def test_other_modes_read_once():
     connections = Connections()
-    prepare(question(mode="mix"), replace(stage(village()), read=connections.read))
+    prepare(question(mode="mix"), replace(resources(village()), read=connections.read))
     assert connections.reads == 1
 
 

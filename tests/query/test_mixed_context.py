@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.query.answer import answer
-from tests.query.memory_stores import question, stage, village
+from tests.query.memory_stores import question, resources, village
 from tests.query.reported import reader, reported_village
 from tests.sizes import size
 
@@ -56,7 +56,7 @@ id,content
 
 def test_reports_and_claims_stand_beside_what_local_finds():
     chat = reader(answer=lambda _: "Ada [Data: Sources (2); Reports (1, 7), Claims (1)] [LLM: verify]. No [3].")
-    given = answer(question(**MIXED), stage(reported_village(), chat))
+    given = answer(question(**MIXED), resources(reported_village(), chat))
     assert given.context.text == CONTEXT
     assert chat.asked[-1].messages[0]["content"] == f"Answer as Multiple Paragraphs.  Mixed:\n{CONTEXT}"
     assert given.text == "Ada [Data: Sources (2); Reports (1); Claims (1)] [LLM: verify]. No."
@@ -64,7 +64,7 @@ def test_reports_and_claims_stand_beside_what_local_finds():
 
 
 def test_a_number_stands_for_one_record_in_the_structured_answer():
-    found = answer(question(**MIXED, only_need_context=True), stage(reported_village(), reader())).to_json()
+    found = answer(question(**MIXED, only_need_context=True), resources(reported_village(), reader())).to_json()
     assert [report["number"] for report in found["reports"]] == [1, 2, 3]
     assert [report["found_entities"] for report in found["reports"]] == [2, 1, 1]
     assert [(claim["number"], claim["source_text"]) for claim in found["claims"]] == [(1, "He sued.")]
@@ -74,14 +74,14 @@ def test_a_number_stands_for_one_record_in_the_structured_answer():
 def test_communities_change_nothing_of_a_plain_context():
     with_reports, without = reader(), reader()
     for mode in ("local", "hybrid"):
-        shown = answer(question(mode=mode), stage(reported_village(), with_reports))
-        plain = answer(question(mode=mode), stage(village(), without))
+        shown = answer(question(mode=mode), resources(reported_village(), with_reports))
+        plain = answer(question(mode=mode), resources(village(), without))
         assert shown.to_json().keys() == plain.to_json().keys()
     assert [request.messages for request in with_reports.asked] == [request.messages for request in without.asked]
 
 
 def test_without_communities_the_mixed_context_has_the_rest():
-    context = answer(question(**MIXED, only_need_context=True), stage(village(), reader())).text
+    context = answer(question(**MIXED, only_need_context=True), resources(village(), reader())).text
     assert (
         context
         == CONTEXT[CONTEXT.index("-----Entities") : CONTEXT.index("-----Claims")]
@@ -91,7 +91,7 @@ def test_without_communities_the_mixed_context_has_the_rest():
 
 def test_what_other_documents_tell_is_not_shown():
     wish = question(**MIXED, where={"id": "doc-1"}, only_need_context=True)
-    context = answer(wish, stage(reported_village(), reader())).context
+    context = answer(wish, resources(reported_village(), reader())).context
     assert context.reports.records.empty
     assert context.claims.records.empty
     assert set(context.chunks.records["document_id"]) == {"doc-1"}
@@ -99,7 +99,7 @@ def test_what_other_documents_tell_is_not_shown():
 
 def test_each_part_has_its_share():
     wish = question(**MIXED, max_total_tokens=1200, community_prop=0.2, text_unit_prop=0.5, only_need_context=True)
-    context = answer(wish, stage(reported_village(), reader())).context
+    context = answer(wish, resources(reported_village(), reader())).context
     assert 0 < context.reports.tokens <= 240
     assert len(context.chunks.records) == 3
     assert context.entities.dropped > 0
@@ -108,7 +108,7 @@ def test_each_part_has_its_share():
 def test_a_report_that_has_no_room_is_shown_by_its_summary():
     store = reported_village()
     store.report_rows["content"] = "y" * 5000
-    context = answer(question(**MIXED, only_need_context=True), stage(store, reader())).context
+    context = answer(question(**MIXED, only_need_context=True), resources(store, reader())).context
     assert "1,Lesson,5,Lesson in short." in context.reports.csv
 
 
@@ -116,5 +116,5 @@ def test_a_report_that_has_no_room_is_shown_by_its_summary():
 @given(total=st.integers(100, 3000), community=st.floats(0, 1), prop=st.floats(0, 1))
 def test_the_prompt_is_within_the_total_budget(total: int, community: float, prop: float):
     wish = question(**MIXED, max_total_tokens=total, community_prop=community, text_unit_prop=prop)
-    given = answer(wish, stage(reported_village(), reader()))
+    given = answer(wish, resources(reported_village(), reader()))
     assert given.abstained or given.tokens["prompt"] <= total

@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.query.stream import next_questions
-from tests.query.memory_stores import question, stage
+from tests.query.memory_stores import question, resources
 from tests.query.reported import reader, reported_village
 
 
@@ -10,7 +10,7 @@ from tests.query.reported import reader, reported_village
 def test_questions_lead_on_from_the_context_of_any_mode(mode: str):
     chat = reader()
     wish = question(mode=mode, conversation_history=[{"role": "user", "content": "Why?"}])
-    found = next_questions(wish, 3, stage(reported_village(), chat))
+    found = next_questions(wish, 3, resources(reported_village(), chat))
     assert found.questions == ("Who is Cid?",)
     system, before, asked = chat.asked[-1].messages
     assert system["content"].startswith("3 questions from:\n-----")
@@ -20,10 +20,10 @@ def test_questions_lead_on_from_the_context_of_any_mode(mode: str):
 
 def test_they_are_as_many_as_asked_for():
     chat = reader(questions=lambda _: "Here they are:\n1. Who is Cid?\n2. Who is Dov?\n- And Ada?")
-    found = next_questions(question(mode="naive"), 2, stage(reported_village(), chat))
+    found = next_questions(question(mode="naive"), 2, resources(reported_village(), chat))
     assert found.questions == ("Who is Cid?", "Who is Dov?")
 
 
 def test_without_a_chat_model_there_are_none():
     with pytest.raises(UsageError, match="none is configured"):
-        next_questions(question(), 3, stage(reported_village()))
+        next_questions(question(), 3, resources(reported_village()))

@@ -61,18 +61,18 @@ class _Tree:
     replies: list[ChatReply] = field(default_factory=list)
 
 
-def choose_reports(request: QueryRequest, stage: QueryResources, chat: ChatModel) -> ReportChoice:
+def choose_reports(request: QueryRequest, resources: QueryResources, chat: ChatModel) -> ReportChoice:
     """The most detailed reports, down to ``community_level``, that the model rates as relevant. At most ``max_calls``
     less those that the answer takes; what is not rated for that counts as relevant, and nothing below it is looked at.
     """
-    return chat.converse([_choose(request, stage)])[0]
+    return chat.converse([_choose(request, resources)])[0]
 
 
-def _choose(request: QueryRequest, stage: QueryResources) -> Talk[ReportChoice]:
+def _choose(request: QueryRequest, resources: QueryResources) -> Talk[ReportChoice]:
     tree = _Tree()
-    reports, notes = read_reports(request, stage, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))
+    reports, notes = read_reports(request, resources, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))
     for level in range(request.community_level + 1):
-        ratings = yield from _rated(reports, request, stage, tree)
+        ratings = yield from _rated(reports, request, resources, tree)
         relevant = reports[reports["id"].map(ratings).fillna(RELEVANT) >= RELEVANT]
         for parent in set(relevant["parent"]) - tree.uncovered:
             tree.relevant.pop(parent, None)
@@ -81,7 +81,7 @@ def _choose(request: QueryRequest, stage: QueryResources) -> Talk[ReportChoice]:
         below = [child for ids in children for child in ids]
         if level == request.community_level or not below:
             break
-        reports, more = stage.read(_below(request, below))
+        reports, more = resources.read(_below(request, below))
         notes = (*notes, *more)
         told = set(reports["id"])
         tree.uncovered |= {row["id"] for _, row in relevant.iterrows() if not told.issuperset(row["children"])}
@@ -89,14 +89,14 @@ def _choose(request: QueryRequest, stage: QueryResources) -> Talk[ReportChoice]:
 
 
 def _rated(
-    reports: pd.DataFrame, request: QueryRequest, stage: QueryResources, tree: _Tree
+    reports: pd.DataFrame, request: QueryRequest, resources: QueryResources, tree: _Tree
 ) -> Generator[Sequence[ChatRequest], Sequence[ChatReply], dict[str, float]]:
     """Rating of each report that was rated, by id. A window whose reply cannot be read is not held against it."""
     numbered = reports.assign(number=range(1, len(reports) + 1), content=reports["summary"])
-    windows = windows_of(numbered, window_budget(request, stage, RATE), stage.tokenizer)
+    windows = windows_of(numbered, window_budget(request, resources, RATE), resources.tokenizer)
     asked = windows[: max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)]
     replies = yield [
-        ChatRequest("rate", instructed(request, stage, RATE, window.text, request.query), check=_HAS_RATINGS)
+        ChatRequest("rate", instructed(request, resources, RATE, window.text, request.query), check=_HAS_RATINGS)
         for window in asked
     ]
     refuse_all_failed(replies)
@@ -121,53 +121,53 @@ def _outcome(tree: _Tree, notes: Iterable[str]) -> ReportChoice:
     return ReportChoice(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))
 
 
-def prepare_community(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
+def prepare_community(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     """The reports in windows. Asks the model which, where the request says so; else nothing.
 
     Raises NothingLoadedError where no reports are loaded.
     """
     clock = Clock()
     with clock.measure("retrieval"):
-        chosen = _chosen(request, stage)
+        chosen = _chosen(request, resources)
     with clock.measure("context"):
         reports = chosen.reports.assign(number=range(1, len(chosen.reports) + 1))
         most = request.max_calls - len(chosen.replies) - LAST_CALL
-        windows = fewer_windows(reports, window_budget(request, stage, MAP), most, stage.tokenizer)
+        windows = fewer_windows(reports, window_budget(request, resources, MAP), most, resources.tokenizer)
         context = report_context(reports, windows)
     most_calls = request.max_calls if request.dynamic_community_selection else len(windows) + LAST_CALL
     prepared = PreparedQuery(
         request,
         Keywords(),
         context,
-        tuple(message for window in windows for message in _map_request(request, stage, window).messages),
+        tuple(message for window in windows for message in _map_request(request, resources, window).messages),
         clock.parts,
         "" if windows else "no_room" if len(reports) else "nothing_found",
         chosen.notes,
         most_calls,
         chosen.replies,
     )
-    return replace(prepared, inquiry=partial(_inquire, prepared, stage, windows))
+    return replace(prepared, inquiry=partial(_inquire, prepared, resources, windows))
 
 
-def _chosen(request: QueryRequest, stage: QueryResources) -> ReportChoice:
-    chat = stage.chat(request.model)
+def _chosen(request: QueryRequest, resources: QueryResources) -> ReportChoice:
+    chat = resources.chat(request.model)
     if request.dynamic_community_selection and chat is not None:
-        return choose_reports(request, stage, chat)
+        return choose_reports(request, resources, chat)
     reports, notes = read_reports(
-        request, stage, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT)
+        request, resources, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT)
     )
     return ReportChoice(reports, notes)
 
 
-def _map_request(request: QueryRequest, stage: QueryResources, window: Window) -> ChatRequest:
-    return ChatRequest("map", instructed(request, stage, MAP, window.text, request.query), check=_HAS_POINTS)
+def _map_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
+    return ChatRequest("map", instructed(request, resources, MAP, window.text, request.query), check=_HAS_POINTS)
 
 
-def _inquire(prepared: PreparedQuery, stage: QueryResources, windows: Sequence[Window]) -> Talk[PreparedQuery]:
-    replies = yield [_map_request(prepared.request, stage, window) for window in windows]
+def _inquire(prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window]) -> Talk[PreparedQuery]:
+    replies = yield [_map_request(prepared.request, resources, window) for window in windows]
     refuse_all_failed(replies)
     found = [_points(reply, window) for reply, window in zip(replies, windows, strict=True)]
-    return reduced(prepared, stage, found, replies, told_failures(replies, "windows of reports"))
+    return reduced(prepared, resources, found, replies, told_failures(replies, "windows of reports"))
 
 
 def _points(reply: ChatReply, window: Window) -> CheckedPoints:

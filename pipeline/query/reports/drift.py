@@ -52,7 +52,7 @@ class LocalContexts:
     """Contexts as ``local`` has them with ``context: graphrag``, each within max_map_tokens."""
 
     request: QueryRequest
-    stage: QueryResources
+    resources: QueryResources
     numbers: Numbers
     built: list[Context] = field(default_factory=list)
 
@@ -61,8 +61,10 @@ class LocalContexts:
         said of the moment. The question itself is what is searched for."""
         if not questions:
             return [], ()
-        vectors = self.stage.embedding.embed(questions)
-        found, notes = self.stage.read(allowed(self.request, lambda *stores: self._found(questions, vectors, *stores)))
+        vectors = self.resources.embedding.embed(questions)
+        found, notes = self.resources.read(
+            allowed(self.request, lambda *stores: self._found(questions, vectors, *stores))
+        )
         searches = [
             LocalSearch(question, self._context(question, one)) for question, one in zip(questions, found, strict=True)
         ]
@@ -96,8 +98,8 @@ class LocalContexts:
 
     def _context(self, question: str, found: Found) -> Context:
         evidence, chunks = found
-        tokenizer = self.stage.tokenizer
-        overhead = count_tokens(instructed(self.request, self.stage, LOCAL, "", question), tokenizer)
+        tokenizer = self.resources.tokenizer
+        overhead = count_tokens(instructed(self.request, self.resources, LOCAL, "", question), tokenizer)
         total = min(self.request.max_total_tokens, self.request.max_map_tokens + overhead + RESERVE)
         local = self._local(question).model_copy(update={"max_total_tokens": total})
         return mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
@@ -150,31 +152,31 @@ class CallBudget:
         return self.folds + self.searches + LAST_CALL
 
 
-def prepare_drift(request: QueryRequest, stage: QueryResources) -> PreparedQuery:
+def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     """The reports most like the question, in windows; asks the model nothing.
 
     Raises NothingLoadedError where no reports are loaded.
     """
     clock = Clock()
     with clock.measure("retrieval"):
-        reports, notes = _nearest_reports(request, stage)
+        reports, notes = _nearest_reports(request, resources)
     with clock.measure("context"):
         numbers = Numbers()
         reports = reports.assign(number=numbers.of("reports", reports["id"].tolist()))
-        windows = _folds(reports, request, stage)
+        windows = _folds(reports, request, resources)
         context = report_context(reports, windows)
     calls = _calls(request, len(windows))
     prepared = PreparedQuery(
         request,
         Keywords(),
         context,
-        tuple(message for window in windows for message in _primer_request(request, stage, window).messages),
+        tuple(message for window in windows for message in _primer_request(request, resources, window).messages),
         clock.parts,
         "" if windows else "no_room" if len(reports) else "nothing_found",
         notes,
         calls.most,
     )
-    return replace(prepared, inquiry=partial(_inquire, prepared, stage, windows, calls, numbers))
+    return replace(prepared, inquiry=partial(_inquire, prepared, resources, windows, calls, numbers))
 
 
 def _calls(request: QueryRequest, folds: int) -> CallBudget:
@@ -182,39 +184,39 @@ def _calls(request: QueryRequest, folds: int) -> CallBudget:
     return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds))
 
 
-def _nearest_reports(request: QueryRequest, stage: QueryResources) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The best first."""
-    [question] = stage.embedding.embed([request.query])
+    [question] = resources.embedding.embed([request.query])
 
     def nearest(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
         found = vectors.nearest("reports", question, request.primer_reports)
         return vectors.reports([id for id, _ in found])
 
-    return read_reports(request, stage, nearest)
+    return read_reports(request, resources, nearest)
 
 
-def _folds(reports: pd.DataFrame, request: QueryRequest, stage: QueryResources) -> list[Window]:
+def _folds(reports: pd.DataFrame, request: QueryRequest, resources: QueryResources) -> list[Window]:
     """The reports dealt out to the folds, so that each has some of the best; of each what one window holds."""
     n_folds = min(request.primer_folds, request.max_calls - LAST_CALL, len(reports))
-    budget = window_budget(request, stage, PRIMER)
+    budget = window_budget(request, resources, PRIMER)
     hands = [reports.iloc[start::n_folds] for start in range(n_folds)]
-    return [window for hand in hands for window in windows_of(hand, budget, stage.tokenizer)[:1]]
+    return [window for hand in hands for window in windows_of(hand, budget, resources.tokenizer)[:1]]
 
 
-def _primer_request(request: QueryRequest, stage: QueryResources, window: Window) -> ChatRequest:
-    return ChatRequest("primer", instructed(request, stage, PRIMER, window.text, request.query), check=_CHECK)
+def _primer_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
+    return ChatRequest("primer", instructed(request, resources, PRIMER, window.text, request.query), check=_CHECK)
 
 
-def _search_request(request: QueryRequest, stage: QueryResources, search: LocalSearch) -> ChatRequest:
-    asked = instructed(request, stage, LOCAL, search.context.text, search.question)
+def _search_request(request: QueryRequest, resources: QueryResources, search: LocalSearch) -> ChatRequest:
+    asked = instructed(request, resources, LOCAL, search.context.text, search.question)
     return ChatRequest("search", asked, check=_CHECK)
 
 
 def _inquire(
-    prepared: PreparedQuery, stage: QueryResources, windows: Sequence[Window], calls: CallBudget, numbers: Numbers
+    prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window], calls: CallBudget, numbers: Numbers
 ) -> Talk[PreparedQuery]:
-    request, contexts = prepared.request, LocalContexts(prepared.request, stage, numbers)
-    replies = yield [_primer_request(request, stage, window) for window in windows]
+    request, contexts = prepared.request, LocalContexts(prepared.request, resources, numbers)
+    replies = yield [_primer_request(request, resources, window) for window in windows]
     refuse_all_failed(replies)
     found, follow_ups = [], FollowUps(request.query)
     for reply, window in zip(replies, windows, strict=True):
@@ -226,12 +228,12 @@ def _inquire(
         notes.extend(more)
         if not searches:
             break
-        replies = yield [_search_request(request, stage, search) for search in searches]
+        replies = yield [_search_request(request, resources, search) for search in searches]
         asked.extend(replies)
         for reply, search in zip(replies, searches, strict=True):
             found.append(_read(reply, search.citable, follow_ups))
     ready = replace(prepared, context=contexts.merged_with(prepared.context))
-    return reduced(ready, stage, found, asked, (*told_failures(asked, "partial answers"), *dict.fromkeys(notes)))
+    return reduced(ready, resources, found, asked, (*told_failures(asked, "partial answers"), *dict.fromkeys(notes)))
 
 
 def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> CheckedPoints:

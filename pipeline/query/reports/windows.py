@@ -117,7 +117,9 @@ def _window(lines: dict[int, str], tokens: int) -> Window:
     return Window(SECTION.format("Reports", "".join([HEADER_LINE, *lines.values()])), tokens, tuple(lines))
 
 
-def read_reports(request: QueryRequest, stage: QueryResources, find: Work[pd.DataFrame]) -> tuple[pd.DataFrame, Notes]:
+def read_reports(
+    request: QueryRequest, resources: QueryResources, find: Work[pd.DataFrame]
+) -> tuple[pd.DataFrame, Notes]:
     """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
 
     Raises NothingLoadedError where the workspace has none at all.
@@ -128,12 +130,12 @@ def read_reports(request: QueryRequest, stage: QueryResources, find: Work[pd.Dat
             raise NothingLoadedError(NO_REPORTS)
         return allowed(request, find)(vectors, graph)
 
-    return stage.read(read)
+    return resources.read(read)
 
 
-def window_budget(request: QueryRequest, stage: QueryResources, prompt: str) -> int:
+def window_budget(request: QueryRequest, resources: QueryResources, prompt: str) -> int:
     """Tokens of evidence that a call with this prompt may have: max_map_tokens, within max_total_tokens."""
-    overhead = count_tokens(instructed(request, stage, prompt, "", request.query), stage.tokenizer)
+    overhead = count_tokens(instructed(request, resources, prompt, "", request.query), resources.tokenizer)
     return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
 
 
@@ -164,7 +166,7 @@ def checked_points(points: "Sequence[Point]", citable: DataCitations) -> Checked
 
 def reduced(
     prepared: PreparedQuery,
-    stage: QueryResources,
+    resources: QueryResources,
     found: Sequence[CheckedPoints],
     replies: Sequence[ChatReply],
     notes: Sequence[str],
@@ -172,17 +174,17 @@ def reduced(
     """Ready for the answer: the points by their scores, ties in the order found, as many as max_total_tokens has room
     for. The answer may cite what they cite."""
     points = _ranked(found)
-    overhead = count_tokens(messages(prepared.request, stage, ""), stage.tokenizer)
+    overhead = count_tokens(messages(prepared.request, resources, ""), resources.tokenizer)
     rows = pd.DataFrame(
         {"score": [f"{point.score:g}" for point in points], "point": [point.description for point in points]}
     )
     room = prepared.request.max_total_tokens - overhead - RESERVE
-    table = cut(rows, rows, POINT_HEADER, max(room, 0), stage.tokenizer)
+    table = cut(rows, rows, POINT_HEADER, max(room, 0), resources.tokenizer)
     shown = SECTION.format("Points", table.csv) if len(table.records) else ""
     unshown = [f"{table.dropped} points had no room in the last prompt"] if table.dropped else []
     return replace(
         prepared,
-        messages=messages(prepared.request, stage, shown),
+        messages=messages(prepared.request, resources, shown),
         abstention=_abstention(points, shown),
         notes=tuple(dict.fromkeys((*prepared.notes, *notes, *unshown))),
         replies=(*prepared.replies, *replies),

@@ -8,7 +8,7 @@ from pipeline.errors import ModelError, NothingLoadedError
 from pipeline.models.base import ChatReply
 from pipeline.query.answer import NOTICE, answer
 from pipeline.query.stream import Done, Sources, Token, stream_answer
-from tests.query.memory_stores import PROMPTS, ScriptedChat, question, stage, village
+from tests.query.memory_stores import PROMPTS, ScriptedChat, question, resources, village
 from tests.query.reported import many_reports, points, reader, reported_village, rows_of
 from tests.sizes import size
 
@@ -34,7 +34,7 @@ score,point
 
 def test_points_of_all_reports_become_an_answer():
     chat = reader()
-    given = answer(question(**COMMUNITY), stage(reported_village(), chat))
+    given = answer(question(**COMMUNITY), resources(reported_village(), chat))
     assert [request.messages[0]["content"] for request in chat.asked] == [f"Points of:\n{WINDOW}", POINTS]
     assert given.context.text == WINDOW
     assert given.text == "So it is [Data: Reports (1)]."
@@ -43,19 +43,19 @@ def test_points_of_all_reports_become_an_answer():
 
 
 def test_level_0_is_the_coarsest():
-    found = answer(question(**COMMUNITY, community_level=0, only_need_context=True), stage(reported_village()))
+    found = answer(question(**COMMUNITY, community_level=0, only_need_context=True), resources(reported_village()))
     assert found.context.reports.records["title"].tolist() == ["School", "Court"]
 
 
 def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
     chat = reader()
-    events = stream_answer(question(**COMMUNITY), stage(reported_village(), chat))
+    events = stream_answer(question(**COMMUNITY), resources(reported_village(), chat))
     sources = next(events)
     assert isinstance(sources, Sources)
     assert (len(sources.context.reports.records), sources.most_calls, chat.asked) == (3, 2, [])
     *tokens, done = events
     assert isinstance(done, Done)
-    whole = answer(question(**COMMUNITY), stage(reported_village(), reader()))
+    whole = answer(question(**COMMUNITY), resources(reported_village(), reader()))
     assert "".join(token.text for token in tokens if isinstance(token, Token)) == done.answer.text == whole.text
     assert done.answer.removed_citations == whole.removed_citations
 
@@ -65,7 +65,7 @@ def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
 )
 def test_without_a_point_that_helps_there_is_no_answer(reply: str):
     chat = ScriptedChat([reply])
-    given = answer(question(**COMMUNITY), stage(reported_village(), chat))
+    given = answer(question(**COMMUNITY), resources(reported_village(), chat))
     assert (given.text, given.abstention) == (PROMPTS["no_context"].strip(), "not_in_context")
     assert len(chat.asked) == 1
 
@@ -73,23 +73,23 @@ def test_without_a_point_that_helps_there_is_no_answer(reply: str):
 def test_a_window_that_was_not_read_is_told_and_all_of_them_are_an_error():
     store, wish = many_reports(12), question(**COMMUNITY, max_map_tokens=600)
     replies: list[ChatReply | str] = [ChatReply("", reason="timeout", message="none")]
-    given = answer(wish, stage(store, ScriptedChat([*replies, *[points(["1"])] * 2, "So."])))
+    given = answer(wish, resources(store, ScriptedChat([*replies, *[points(["1"])] * 2, "So."])))
     assert given.notes == ("1 of 3 windows of reports were not, or not wholly, read by the model (timeout)",)
     with pytest.raises(ModelError, match="timeout"):
-        answer(wish, stage(store, ScriptedChat(replies * 3)))
+        answer(wish, resources(store, ScriptedChat(replies * 3)))
 
 
 def test_only_the_context_or_the_prompts_take_no_call():
     chat = reader()
-    context = answer(question(**COMMUNITY, only_need_context=True), stage(reported_village(), chat))
-    prompt = answer(question(**COMMUNITY, only_need_prompt=True), stage(reported_village(), chat))
+    context = answer(question(**COMMUNITY, only_need_context=True), resources(reported_village(), chat))
+    prompt = answer(question(**COMMUNITY, only_need_prompt=True), resources(reported_village(), chat))
     assert (context.text, context.most_calls) == (WINDOW, 2)
     assert prompt.text == f"Points of:\n{WINDOW}\n\nWho taught Bea?"
     assert chat.asked == []
 
 
 def test_without_a_chat_model_the_reports_are_the_answer():
-    given = answer(question(**COMMUNITY), stage(reported_village()))
+    given = answer(question(**COMMUNITY), resources(reported_village()))
     assert given.text.splitlines()[0] == NOTICE
     assert "Report 1: Lesson. Lesson in short." in given.text
 
@@ -99,27 +99,27 @@ def test_without_a_chat_model_the_reports_are_the_answer():
 def test_without_reports_it_says_what_to_run(mode: str, dynamic: bool):
     wish = question(mode=mode, dynamic_community_selection=dynamic)
     with pytest.raises(NothingLoadedError, match="no community reports in this workspace; run the workflow 'communiti"):
-        answer(wish, stage(village(), reader()))
+        answer(wish, resources(village(), reader()))
 
 
 def test_a_report_that_tells_of_other_documents_too_is_not_shown():
     wish = question(**COMMUNITY, where={"id": "doc-2"})
-    given = answer(wish, stage(reported_village(), reader()))
+    given = answer(wish, resources(reported_village(), reader()))
     assert given.context.reports.records["title"].tolist() == ["Visit", "Court"]
-    nowhere = answer(question(**COMMUNITY, where={"id": "doc-3"}), stage(reported_village(), reader()))
+    nowhere = answer(question(**COMMUNITY, where={"id": "doc-3"}), resources(reported_village(), reader()))
     assert nowhere.abstention == "nothing_found"
 
 
 def test_history_is_seen_by_every_call():
     chat = reader()
     history = [{"role": "user", "content": "Tell me of Ada."}]
-    answer(question(**COMMUNITY, conversation_history=history), stage(reported_village(), chat))
+    answer(question(**COMMUNITY, conversation_history=history), resources(reported_village(), chat))
     assert all(request.messages[1]["content"] == "Tell me of Ada." for request in chat.asked)
 
 
 def test_the_model_may_add_its_own_knowledge_where_it_is_asked_to():
     chat = reader(answer=lambda _: "Bea is a name [LLM: verify].")
-    given = answer(question(**COMMUNITY, general_knowledge=True), stage(reported_village(), chat))
+    given = answer(question(**COMMUNITY, general_knowledge=True), resources(reported_village(), chat))
     assert given.text == "Bea is a name [LLM: verify]."
     assert chat.asked[-1].messages[0]["content"].startswith("You may add [LLM: verify].\nAnswer as ")
 
@@ -139,7 +139,7 @@ def test_no_budget_is_exceeded(number: int, map_tokens: int, total: int, calls: 
             **COMMUNITY, max_map_tokens=map_tokens, max_total_tokens=total, max_calls=calls,
             dynamic_community_selection=dynamic,
         ),
-        stage(many_reports(number), chat),
+        resources(many_reports(number), chat),
     )  # fmt: skip
     prompts = [sum(len(message["content"]) for message in request.messages) for request in chat.asked]
     assert max(prompts, default=0) <= total
@@ -186,7 +186,7 @@ class RatingChat(ScriptedChat):
 def test_dynamic_selection_descends_only_below_what_is_relevant(rated, level: int, chosen: list[str], calls: list[str]):
     chat = RatingChat(**rated)
     wish = question(**COMMUNITY, dynamic_community_selection=True, community_level=level)
-    given = answer(wish, stage(reported_village(), chat))
+    given = answer(wish, resources(reported_village(), chat))
     assert given.context.reports.records["title"].tolist() == chosen
     assert chat.asked_for == calls
     assert given.usage["calls"] == len(calls) <= given.most_calls == 100
@@ -195,7 +195,7 @@ def test_dynamic_selection_descends_only_below_what_is_relevant(rated, level: in
 def test_what_no_call_is_left_to_rate_counts_as_relevant():
     chat = RatingChat(Lesson=5)
     wish = question(**COMMUNITY, dynamic_community_selection=True, max_calls=2)
-    given = answer(wish, stage(reported_village(), chat))
+    given = answer(wish, resources(reported_village(), chat))
     assert given.context.reports.records["title"].tolist() == ["School", "Court"]
     assert given.notes == ("max_calls left 2 reports without a rating",)
     assert chat.asked_for == ["map", "answer"]

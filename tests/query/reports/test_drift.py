@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pipeline.query.answer import answer
 from pipeline.query.stream import Done, Sources, stream_answer
-from tests.query.memory_stores import PROMPTS, question, stage
+from tests.query.memory_stores import PROMPTS, question, resources
 from tests.query.reported import many_reports, reader, reported_village
 from tests.sizes import size
 
@@ -31,7 +31,7 @@ id,title,rating,content
 def test_a_primer_then_searches_then_an_answer():
     chat = reader(answer=lambda _: "It is [Data: Sources (1); Reports (1, 77)].")
     wish = question(**DRIFT, primer_folds=2, drift_k_followups=2, n_depth=2)
-    given = answer(wish, stage(reported_village(), chat))
+    given = answer(wish, resources(reported_village(), chat))
     assert chat.asked_for == ["primer"] * 2 + ["search"] * 4 + ["answer"]
     assert (given.most_calls, given.usage["calls"], given.abstained) == (7, 7, False)
     primers, searches = chat.asked[:2], chat.asked[2:6]
@@ -44,7 +44,7 @@ def test_a_primer_then_searches_then_an_answer():
 
 
 def test_a_record_has_one_number_in_all_that_is_shown():
-    found = answer(question(**DRIFT), stage(reported_village(), reader())).to_json()
+    found = answer(question(**DRIFT), resources(reported_village(), reader())).to_json()
     for table in ("reports", "entities", "relationships", "claims"):
         numbers = [record["number"] for record in found[table]]
         assert numbers == sorted(set(numbers))
@@ -55,7 +55,7 @@ def test_a_record_has_one_number_in_all_that_is_shown():
 def test_the_same_question_asks_the_same():
     first, second = reader(), reader()
     for chat in (first, second):
-        answer(question(**DRIFT), stage(reported_village(), chat))
+        answer(question(**DRIFT), resources(reported_village(), chat))
     assert [request.messages for request in first.asked] == [request.messages for request in second.asked]
     asked = Counter(request.messages[-1]["content"].casefold() for request in first.asked if request.row_id == "search")
     assert set(asked.values()) == {1}
@@ -63,7 +63,7 @@ def test_the_same_question_asks_the_same():
 
 def test_a_stream_tells_its_budget_before_any_call():
     chat = reader()
-    events = stream_answer(question(**DRIFT), stage(reported_village(), chat))
+    events = stream_answer(question(**DRIFT), resources(reported_village(), chat))
     sources = next(events)
     assert isinstance(sources, Sources)
     assert (sources.most_calls, chat.asked) == (4 + 2 * 5 + 1, [])
@@ -77,22 +77,22 @@ def test_where_no_step_helps_there_is_no_answer():
         primer=lambda _: '{"answer": "", "score": 0, "follow_ups": ["Who is Bea?"]}',
         search=lambda _: '{"answer": "Nothing.", "score": 0, "follow_ups": []}',
     )
-    given = answer(question(**DRIFT), stage(reported_village(), none))
+    given = answer(question(**DRIFT), resources(reported_village(), none))
     assert (given.text, given.abstention) == (PROMPTS["no_context"].strip(), "not_in_context")
     assert none.asked_for == ["primer"] * 4 + ["search"]
 
 
 def test_a_filter_holds_in_every_step():
     chat = reader()
-    given = answer(question(**DRIFT, where={"id": "doc-2"}), stage(reported_village(), chat))
+    given = answer(question(**DRIFT, where={"id": "doc-2"}), resources(reported_village(), chat))
     assert given.context.reports.records["title"].tolist() == ["Visit", "Court"]
     assert set(given.context.chunks.records["document_id"]) == {"doc-2"}
     assert not any("Ada taught" in request.messages[0]["content"] for request in chat.asked)
 
 
 def test_only_the_context_or_the_prompts_take_no_call():
-    context = answer(question(**DRIFT, primer_folds=2, only_need_context=True), stage(reported_village()))
-    prompt = answer(question(**DRIFT, primer_folds=2, only_need_prompt=True), stage(reported_village()))
+    context = answer(question(**DRIFT, primer_folds=2, only_need_context=True), resources(reported_village()))
+    prompt = answer(question(**DRIFT, primer_folds=2, only_need_prompt=True), resources(reported_village()))
     assert context.text == "\n".join(FOLDS)
     assert prompt.text.startswith(f"Begin with:\n{FOLDS[0]}\n\nWho taught Bea?")
 
@@ -114,7 +114,7 @@ def test_no_budget_is_exceeded(stores, map_tokens: int, total: int, calls: int, 
             **DRIFT, max_map_tokens=map_tokens, max_total_tokens=total, max_calls=calls, drift_k_followups=breadth,
             n_depth=depth, primer_folds=folds,
         ),
-        stage(stores, chat),
+        resources(stores, chat),
     )  # fmt: skip
     prompts = [sum(len(message["content"]) for message in request.messages) for request in chat.asked]
     assert max(prompts, default=0) <= total

@@ -12,7 +12,7 @@ from pipeline.stores.base import Live
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
-from tests.query.memory_stores import LETTERS, MemoryStores, letters, question, stage
+from tests.query.memory_stores import LETTERS, MemoryStores, letters, question, resources
 from tests.query.reported import COMMUNITIES, reader, reported_village
 
 WISHES = [
@@ -83,10 +83,10 @@ def loaded(request: pytest.FixtureRequest) -> QueryResources:
         write(graph, rows)
     return QueryResources(
         lambda work: (work(vectors, graph), ()),
-        stage(reported_village()).embedding,
+        resources(reported_village()).embedding,
         lambda name: reader(),
-        stage(reported_village()).tokenizer,
-        stage(reported_village()).prompt,
+        resources(reported_village()).tokenizer,
+        resources(reported_village()).prompt,
     )
 
 
@@ -100,7 +100,7 @@ def write(store: PostgresStore | Neo4jStore, rows: dict[str, pd.DataFrame]) -> N
 def test_contexts_and_answers_are_those_of_plain_frames(loaded: QueryResources):
     for wish in WISHES:
         found = answer(question(**wish), loaded)
-        expected = answer(question(**wish), stage(reported_village(), reader()))
+        expected = answer(question(**wish), resources(reported_village(), reader()))
         assert found.context.text == expected.context.text
         assert (found.text, found.notes) == (expected.text, expected.notes)
         assert found.to_json()["claims"] == expected.to_json()["claims"]

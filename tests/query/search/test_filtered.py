@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.query.prepare import prepare
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors, matching_documents
-from tests.query.memory_stores import letters, question, stage, village
+from tests.query.memory_stores import letters, question, resources, village
 
 MODES = ["naive", "local", "global", "hybrid", "mix"]
 
@@ -58,7 +58,7 @@ def test_documents_are_matched_by_metadata_and_their_own_columns():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_query_shows_nothing_of_a_document_outside_its_filter(mode: str):
-    prepared = prepare(question(mode=mode, where={"source": "doc-1.txt"}), stage(village()))
+    prepared = prepare(question(mode=mode, where={"source": "doc-1.txt"}), resources(village()))
     assert set(prepared.context.chunks.records["document_id"]) == {"doc-1"}
     assert "Cid" not in prepared.context.text
     assert "Ada, a person" not in prepared.context.text
@@ -66,5 +66,5 @@ def test_a_query_shows_nothing_of_a_document_outside_its_filter(mode: str):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_filter_that_no_document_passes_finds_nothing(mode: str):
-    prepared = prepare(question(mode=mode, where={"year": 1900}), stage(village()))
+    prepared = prepare(question(mode=mode, where={"year": 1900}), resources(village()))
     assert prepared.abstention == "nothing_found"
