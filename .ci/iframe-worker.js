@@ -1,4 +1,5 @@
 // A page that was opened from disk may start no worker. Search gets one that runs its script in a hidden frame instead.
+// Each side has copies of the other's messages, as with a real worker: search writes into them.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
@@ -17,13 +18,14 @@ if (location.protocol === "file:") {
       });
     }
 
-    postMessage(data) {
+    postMessage(message) {
       const inside = this.frame.contentWindow;
+      const data = structuredClone(message);
       this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })));
     }
 
-    tell(data) {
-      const event = new MessageEvent("message", { data });
+    tell(message) {
+      const event = new MessageEvent("message", { data: structuredClone(message) });
       this.onmessage?.(event);
       this.dispatchEvent(event);
     }

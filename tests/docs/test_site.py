@@ -1,12 +1,27 @@
 """What `make docs` looks for in the site it has built."""
 
 import importlib.util
+import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / ".ci" / "site.py"
+SHIM = SCRIPT.with_name("iframe-worker.js")
+FRAME = """
+const inside = Object.assign(new EventTarget(), {
+  MessageEvent,
+  document: { createElement: () => ({}), documentElement: { append: (script) => script.onload() } },
+});
+globalThis.window = globalThis;
+globalThis.location = { protocol: "file:", toString: () => "file:///site/index.html" };
+globalThis.document = {
+  createElement: () => ({ contentWindow: inside }),
+  documentElement: { append: () => {} },
+};
+"""
 GOOD = "<h1 id='top'>A</h1><a href='b.html#there'>b</a><a href='https://example.org'>away</a><img src='a.svg'>"
 OTHER = "<h2 id='there'>B</h2><a href='#there'>here</a>"
 
@@ -52,3 +67,20 @@ def test_a_link_out_of_the_docs_leads_to_a_page_or_a_copy(
     assert site.in_site(site.ROOT / "benchmarks" / "README.md") == "benchmarks.md"
     copied = site.in_site(site.ROOT / "examples" / "nightly" / "crontab")
     assert (tmp_path / copied).read_bytes() == (site.ROOT / "examples" / "nightly" / "crontab").read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_the_worker_of_search_from_disk_has_a_copy_of_what_it_is_told_as_any_worker_has():
+    """Search writes into its messages: shared with the page, each letter typed was taken away again."""
+    talk = """
+    inside.addEventListener("message", ({ data }) => {
+      Object.assign(data, { input: "", found: [data] });
+      inside.postMessage(data);
+    });
+    const worker = new Worker("search.js"), asked = { input: "cron" };
+    worker.onmessage = ({ data }) => { data.found[0].input = "page"; console.log(asked.input, Object.keys(asked)); };
+    worker.postMessage(asked);
+    """
+    script = FRAME + SHIM.read_text(encoding="utf-8") + talk
+    told = subprocess.run(["node", "-"], input=script, capture_output=True, text=True, check=True)
+    assert told.stdout == "cron [ 'input' ]\n"
