@@ -97,6 +97,10 @@ class Endpoint:
     timeout: float
 
     def __post_init__(self) -> None:
+        if not _has_readable_host(self.base_url):
+            raise SettingsError(
+                f"{self.where}: base_url has a host or a port that cannot be read; write http://HOST:PORT/..."
+            )
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             raise SettingsError(
                 f"{self.where}: base_url '{self.address}' is no web address; write http://... or https://..."
@@ -240,6 +244,14 @@ class Endpoint:
         for secret in filter(None, secrets):
             text = text.replace(secret, "***")
         return " ".join(text.split())[:LONGEST_DETAIL]
+
+
+def _has_readable_host(url: str) -> bool:
+    """What the parser says where it has not is not told: it may hold a part of a password."""
+    with suppress(ValueError):
+        port = urlsplit(url).port
+        return port is None or port > 0
+    return False
 
 
 def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:

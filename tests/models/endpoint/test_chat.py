@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -298,6 +299,16 @@ def test_the_key_is_in_no_message(chat: OpenAIChat, openai: OpenAIServer):
     with pytest.raises(SettingsError, match="base_url 'localhost:8000/v1' is no web address") as address:
         replace(chat, base_url="me:hush@localhost:8000/v1")
     assert "hush" not in str(address.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:hush@host:abc/v1", "http://me:hush@[::1/v1", "http://me:hu/sh@host:99999/v1"]
+)
+def test_an_address_whose_host_or_port_cannot_be_read_is_refused_before_any_call(chat: OpenAIChat, url: str):
+    with pytest.raises(SettingsError, match="base_url has a host or a port that cannot be read") as refused:
+        replace(chat, base_url=url)
+    assert not {"hu", "hush"} & set(re.findall(r"\w+", str(refused.value)))
+    assert refused.value.__context__ is None
 
 
 def test_no_secret_and_no_question_is_on_disk(chat: OpenAIChat, openai: OpenAIServer, tmp_path: Path):
