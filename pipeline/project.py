@@ -187,7 +187,7 @@ class Project(Services):
         return project.index(name, progress, options=options)
 
     def usage(self) -> pd.DataFrame:
-        """A row for every call of every run (engine/usage.py has the columns)."""
+        """A row for every call of every run (engine/usage/journal.py has the columns)."""
         from pipeline.engine.usage.journal import read_usage
 
         return read_usage(self.usage_folder)
@@ -235,7 +235,7 @@ class Project(Services):
         return purge_history(self, dry_run)
 
     def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
-        """Every pair of names that resolve_entities decided about; see pinning.py."""
+        """Every pair of names that resolve_entities decided about; see resolution/pins.py."""
         from pipeline.runs.resolutions import resolutions
 
         return resolutions(self, workflow or self.shown_workflow())

@@ -28,7 +28,7 @@ LISTED = ["id", "source", "title", "content_hash"]
 @dataclass(frozen=True)
 class CurrentDocuments:
     """``sources``: of all documents that are loaded, also where a filter leaves them out; ``unread``: names of the
-    sources that were not read, or not whole (engine/unread.py)."""
+    sources that were not read, or not whole (engine/deletions.py)."""
 
     documents: pd.DataFrame
     sources: frozenset[str]

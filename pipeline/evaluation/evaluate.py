@@ -91,9 +91,8 @@ class _Retrievals:
     def rows(self, questions: Sequence[Question], advanced: Advanced) -> list[list[Any]]:
         """One for each mode and question: RESULT_COLUMNS, and the metrics."""
         rows, expected = [], len(self.setup.modes) * len(questions)
-        self.searched.resources.embedding.embed(
-            [question.text for question in questions]
-        )  # an endpoint: all in few calls
+        texts = [question.text for question in questions]
+        self.searched.resources.embedding.embed(texts)  # an endpoint: all in few calls
         for mode in self.setup.modes:
             self.data(questions[0], mode)  # warms up
             for question in questions:

@@ -104,7 +104,7 @@ class LoadedWorkspaces:
 
 
 def postgres_address(url: str) -> str:
-    """host:port/database of a URL that postgres.py takes; the folder of the socket where there is no host."""
+    """host:port/database of a URL that a PostgresStore takes; the folder of the socket where there is no host."""
     from sqlalchemy.engine import make_url
 
     found = make_url(url)

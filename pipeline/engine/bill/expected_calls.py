@@ -1,6 +1,6 @@
 """What a step may ask and cost: what it surely asks, what replies still to come may add, and how long replies are.
 
-PastCalls runs say how often a row is asked again, how many summaries a new text brings and how long replies are; before
+Former runs say how often a row is asked again, how many summaries a new text brings and how long replies are; before
 there are any, guesses do, and the estimate says so.
 """
 
@@ -240,7 +240,7 @@ def _none_or(calls: Expectation, tokens: Expectation) -> CallRange:
 
 
 def replies(step: Step, asked: CallRange, former: PastCalls) -> tuple[tuple[int, int, int], bool]:
-    """Output tokens as they are known, and whether they are guessed."""
+    """Output tokens as those of a CallRange, and whether they are guessed."""
     known = former.replies(step.id)["output_tokens"]
     fewest, expected, most = asked.calls
     if len(known) >= ENOUGH:

@@ -101,7 +101,7 @@ class Neo4jStore(Neo4jConnection):
             return read_hashes(self, table).hashes
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        """As neo4j_rows.as_stored makes them; ``row_hash`` is of the whole row, ``content_hash`` of what is kept."""
+        """As ``as_stored`` makes them; ``row_hash`` is of the whole row, ``content_hash`` of what is kept."""
         with (
             self.errors(),
             self.driver.session(database=self.database, fetch_size=FETCH_ROWS) as session,
