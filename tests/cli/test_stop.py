@@ -12,9 +12,10 @@ from pipeline.cli import build
 from pipeline.errors import Terminated
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
+from tests.sizes import size
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("sent", "code"), size([(signal.SIGINT, 130)], [(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
 def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, sent: signal.Signals, code: int):
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
     openai.reply = lambda messages, body: Reply("late", delay=2)  # a stopped run waits for it

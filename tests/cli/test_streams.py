@@ -16,6 +16,7 @@ from pipeline.cli.options import UnbreakableStream
 from pipeline.runs.events import Events
 from pipeline.runs.reports import Runs
 from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.sizes import size
 
 WAIT = 120
 
@@ -31,7 +32,7 @@ def outcome(folder: ProjectFolder) -> tuple[str, str]:
     return last["outcome"], last["message"]
 
 
-@pytest.mark.parametrize("log", ["auto", "json"])
+@pytest.mark.parametrize("log", size(["json"], ["auto", "json"]))
 def test_a_reader_that_has_seen_enough(folder: ProjectFolder, log: str):
     """As ``graphmill index 2>&1 | head -1``."""
     process = subprocess.Popen(

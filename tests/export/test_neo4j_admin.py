@@ -30,6 +30,7 @@ from tests.servers.neo4j_server import (
     tail,
     why_no_maven,
 )
+from tests.sizes import only_whole
 from tests.states import neo4j_rows
 
 
@@ -64,6 +65,7 @@ def open_store(stores: list[Neo4jStore], address: Neo4jAddress, workspace: str) 
     return store
 
 
+@only_whole("a server of its own, stopped, filled and started")
 def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path):
     jars, home = homes
     source = source_of(hostile_tables(), tmp_path)

@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pipeline.load.desired import with_hashes
 
 import pipeline.contract.schemas
 from pipeline.contract.cells import vector_column
 from pipeline.contract.schemas import EMBEDDINGS, ENTITIES, TEXTS, TableSchema, is_list
+from pipeline.load.desired_rows import with_hashes
 from pipeline.load.projection import edge_types, nodes
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.binary_copy import copy_stream, encoded_rows

@@ -19,7 +19,7 @@ from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify
 from tests.servers.neo4j_server import QUICK_START, Neo4jAddress, maven_server, temporary_folder, why_no_maven
-from tests.sizes import full
+from tests.sizes import full, only_whole
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
 from tests.stores.postgres.test_restart import MAX_TYPES, keywords, version
 
@@ -55,6 +55,7 @@ def server() -> Iterator[OwnServer]:
         server.running.close()
 
 
+@only_whole("a second server that is killed and started")
 def test_a_load_cut_off_by_a_restart_is_finished_by_the_next(server: OwnServer):
     address = server.start()
     store = Neo4jStore(address.uri, address.user, address.password, batch_rows=50, atomic_rows=0)
