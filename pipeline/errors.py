@@ -110,6 +110,13 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: all that handles Ctrl-C handles it too."""
 
 
+def exit_code_of(error: BaseException) -> int:
+    """What a run or a command ends with that this has ended."""
+    if isinstance(error, KeyboardInterrupt):
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    return error.exit_code if isinstance(error, GraphmillError) else FAILED
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """The number with its noun, as in "1 night", "2,000 nights"; ``plural`` where that is not the noun and an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from pipeline.cli import ask, build, docs, evaluate, history, inspect, maintain, resolutions
 from pipeline.cli.options import CutOffError, Folder, outlive_readers
-from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, Terminated
+from pipeline.errors import FAILED, Terminated, exit_code_of
 
 
 class Commands(TyperGroup):
@@ -25,7 +25,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             print("graphmill: interrupted, nothing is lost; run the same command again to go on", file=sys.stderr)
-            raise typer.Exit(TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED) from None
+            raise typer.Exit(exit_code_of(interrupt)) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """As typer does, but with all of what a command says of itself."""

@@ -22,12 +22,13 @@ from pipeline.cli.options import (
     TakeOver,
     Yes,
     confirm_take_over,
+    errors_told,
     open_project,
     print_json,
 )
 from pipeline.cli.progress import run_progress
 from pipeline.engine.run_report import RunReport, StepReport
-from pipeline.errors import FAILED, GraphmillError, counted
+from pipeline.errors import GraphmillError, counted
 from pipeline.files import SETTINGS
 from pipeline.settings.init import FIRST_WORKFLOW, SAMPLE_QUESTIONS, init_project
 
@@ -62,15 +63,12 @@ def init(
     nightly: Annotated[bool, typer.Option("--nightly", help="With nightly/: cron, systemd, Kubernetes.")] = False,
 ) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
-    root = folder or context.obj or Path()
-    try:
-        written, kept = init_project(root, workflow or FIRST_WORKFLOW, sample, nightly)
-    except GraphmillError as error:
-        print(f"graphmill: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
-    except OSError as error:
-        print(f"graphmill: {error.filename}: {error.strerror}; choose a folder you may write to", file=sys.stderr)
-        raise typer.Exit(FAILED) from None
+    root = (context.obj or Path()) / (folder or "")
+    with errors_told(root):
+        try:
+            written, kept = init_project(root, workflow or FIRST_WORKFLOW, sample, nightly)
+        except OSError as error:
+            raise GraphmillError(f"{error.filename}: {error.strerror}; choose a folder you may write to") from None
     print(f"{root}: {counted(len(written), 'file')} written, {len(kept):,} kept")
     if workflow and SETTINGS in kept:
         print(

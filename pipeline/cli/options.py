@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from pipeline.engine.run_report import Outcome, RunReport
-from pipeline.errors import FAILED, INTERRUPTED, TERMINATED, GraphmillError, Terminated, UsageError, counted
+from pipeline.errors import GraphmillError, UsageError, counted, exit_code_of
 from pipeline.runs.reports import Runs
 
 if TYPE_CHECKING:
@@ -167,13 +167,12 @@ def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
         yield
         return
     except GraphmillError as error:
-        message, code = str(error), error.exit_code
-    except Terminated:
-        outcome, message, code = "stopped", STOPPED, TERMINATED
-    except KeyboardInterrupt:
-        outcome, message, code = "stopped", STOPPED, INTERRUPTED
+        message, code = str(error), exit_code_of(error)
+    except KeyboardInterrupt as error:
+        outcome, message, code = "stopped", STOPPED, exit_code_of(error)
     except OSError as error:
-        message, code = f"{error.filename or 'system'}: {error.strerror or error}; nothing computed is lost", FAILED
+        fact = f"{error.filename or 'system'}: {error.strerror or error}"
+        message, code = f"{fact}; nothing computed is lost", exit_code_of(error)
     print(f"graphmill: {message}", file=sys.stderr)
     if as_json:
         report = runs.last()

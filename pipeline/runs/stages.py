@@ -19,17 +19,13 @@ from pipeline.engine.usage.journal import Journal, settle
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import (
     ABOVE_MAX_REJECTS,
-    FAILED,
-    INTERRUPTED,
-    TERMINATED,
     BudgetError,
     DataError,
     DiskFullError,
-    GraphmillError,
     StoreError,
-    Terminated,
     UsageError,
     WaitingError,
+    exit_code_of,
     in_words,
 )
 from pipeline.export.emit import emit
@@ -91,11 +87,8 @@ class RunState:
         )
 
     def broken_off(self, error: BaseException) -> RunReport:
-        if isinstance(error, KeyboardInterrupt):
-            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-            return self.report("stopped", code, "interrupted")
-        code = error.exit_code if isinstance(error, GraphmillError) else FAILED
-        return self.report(_outcome(error), code, in_words(error))
+        message = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
+        return self.report(_outcome(error), exit_code_of(error), message)
 
     def completed(self) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):
@@ -114,7 +107,7 @@ class RunState:
 def _outcome(error: BaseException) -> Outcome:
     if isinstance(error, WaitingError):
         return "waiting"
-    return "stopped" if isinstance(error, BudgetError) else "failed"
+    return "stopped" if isinstance(error, (KeyboardInterrupt, BudgetError)) else "failed"
 
 
 LISTED = 5

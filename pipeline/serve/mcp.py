@@ -16,6 +16,7 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 from starlette.types import ASGIApp
 
+from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
 from pipeline.query.answer import Answer
 from pipeline.runs.services import DEFAULT
@@ -157,7 +158,7 @@ def serve_stdio(project: Project) -> int:
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal code
-        code = 130 if number == signal.SIGINT else 0
+        code = INTERRUPTED if number == signal.SIGINT else 0
         end_stdin()
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -4,7 +4,6 @@ import asyncio
 import ipaddress
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from contextlib import suppress
 import uvicorn
 from starlette.types import ASGIApp
 
-from pipeline.errors import StoreError, Terminated, UsageError
+from pipeline.errors import INTERRUPTED, StoreError, Terminated, UsageError
 from pipeline.project import Project
 from pipeline.serve.app import api_of
 
@@ -113,7 +112,7 @@ def run(server: Server, listening: socket.socket, what: str) -> int:
     except Terminated:
         pass
     except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
+        code = INTERRUPTED
     _tell("stopped serving")
     return code
 

@@ -58,3 +58,11 @@ def test_init_with_another_workflow(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "settings.yaml was there and is as it was; set 'workflow: fast' in it" in capsys.readouterr().err
     assert app(["init", str(tmp_path), "--workflow", "moon"], standalone_mode=False) == 2
     assert "no workflow 'moon' comes with graphmill; have: claims, communities, fast" in capsys.readouterr().err
+
+
+def test_init_makes_a_relative_folder_below_the_one_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert not app(["-C", str(tmp_path / "a"), "init", "b"], standalone_mode=False)
+    assert (tmp_path / "a/b/settings.yaml").is_file()
+    assert f"graphmill -C {tmp_path / 'a/b'} run" in capsys.readouterr().out
+    assert not app(["-C", str(tmp_path / "a"), "init", str(tmp_path / "c")], standalone_mode=False)
+    assert (tmp_path / "c/settings.yaml").is_file()

@@ -14,8 +14,15 @@ import typer.main
 import yaml
 
 from pipeline.cli import app
-from pipeline.errors import BudgetError, GraphmillError, UsageError, WaitingError
-from pipeline.runs.stages import ABOVE_MAX_REJECTS, INTERRUPTED, TERMINATED
+from pipeline.errors import (
+    ABOVE_MAX_REJECTS,
+    INTERRUPTED,
+    TERMINATED,
+    BudgetError,
+    GraphmillError,
+    UsageError,
+    WaitingError,
+)
 from tests.projects import new_project
 
 ROOT = Path(__file__).parents[2]
