@@ -1,9 +1,8 @@
 """Errors as the API tells them: a status, a type that stays the same, a message; never a traceback or a value."""
 
-import difflib
 import logging
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from pipeline.errors import (
     UsageError,
 )
 from pipeline.serve.queries import BusyError, ClosingError, OverdueError
+from pipeline.settings.validation import did_you_mean
 
 LOG = logging.getLogger("graphmill.serve")
 RETRY = {"Retry-After": "5"}
@@ -77,10 +77,9 @@ def failure_of(error: Exception) -> Failure:
     return Failure(500, "internal", f"unexpected {type(error).__name__}; the server's log says where")
 
 
-def invalid(faults: Sequence[Mapping[str, Any]], known: Iterable[str]) -> Failure:
+def invalid(faults: Sequence[Mapping[str, Any]], known: Collection[str]) -> Failure:
     """What pydantic found wrong with a request's body; the values themselves are not told."""
-    names = sorted(known)
-    fields = tuple({"field": _place(fault), "message": _said(fault, names)} for fault in faults)
+    fields = tuple({"field": _place(fault), "message": _said(fault, known)} for fault in faults)
     told = "; ".join(entry["message"] if _is_unknown(fault) else f"{entry['field']}: {entry['message']}"
                      for entry, fault in zip(fields, faults, strict=True))  # fmt: skip
     return Failure(422, "invalid_request", told, fields)
@@ -91,14 +90,12 @@ def _place(fault: Mapping[str, Any]) -> str:
     return ".".join(str(part) for part in place)[:LONGEST_NAME] or "body"
 
 
-def _said(fault: Mapping[str, Any], names: Sequence[str]) -> str:
+def _said(fault: Mapping[str, Any], known: Collection[str]) -> str:
     if fault["type"] == "json_invalid":
         return f"not JSON at character {fault['loc'][-1]}"
     if not _is_unknown(fault):
         return fault["msg"]
-    near = difflib.get_close_matches(_place(fault), names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"known fields: {', '.join(names)}"
-    return f"unknown field '{_place(fault)}'; {hint}"
+    return f"unknown field '{_place(fault)}'; {did_you_mean(_place(fault), known, 'known fields')}"
 
 
 def _is_unknown(fault: Mapping[str, Any]) -> bool:

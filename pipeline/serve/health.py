@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import GraphmillError
 from pipeline.project import Project
-from pipeline.runs.adapters import Stores, open_stores
+from pipeline.runs.adapters import open_stores
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import DaemonThreads
@@ -41,19 +41,15 @@ class ServiceState:
         return not self.problem
 
 
-@dataclass
 class Health:
     """Asks over connections of its own, so that many queries do not look like a database that is down. Those who ask at
     the same time are told the same."""
 
-    project: Project
-    _stores: Stores = field(init=False, repr=False)
-    _watches: "list[_Watch]" = field(init=False, repr=False)
-    _look: asyncio.Task[ServiceState] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        self._stores = open_stores(self.project.settings, self.project.root)
+    def __init__(self, project: Project):
+        self.project = project
+        self._stores = open_stores(project.settings, project.root)
         self._watches = [_Watch(store) for store in self._stores.all]
+        self._look: asyncio.Task[ServiceState] | None = None
 
     async def look(self) -> ServiceState:
         if self._look is None or self._look.done():
@@ -89,17 +85,14 @@ class Health:
         return []
 
 
-@dataclass
 class _Watch:
     """One store, asked in a thread of its own: while it hangs, the others are not kept from answering. It is not asked
     again before it has answered."""
 
-    store: Store
-    _thread: DaemonThreads = field(init=False, repr=False)
-    _asked: asyncio.Future[StoreState] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        self._thread = DaemonThreads(1, f"health-{self.store.name}")
+    def __init__(self, store: Store):
+        self.store = store
+        self._thread = DaemonThreads(1, f"health-{store.name}")
+        self._asked: asyncio.Future[StoreState] | None = None
 
     def ask(self) -> asyncio.Future[StoreState]:
         if self._asked is None or self._asked.done():

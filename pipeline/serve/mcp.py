@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from types import FrameType
 from typing import Annotated, Any, Literal
@@ -20,10 +21,11 @@ from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
 from pipeline.query.answer import Answer
 from pipeline.runs.services import DEFAULT
+from pipeline.serve.app import Api
 from pipeline.serve.failures import failure_of
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.queries import Queries
-from pipeline.serve.server import Server, is_loopback, listen, make_ready, refuse_without_key, run
+from pipeline.serve.server import make_ready, serve_as
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 INSTRUCTIONS = """
@@ -117,22 +119,11 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         structured = {name: value for name, value in found.to_json().items() if name in OF_AN_ANSWER}
         return _result("\n".join([found.text, "", *sources]).strip(), structured)
 
-    server.add_tool(
-        query_data,
-        title="Find evidence in the documents",
-        description=ABOUT_QUERY_DATA,
-        annotations=READS,
-        structured_output=False,
-    )
+    add_tool = partial(server.add_tool, annotations=READS, structured_output=False)
+    add_tool(query_data, title="Find evidence in the documents", description=ABOUT_QUERY_DATA)
     chat = project.settings.models.chat.get(DEFAULT)
     if chat is not None and chat.configured:
-        server.add_tool(
-            query,
-            title="Ask the documents",
-            description=ABOUT_QUERY,
-            annotations=READS,
-            structured_output=False,
-        )
+        add_tool(query, title="Ask the documents", description=ABOUT_QUERY)
     return server
 
 
@@ -194,14 +185,12 @@ def _stdin_that_can_be_ended() -> Callable[[], None]:
 
 def serve_http(project: Project, host: str | None = None, port: int | None = None, no_key: bool = False) -> int:
     """At /mcp, with the key and the limits of ``serve``; raises and returns as that does."""
-    settings = project.settings.serve
-    with listen(host or settings.host, settings.port if port is None else port) as listening:
-        refuse_without_key(listening, settings.api_key.get_secret_value(), no_key)
-        make_ready(project)
-        queries = Queries(settings)
-        app = http_app(project, queries, any_host=not is_loopback(listening))
-        server = Server(app, settings.grace, queries.end)
-        return run(server, listening, f"tools for assistants, /mcp, of workspace '{project.settings.workspace}'")
+
+    def api(any_host: bool) -> Api:
+        queries = Queries(project.settings.serve)
+        return Api(http_app(project, queries, any_host), queries)
+
+    return serve_as(api, project, "tools for assistants, /mcp, of ", host, port, no_key)
 
 
 def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:

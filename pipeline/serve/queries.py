@@ -5,7 +5,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -68,22 +67,15 @@ class ClosingError(Exception):
     """The server ends, and has no more time for the query."""
 
 
-@dataclass
 class Queries:
     """For one event loop. A query counts as running until its thread is free again, even if nobody waits for it any
     more: a call to a model cannot always be broken off at once."""
 
-    limits: ServeSettings
-    running: int = 0
-    waiting: int = 0
-    closing: bool = False
-    _threads: DaemonThreads = field(init=False, repr=False)
-    _free: asyncio.Semaphore = field(init=False, repr=False)
-    _steps: set[asyncio.Future[Any]] = field(default_factory=set, repr=False)
-
-    def __post_init__(self) -> None:
-        self._threads = DaemonThreads(self.limits.concurrency, "query")
-        self._free = asyncio.Semaphore(self.limits.concurrency)
+    def __init__(self, limits: ServeSettings):
+        self.limits, self.running, self.waiting, self.closing = limits, 0, 0, False
+        self._threads = DaemonThreads(limits.concurrency, "query")
+        self._free = asyncio.Semaphore(limits.concurrency)
+        self._steps: set[asyncio.Future[Any]] = set()
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """What ``work`` returns. Raises BusyError, OverdueError, ClosingError, and what it raises."""

@@ -8,13 +8,14 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED, StoreError, Terminated, UsageError
 from pipeline.project import Project
-from pipeline.serve.app import api_of
+from pipeline.serve.app import Api, api_of
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -78,13 +79,21 @@ def serve(project: Project, host: str | None = None, port: int | None = None, no
     Raises UsageError where it cannot listen, or where others could ask without a key and ``no_key`` does not say that
     they may.
     """
+    return serve_as(partial(api_of, project), project, "", host, port, no_key)
+
+
+def serve_as(
+    made: Callable[[bool], Api], project: Project, what: str, host: str | None, port: int | None, no_key: bool
+) -> int:
+    """As ``serve``, whatever is ``made`` of the project, which is told whether others than this machine may ask;
+    ``what``: its name for people."""
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
         refuse_without_key(listening, settings.api_key.get_secret_value(), no_key)
         make_ready(project)
-        api = api_of(project, any_host=not is_loopback(listening))
+        api = made(not is_loopback(listening))
         server = Server(api.app, settings.grace, api.queries.end)
-        return run(server, listening, f"workspace '{project.settings.workspace}'")
+        return run(server, listening, f"{what}workspace '{project.settings.workspace}'")
 
 
 def make_ready(project: Project) -> None:
