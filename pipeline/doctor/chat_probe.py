@@ -119,9 +119,6 @@ class Probe:
         """As the server counts, or, where it does not, as we do."""
         return call.reply.output_tokens or self.tokenizer.count(call.reply.text)
 
-    def input_tokens(self, messages: Sequence[Message]) -> int:
-        return sum(self.tokenizer.count(message["content"]) for message in messages)
-
 
 def spoken(reply: ChatReply) -> str:
     """The reply's words in one line, short, for people."""

@@ -1,10 +1,8 @@
 """All examinations, in the order in which their failures explain each other."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pipeline.doctor.chat_model import examine_chat
@@ -13,10 +11,8 @@ from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.engine.workflow import Workflow
-from pipeline.runs.adapters import neo4j_store, postgres_store
 from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
-from pipeline.stores.base import Store
 
 SHORTEST_SECRET = 4
 """Characters; to mask a shorter one would hide where it is by the holes it leaves."""
@@ -49,20 +45,11 @@ def _findings(project: Services, long: bool) -> Iterator[Finding]:
     for name in settings.models.rerank:
         yield from guarded("rerank", name, partial(examine_rerank, settings, name))
     yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
-    yield from guarded("stores", "owner", lambda: _owner(root, settings))
+    yield from guarded("stores", "owner", lambda: examine_owner(root, settings))
     yield from guarded("stores", "vectors", lambda: examine_vectors(root, settings))
     if settings.stores.graph == "neo4j":
         yield from guarded("stores", "neo4j", lambda: examine_neo4j(settings))
     yield from guarded("cache", "replies", lambda: examine_cache(root, settings))
-
-
-def _owner(root: Path, settings: Settings) -> Iterator[Finding]:
-    with ExitStack() as opened:
-        stores: list[Store] = [postgres_store(settings, root)]
-        stores += [neo4j_store(settings)] if settings.stores.graph == "neo4j" else []
-        for store in stores:
-            opened.callback(store.close)
-        yield from examine_owner(root, settings, stores)
 
 
 def _secrets(settings: Settings) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, LiteralString
@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.errors import StoreError, in_words
-from pipeline.runs.adapters import EMBEDDED, EMBEDDED_FOLDER, neo4j_store, open_cache, postgres_store
+from pipeline.runs.adapters import EMBEDDED, EMBEDDED_FOLDER, neo4j_store, open_cache, open_stores, postgres_store
 from pipeline.runs.owner import has_owner, known_owner, settle
 from pipeline.settings.schema import Settings
 from pipeline.stores.base import Store
@@ -27,8 +27,7 @@ ITERATIVE_SCANS_SINCE = (0, 8)
 
 
 def examine_postgres(root: Path, settings: Settings) -> Iterator[Finding]:
-    store = postgres_store(settings, root)
-    try:
+    with closing(postgres_store(settings, root)) as store:
         with store.connection() as connection:
             version = connection.execute(text("SHOW server_version")).scalar_one()
         embedded = f", embedded in {EMBEDDED_FOLDER}" if settings.stores.postgres.url == EMBEDDED else ""
@@ -36,8 +35,6 @@ def examine_postgres(root: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("stores", "postgres", "ok", f"PostgreSQL {version}{embedded}{as_root}")
         yield from guarded("stores", "pgvector", lambda: _pgvector(store))
         yield from guarded("stores", "postgres rights", lambda: _postgres_rights(store))
-    finally:
-        store.close()
 
 
 def _pgvector(store: PostgresStore) -> Iterator[Finding]:
@@ -84,13 +81,10 @@ VERSION = """
 
 
 def examine_neo4j(settings: Settings) -> Iterator[Finding]:
-    store = neo4j_store(settings)
-    try:
+    with closing(neo4j_store(settings)) as store:
         yield from guarded("stores", "neo4j", lambda: _version(store))
         if "driver" in store.__dict__:
             yield from guarded("stores", "neo4j rights", lambda: _neo4j_rights(store))
-    finally:
-        store.close()
 
 
 def _version(store: "Neo4jStore") -> Iterator[Finding]:
@@ -162,14 +156,15 @@ def _server(url: str) -> Iterator[Finding]:
     yield Finding("cache", "replies", "ok", f"{address.host}, database {address.database}, answers")
 
 
-def examine_owner(root: Path, settings: Settings, stores: Sequence[Store]) -> Iterator[Finding]:
+def examine_owner(root: Path, settings: Settings) -> Iterator[Finding]:
     """Nothing of a store that does not answer: that is a finding of its own. Raises UsageError for a copy."""
     if has_owner(root):  # else it has never run, and looking makes none
         settle(root)
     owner = known_owner(root, settings.owner)
-    for store in stores:
-        with suppress(StoreError):
-            yield _finding(store, owner)
+    with closing(open_stores(settings, root)) as stores:
+        for store in stores.all:
+            with suppress(StoreError):
+                yield _finding(store, owner)
 
 
 def _finding(store: Store, owner: str) -> Finding:

@@ -191,26 +191,31 @@ def postgres_store(settings: Settings, root: Path) -> PostgresStore:
     from pipeline.stores.postgres.hnsw import Hnsw
     from pipeline.stores.postgres.store import PostgresStore
 
-    postgres = settings.stores.postgres
-    embedded = postgres.url == EMBEDDED
-    if embedded:
+    postgres, url = settings.stores.postgres, settings.stores.postgres.url
+    if url == EMBEDDED:
         from pipeline.stores.postgres.embedded import start_embedded
 
         url = start_embedded(root / EMBEDDED_FOLDER)
-    else:
-        url = postgres.url
-    hnsw = Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below)
-    with_graph = settings.stores.graph == "postgres"
-    return PostgresStore(url, settings.workspace, hnsw=hnsw, with_graph=with_graph, vacuums=embedded)
+    return PostgresStore(
+        url,
+        settings.workspace,
+        hnsw=Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below),
+        with_graph=settings.stores.graph == "postgres",
+        vacuums=postgres.url == EMBEDDED,
+    )
 
 
 def neo4j_store(settings: Settings) -> Neo4jStore:
     from pipeline.stores.neo4j.store import Neo4jStore
 
     neo4j = settings.stores.neo4j
-    password = neo4j.password.get_secret_value()
     return Neo4jStore(
-        neo4j.uri, neo4j.user, password, neo4j.database, settings.workspace, max_source_ids=neo4j.max_source_ids
+        neo4j.uri,
+        neo4j.user,
+        neo4j.password.get_secret_value(),
+        neo4j.database,
+        settings.workspace,
+        max_source_ids=neo4j.max_source_ids,
     )
 
 

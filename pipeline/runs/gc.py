@@ -6,7 +6,7 @@ are left. The work of a run that did not complete has no manifest yet: it goes t
 are in the cache.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,16 @@ def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool, advanced
     if keep < 1:
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
     kept, old = _manifests(snapshots, keep)
-    records = [path for path in _files(snapshots.root, "steps", ".json") if path.stem not in _fingerprints(kept)]
+    made = {record.fingerprint for manifest in kept for record in manifest.steps.values()}
+    records = [path for path in _files(snapshots.root, "steps", ".json") if path.stem not in made]
     named = _paths(kept)
     tables = {
-        table: [path for path in files if path.relative_to(snapshots.root).as_posix() not in named]
-        for table, files in _tables(snapshots.root)
+        folder.name: [
+            path
+            for path in _files(snapshots.root, folder.name, ".parquet")
+            if path.relative_to(snapshots.root).as_posix() not in named
+        ]
+        for folder in sorted(filter(Path.is_dir, snapshots.root.glob("*")))
     }
     report = GcReport(
         dry_run, keep, old, _size(records), {table: _size(files) for table, files in tables.items() if files}
@@ -93,20 +98,11 @@ def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dic
     return kept, old
 
 
-def _fingerprints(manifests: Sequence[Manifest]) -> set[str]:
-    return {record.fingerprint for manifest in manifests for record in manifest.steps.values()}
-
-
 def _paths(manifests: Sequence[Manifest]) -> set[str]:
     """Of the snapshots that the manifests and their records name."""
     named = [manifest.tables for manifest in manifests]
     named += [record.outputs for manifest in manifests for record in manifest.steps.values()]
     return {snapshot.path for tables in named for snapshot in tables.values()}
-
-
-def _tables(root: Path) -> Iterator[tuple[str, list[Path]]]:
-    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
-        yield folder.name, _files(root, folder.name, ".parquet")
 
 
 def _files(root: Path, folder: str, suffix: str) -> list[Path]:

@@ -166,7 +166,7 @@ class Runs:
         """Delete the reports of all runs before this one: their messages may quote documents. Returns how many."""
         earlier = [id for id in self.all_ids() if id < run_id]
         for id in earlier:
-            (self.folder / f"{id}.json").unlink()
+            self._path(id).unlink()
         for begun in self.folder.glob(f"*{BEGUN}"):
             if begun.stem < run_id:
                 begun.unlink()

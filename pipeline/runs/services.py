@@ -77,14 +77,12 @@ class Services:
         from pipeline.engine.workflow import InputStep, read_workflow
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
-        folder = {"path": str(self.root / self.settings.input.path)}
-        loading = self.settings.input.model_dump(exclude={"steps"}) | folder
         steps = [
             InputStep(f"{SETTINGS}: input.steps[{position}]", step.verb, step.args)
             for position, step in enumerate(self.settings.input.steps)
         ]
         sections = {
-            "input": loading,
+            "input": self.settings.input.model_dump(exclude={"steps"}) | {"path": str(self.input_folder)},
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "project": {"root": str(self.root)},
         }
@@ -173,16 +171,12 @@ class Services:
         ``take_over``. Waits for a load that is under way.
         """
         self.reach_workspace(name, take_over)
-        stores = open_stores(self.settings.model_copy(update={"workspace": name}), self.root)
-        try:
-            with alone(stores.all):
-                others = of_others(stores.all, self.owner)
-                refuse_other_owner(name, others.values(), take_over, DROP)
-                dropped = {store.name: store.drop() for store in stores.all}
-                LoadedWorkspaces(self.root).forget([replace(workspace, name=name) for workspace in self.loads_into])
+        settings = self.settings.model_copy(update={"workspace": name})
+        with closing(open_stores(settings, self.root)) as stores, alone(stores.all):
+            refuse_other_owner(name, of_others(stores.all, self.owner).values(), take_over, DROP)
+            dropped = {store.name: store.drop() for store in stores.all}
+            LoadedWorkspaces(self.root).forget(loads_into(settings))
             return dropped
-        finally:
-            stores.close()
 
     def reach_workspace(self, name: str, take_over: Collection[str] = ()) -> None:
         """Raises what ``drop_workspace`` does, before anybody is asked whether to drop it."""

@@ -59,12 +59,12 @@ def init_project(
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(content)
-            written.append(name)
         except FileExistsError:
             kept.append(name)
-            continue
-        if path.suffix == SCRIPT:
-            path.chmod(path.stat().st_mode | 0o111)
+        else:
+            written.append(name)
+            if path.suffix == SCRIPT:
+                path.chmod(path.stat().st_mode | 0o111)
     return written, kept
 
 
