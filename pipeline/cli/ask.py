@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, listed, open_project, print_json
 from pipeline.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def query(
             max_entity_tokens=max_entity_tokens,
             max_relation_tokens=max_relation_tokens,
             max_total_tokens=max_total_tokens,
-            hl_keywords=_listed(hl_keywords),
-            ll_keywords=_listed(ll_keywords),
+            hl_keywords=listed(hl_keywords) if hl_keywords else None,
+            ll_keywords=listed(ll_keywords) if ll_keywords else None,
             kg_chunk_pick_method=kg_chunk_pick_method,
             related_chunk_number=related_chunk_number,
             min_score=min_score,
@@ -178,10 +178,6 @@ def questions(
             return
         print("\n".join(f"- {text}" for text in found.questions))
         _print_notes(found.notes)
-
-
-def _listed(value: str | None) -> tuple[str, ...] | None:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if value else None
 
 
 def _conversation(path: Path | None) -> list[Any] | None:

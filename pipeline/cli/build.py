@@ -1,11 +1,9 @@
 """init, plan, index, load, run, retry, tune: a project, and its tables and stores."""
 
-import dataclasses
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,18 +21,20 @@ from pipeline.cli.options import (
     Yes,
     confirm_take_over,
     errors_told,
+    listed,
     open_project,
     print_json,
 )
 from pipeline.cli.progress import run_progress
-from pipeline.engine.run_report import RunReport, StepReport
+from pipeline.engine.run_report import Progress, RunReport, StepReport
 from pipeline.errors import GraphmillError, counted
 from pipeline.files import SETTINGS
 from pipeline.settings.init import FIRST_WORKFLOW, SAMPLE_QUESTIONS, init_project
 
 if TYPE_CHECKING:
     from pipeline.engine.bill.forecast import Forecast
-    from pipeline.engine.plan import RunOptions, Selection
+    from pipeline.engine.plan import Selection
+    from pipeline.project import Project
     from pipeline.tuning.tune import Tuning
 
 
@@ -124,8 +124,12 @@ def index(
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
 ) -> None:  # fmt: skip
     """Bring the snapshots up to date with the documents."""
-    options = _options(start, only, skip, force, max_cost, max_tokens, allow_deletes, memory_profile)
-    _run("index", context, name, folder, overrides, as_json, log, options)
+    from pipeline.engine.plan import RunOptions
+
+    selection = _selection(start, only, skip, force)
+    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile)
+    carry_out(lambda project, progress: project.index(name, progress, options=options),
+              context, folder, overrides, as_json, log)  # fmt: skip
 
 
 def load(
@@ -138,7 +142,8 @@ def load(
 
     owners = tuple(take_over or ())
     options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners)
-    _run("load", context, name, folder, overrides, as_json, log, options, yes)
+    carry_out(lambda project, progress: project.load(name, progress, options=options),
+              context, folder, overrides, as_json, log, owners, yes)  # fmt: skip
 
 
 def run(
@@ -149,9 +154,13 @@ def run(
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Index, then load."""
-    options = _options(start, only, skip, force, max_cost, max_tokens, allow_deletes, memory_profile)
-    options = dataclasses.replace(options, replace=replace, re_embed=re_embed, take_over=tuple(take_over or ()))
-    _run("run", context, name, folder, overrides, as_json, log, options, yes)
+    from pipeline.engine.plan import RunOptions
+
+    selection, owners = _selection(start, only, skip, force), tuple(take_over or ())
+    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile,
+                         replace=replace, re_embed=re_embed, take_over=owners)  # fmt: skip
+    carry_out(lambda project, progress: project.run(name, progress, options=options),
+              context, folder, overrides, as_json, log, owners, yes)  # fmt: skip
 
 
 def retry(
@@ -163,9 +172,14 @@ def retry(
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
 ) -> None:  # fmt: skip
     """Run, and ask again for exactly the rows that were rejected."""
-    options = _options(None, None, None, None, max_cost, max_tokens, allow_deletes, memory_profile)
-    options = dataclasses.replace(options, replace=replace, re_embed=re_embed, take_over=tuple(take_over or ()))
-    _run("retry_recovered" if recovered else "retry", context, name, folder, overrides, as_json, log, options, yes)
+    from pipeline.engine.plan import RunOptions
+
+    owners = tuple(take_over or ())
+    options = RunOptions(max_cost=max_cost, max_tokens=max_tokens, allow_deletes=allow_deletes,
+                         memory_profile=memory_profile, replace=replace, re_embed=re_embed,
+                         take_over=owners)  # fmt: skip
+    carry_out(lambda project, progress: project.retry(name, progress, options=options, recovered=recovered),
+              context, folder, overrides, as_json, log, owners, yes)  # fmt: skip
 
 
 def _selection(
@@ -174,15 +188,6 @@ def _selection(
     from pipeline.engine.plan import Selection
 
     return Selection(start, tuple(only or ()), tuple(skip or ()), tuple(force or ()))
-
-
-def _options(
-    start: str | None, only: list[str] | None, skip: list[str] | None, force: list[str] | None,
-    max_cost: float | None, max_tokens: int | None, allow_deletes: bool, memory_profile: bool,
-) -> "RunOptions":  # fmt: skip
-    from pipeline.engine.plan import RunOptions
-
-    return RunOptions(_selection(start, only, skip, force), max_cost, max_tokens, allow_deletes, memory_profile)
 
 
 def _planned(forecast: "Forecast") -> StepReport:
@@ -194,26 +199,23 @@ def _planned(forecast: "Forecast") -> StepReport:
     )  # fmt: skip
 
 
-def _run(
-    stage: str, context: typer.Context, name: str | None, folder: Path | None, overrides: list[str] | None,
-    as_json: bool, log: str, options: "RunOptions", yes: bool = False,
+def carry_out(
+    stages: "Callable[[Project, Progress], RunReport]", context: typer.Context, folder: Path | None,
+    overrides: list[str] | None, as_json: bool, log: str, owners: Sequence[str] = (), yes: bool = False,
+    then: str = "",
 ) -> None:  # fmt: skip
+    """Run them, show how it goes on and what came of it, and end with the run's exit code. ``owners``: those whose
+    workspace is taken over; ``then``: what people are told after it."""
     with open_project(context, folder, overrides, as_json) as project:
-        confirm_take_over(project, options.take_over, yes)
-        stages = {
-            "index": project.index,
-            "load": project.load,
-            "run": project.run,
-            "retry": project.retry,
-            "retry_recovered": partial(project.retry, recovered=True),
-        }
+        confirm_take_over(project, owners, yes)
         with run_progress(log) as progress:
-            report = stages[stage](name, progress, options=options).to_json()
+            report = stages(project, progress).to_json()
         rejects = project.table("rejects", report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:
         print_json(report)
     else:
         print_report(report, rejects)
+        print(then, end="")
     raise typer.Exit(report["exit_code"])
 
 
@@ -235,8 +237,7 @@ def tune(
         from pipeline.tuning.prompts import TuningBrief
         from pipeline.tuning.tune import TuneOptions
 
-        known = tuple(part.strip() for part in types.split(",") if part.strip())
-        wanted = TuningBrief(domain, language, known, max_types)
+        wanted = TuningBrief(domain, language, listed(types), max_types)
         options = TuneOptions(sample, examples, wanted=wanted, model=model, max_cost=max_cost, max_tokens=max_tokens)
         if only_plan:
             estimate = project.forecast_tuning(name, options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, errors_told, open_project, print_json, root_of
+from pipeline.cli.options import Folder, Json, Overrides, errors_told, listed, open_project, print_json, root_of
 from pipeline.cli.progress import counting
 from pipeline.errors import FAILED
 
@@ -53,7 +53,7 @@ def evaluate(
     with open_project(context, folder, overrides, as_json) as project:
         from pipeline.evaluation.results import read_evaluation
 
-        names = None if modes is None else [mode.strip() for mode in modes.split(",") if mode.strip()]
+        names = None if modes is None else listed(modes)
         before = None if baseline is None else read_evaluation(baseline).modes
         with counting("eval") as advanced:
             found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, advanced)
@@ -117,6 +117,6 @@ def _fallen(before: Any, found: "Evaluation", metric: str, points: float) -> lis
 
 def _numbers(ks: str) -> list[int]:
     try:
-        return [int(k) for k in ks.split(",") if k.strip()]
+        return [int(k) for k in listed(ks)]
     except ValueError:
         raise typer.BadParameter("whole numbers, as in 2,5,10,20", param_hint="--k") from None

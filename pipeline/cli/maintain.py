@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.build import AllowDeletes
-from pipeline.cli.console import print_collected, print_report, told
+from pipeline.cli.build import AllowDeletes, carry_out
+from pipeline.cli.console import print_collected, told
 from pipeline.cli.options import (
     Folder,
     Json,
@@ -23,7 +23,7 @@ from pipeline.cli.options import (
     open_project,
     print_json,
 )
-from pipeline.cli.progress import counting, run_progress
+from pipeline.cli.progress import counting
 from pipeline.errors import counted
 
 if TYPE_CHECKING:
@@ -216,16 +216,9 @@ def import_graphrag(
     """Index what Microsoft GraphRAG has written: documents, text units, entities, relationships."""
     from pipeline.engine.plan import RunOptions
 
-    with open_project(context, folder, overrides, as_json) as project, run_progress(log) as progress:
-        options = RunOptions(allow_deletes=allow_deletes)
-        report = project.import_graphrag(source, name, progress, options).to_json()
-        rejects = project.table("rejects", name) if report["totals"]["rejects"] else None
-    if as_json:
-        print_json(report)
-    else:
-        print_report(report, rejects)
-        print(f"Next: graphmill load {name}")
-    raise typer.Exit(report["exit_code"])
+    options = RunOptions(allow_deletes=allow_deletes)
+    carry_out(lambda project, progress: project.import_graphrag(source, name, progress, options),
+              context, folder, overrides, as_json, log, then=f"Next: graphmill load {name}\n")  # fmt: skip
 
 
 def _print_exported(exported: "ExportReport") -> None:

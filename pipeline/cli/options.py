@@ -203,5 +203,10 @@ def ask(question: str) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """What stands between its commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def print_json(content: Any) -> None:
     print(json.dumps(content, ensure_ascii=False, indent=1))

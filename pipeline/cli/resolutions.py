@@ -1,8 +1,7 @@
 """resolutions list, pin, undo: which names are one, and what a person says of it."""
 
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,27 +14,18 @@ if TYPE_CHECKING:
 
 A = Annotated[str, typer.Argument(metavar="A", help="A name, as 'resolutions list' shows it.")]
 B = Annotated[str, typer.Argument(metavar="B")]
-
-
-class Verdict(StrEnum):
-    same = "same"
-    different = "different"
-
-
-class Outcome(StrEnum):
-    merge = "merge"
-    keep = "keep"
+Decision = Literal["same", "different"]
 
 
 def list_resolutions(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    decision: Annotated[Outcome | None, typer.Option(help="Only these.")] = None,
+    decision: Annotated[Literal["merge", "keep"] | None, typer.Option(help="Only these.")] = None,
 ) -> None:  # fmt: skip
     """The pairs of names that the last run decided about."""
     with open_project(context, folder, overrides, as_json) as project:
         found = project.resolutions(name)
-    chosen = found[found["decision"] == decision.value] if decision else found
+    chosen = found[found["decision"] == decision] if decision else found
     if as_json:
         print_json(chosen.to_dict("records"))
     else:
@@ -43,12 +33,12 @@ def list_resolutions(
 
 
 def pin(
-    context: typer.Context, decision: Annotated[Verdict, typer.Argument(metavar="same|different")], a: A, b: B,
+    context: typer.Context, decision: Annotated[Decision, typer.Argument(metavar="same|different")], a: A, b: B,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False, workflow: ShownToo = None,
 ) -> None:  # fmt: skip
     """Take two names for one, or for two, from the next run on."""
     with open_project(context, folder, overrides, as_json) as project:
-        pinned = project.pin(decision.value, a, b, workflow)
+        pinned = project.pin(decision, a, b, workflow)
     _told(pinned, a, b, as_json)
 
 

@@ -42,7 +42,7 @@ def test_stopped_before_the_project_is_open(
     def interrupted(*arguments: object) -> None:
         raise interrupt
 
-    monkeypatch.setattr(build, "_options", interrupted)  # where a command begins to import
+    monkeypatch.setattr(build, "_selection", interrupted)  # where a command begins to import
     done = ProjectFolder(tmp_path).invoke("run", "index")
     assert (done.exit_code, done.stdout) == (code, "")
     assert done.stderr == "graphmill: interrupted, nothing is lost; run the same command again to go on\n"
