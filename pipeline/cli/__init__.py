@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from pipeline.cli import ask, build, docs, evaluate, history, inspect, maintain, resolutions
-from pipeline.cli.options import CutOffError, Folder, outlive_readers
+from pipeline.cli.options import CutOffError, Folder, outlive_readers, print_aside
 from pipeline.errors import FAILED, Terminated, exit_code_of
 
 
@@ -24,7 +24,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            print("graphmill: interrupted, nothing is lost; run the same command again to go on", file=sys.stderr)
+            print_aside("interrupted, nothing is lost; run the same command again to go on")
             raise typer.Exit(exit_code_of(interrupt)) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -107,7 +107,7 @@ def _run_command() -> None:
             sys.stdout.flush()
             raise
     except CutOffError as error:
-        print(f"graphmill: stdout: {error.strerror}; the result is cut off: print it anew", file=sys.stderr)
+        print_aside(f"stdout: {error.strerror}; the result is cut off: print it anew")
         sys.stdout = None  # what it holds cannot be written at the end either
         raise SystemExit(code or FAILED) from None
 

@@ -1,8 +1,7 @@
 """query, questions, serve, mcp: over the loaded stores."""
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, listed, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, listed, open_project, print_aside, print_json
 from pipeline.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def questions(
             print_json(found.to_json())
             return
         print("\n".join(f"- {text}" for text in found.questions))
-        _print_notes(found.notes)
+        print_aside(*found.notes)
 
 
 def _conversation(path: Path | None) -> list[Any] | None:
@@ -197,17 +196,12 @@ def _print_piece(event: "Event") -> None:
     if isinstance(event, Token):
         print(event.text, end="", flush=True)
     if isinstance(event, Sources) and event.most_calls > FEW_CALLS:
-        print(f"graphmill: at most {event.most_calls} calls of the chat model", file=sys.stderr)
-
-
-def _print_notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        print(f"graphmill: {note}", file=sys.stderr)
+        print_aside(f"at most {event.most_calls} calls of the chat model")
 
 
 def _print_rest(found: "Answer") -> None:
     print("" if found.text.endswith("\n") else "\n", end="")
-    _print_notes(found.notes)
+    print_aside(*found.notes)
     if found.request.only_need_context or found.request.only_need_prompt:
         return
     reports = found.context.reports.records

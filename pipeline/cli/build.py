@@ -1,7 +1,6 @@
 """init, plan, index, load, run, retry, tune: a project, and its tables and stores."""
 
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +22,7 @@ from pipeline.cli.options import (
     errors_told,
     listed,
     open_project,
+    print_aside,
     print_json,
 )
 from pipeline.cli.progress import run_progress
@@ -71,10 +71,7 @@ def init(
             raise GraphmillError(f"{error.filename}: {error.strerror}; choose a folder you may write to") from None
     print(f"{root}: {counted(len(written), 'file')} written, {len(kept):,} kept")
     if workflow and SETTINGS in kept:
-        print(
-            f"graphmill: {root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it",
-            file=sys.stderr,
-        )
+        print_aside(f"{root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it")
     command = f"graphmill -C {shlex.quote(str(root))}"
     if sample:
         print(f"Next: {command} run", f'then: {command} query "{SAMPLE_QUESTION}"', sep="\n")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli.options import print_aside
 from pipeline.errors import USAGE
 from pipeline.settings.init import shipped
 
@@ -40,7 +41,7 @@ def docs(
     else:
         from pipeline.settings.validation import did_you_mean
 
-        print(f"graphmill: docs: no page '{page}'; {did_you_mean(name, [START, *names])}", file=sys.stderr)
+        print_aside(f"docs: no page '{page}'; {did_you_mean(name, [START, *names])}")
         raise typer.Exit(USAGE)
     if sys.stdout.isatty():
         _render(text)

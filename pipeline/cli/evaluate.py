@@ -1,13 +1,22 @@
 """eval: how good retrieval is, mode by mode, and whether it has changed."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, errors_told, listed, open_project, print_json, root_of
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Overrides,
+    errors_told,
+    listed,
+    open_project,
+    print_aside,
+    print_json,
+    root_of,
+)
 from pipeline.cli.progress import counting
 from pipeline.errors import FAILED
 
@@ -60,8 +69,7 @@ def evaluate(
         _write(found, output, html)
         said = [] if before is None else _fallen(before, found, metric, max_drop)
     _show(found, as_json)
-    for line in said:
-        print(f"graphmill: eval: {line}", file=sys.stderr)
+    print_aside(*(f"eval: {line}" for line in said))
     if said:
         raise typer.Exit(FAILED)
 
@@ -88,8 +96,7 @@ def _show(found: "Evaluation", as_json: bool) -> None:
         print_json(found.to_json())
     else:
         print(evaluation_table(found))
-    for line in (*left_out_lines(found), *found.notes):
-        print(f"graphmill: {line}", file=sys.stderr)
+    print_aside(*left_out_lines(found), *found.notes)
 
 
 def _write(found: "Evaluation", output: Path | None, html: Path | None) -> None:

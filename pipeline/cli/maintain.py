@@ -21,6 +21,7 @@ from pipeline.cli.options import (
     ask,
     confirm_take_over,
     open_project,
+    print_aside,
     print_json,
 )
 from pipeline.cli.progress import counting
@@ -71,10 +72,8 @@ def purge(
         print_json(report.to_json())
     else:
         print(*report.lines(), sep="\n")
-    for place, why in report.unreached.items():
-        print(f"graphmill: purge: {place} may hold {report.document} still: {why}", file=sys.stderr)
-    for note in report.notes:
-        print(f"graphmill: {note}", file=sys.stderr)
+    unreached = report.unreached.items()
+    print_aside(*(f"purge: {place} may hold {report.document} still: {why}" for place, why in unreached), *report.notes)
     _tell_unowned(report.unowned)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
@@ -106,10 +105,9 @@ def _show_and_ask(lines: Sequence[str]) -> None:
 
 def _tell_unowned(replies: int) -> None:
     if replies:
-        print(
-            f"graphmill: cache: {counted(replies, 'reply', 'replies')} of an older version, of nobody known, left; "
-            "delete those where owner is '' once no other project needs them",
-            file=sys.stderr,
+        print_aside(
+            f"cache: {counted(replies, 'reply', 'replies')} of an older version, of nobody known, left; "
+            "delete those where owner is '' once no other project needs them"
         )
 
 

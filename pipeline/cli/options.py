@@ -173,7 +173,7 @@ def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
     except OSError as error:
         fact = f"{error.filename or 'system'}: {error.strerror or error}"
         message, code = f"{fact}; nothing computed is lost", exit_code_of(error)
-    print(f"graphmill: {message}", file=sys.stderr)
+    print_aside(message)
     if as_json:
         report = runs.last()
         broken_off = RunReport("", "", outcome, code, message=message)
@@ -201,6 +201,12 @@ def ask(question: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"there is no terminal to ask on ({question}); if this is meant, add --yes")
     typer.confirm(question, abort=True, err=True)
+
+
+def print_aside(*facts: str) -> None:
+    """What is to be known beside the result: a line each on stderr."""
+    for fact in facts:
+        print(f"graphmill: {fact}", file=sys.stderr)
 
 
 def listed(text: str) -> tuple[str, ...]:
