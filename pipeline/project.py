@@ -92,7 +92,7 @@ class Project(Services):
         """Bring the snapshots up to date with the documents. See ``run``."""
         from pipeline.runs.stages import index_stage
 
-        return self._run(name, progress or _heard_by(on_event), options, index_stage)
+        return self._run(name, progress, on_event, options, index_stage)
 
     def load(
         self,
@@ -108,7 +108,7 @@ class Project(Services):
         """
         from pipeline.runs.stages import load_stage
 
-        return self._run(name, progress or _heard_by(on_event), options, load_stage)
+        return self._run(name, progress, on_event, options, load_stage)
 
     def run(
         self,
@@ -130,7 +130,7 @@ class Project(Services):
         """
         from pipeline.runs.stages import index_stage, load_stage
 
-        return self._run(name, progress or _heard_by(on_event), options, index_stage, load_stage)
+        return self._run(name, progress, on_event, options, index_stage, load_stage)
 
     def retry(
         self,
@@ -437,19 +437,22 @@ class Project(Services):
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())
 
-    def _run(self, name: str | None, progress: Progress, options: RunOptions | None, *stages: Stage) -> RunReport:
+    def _run(
+        self,
+        name: str | None,
+        progress: Progress | None,
+        on_event: OnEvent | None,
+        options: RunOptions | None,
+        *stages: Stage,
+    ) -> RunReport:
         from pipeline.engine.plan import RunOptions
+        from pipeline.engine.run_report import Progress
         from pipeline.purge.intention import PurgeIntents
+        from pipeline.runs.events import Events
         from pipeline.runs.stages import run_stages
 
+        progress = progress or (Events(on_event) if on_event else Progress())
         self.workflow(name)
         with self.runs.alone():
             PurgeIntents(self.root).refuse_broken_off()
             return run_stages(self, name, progress, options or RunOptions(), *stages)
-
-
-def _heard_by(on_event: OnEvent | None) -> Progress:
-    from pipeline.engine.run_report import Progress
-    from pipeline.runs.events import Events
-
-    return Events(on_event) if on_event else Progress()

@@ -321,9 +321,8 @@ def _holder(path: Path) -> str:
 
 def refuse_foreign(report: Mapping[str, Any], path: Path) -> None:
     """Raises DamagedError for what is no report of the run that the file is named after."""
-    shaped = all(isinstance(report.get(name), kind) for name, kind in SHAPE.items())
     whole = (
-        shaped
+        all(isinstance(report.get(name), kind) for name, kind in SHAPE.items())
         and report["run_id"] == path.stem
         and report["outcome"] in get_args(Outcome)
         and report["totals"].keys() >= TOTALS
