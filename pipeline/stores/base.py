@@ -1,8 +1,6 @@
 """What the load and the query stage ask of a database. Adapters live beside this file."""
 
 import json
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -161,11 +159,6 @@ def silent(*told: object) -> None:
 
 Waits = Callable[[str], None]
 """Told that somebody else has a lock, who, and since when, before it is waited for."""
-
-
-def this_client() -> str:
-    """What a database may call this process; up to 63 characters."""
-    return f"graphmill {socket.gethostname()[:36]} process {os.getpid()}"
 
 
 class Writer(Protocol):

@@ -1,6 +1,8 @@
-"""Outlive the restart of a database, read two stores as of one moment, work ahead in a second thread."""
+"""What a database calls this process; outlive its restart, read two stores as of one moment, work ahead in a thread."""
 
 import math
+import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,11 @@ from pipeline.stores.base import GraphState, GraphStore, Live, VectorStore
 
 Result = TypeVar("Result")
 PAUSE_SECONDS = 0.5
+
+
+def this_client() -> str:
+    """What a database may call this process; up to 63 characters."""
+    return f"graphmill {socket.gethostname()[:36]} process {os.getpid()}"
 
 
 def reconnecting(work: Callable[[], Result], patience: float) -> Result:

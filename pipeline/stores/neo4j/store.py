@@ -37,8 +37,8 @@ from pipeline.stores.base import (
     in_order,
     read_live,
     silent,
-    this_client,
 )
+from pipeline.stores.connection import this_client
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
 from pipeline.stores.neo4j.rows import as_read, as_stored, places

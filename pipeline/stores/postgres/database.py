@@ -17,7 +17,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.errors import StoreError
 from pipeline.settings.addresses import fault_of_postgres
-from pipeline.stores.base import Live, this_client
+from pipeline.stores.base import Live
+from pipeline.stores.connection import this_client
 from pipeline.stores.postgres.errors import store_error
 
 KNOWS_TYPES = "graphmill_types"
