@@ -72,7 +72,7 @@ def init(
     print(f"{root}: {counted(len(written), 'file')} written, {len(kept):,} kept")
     if workflow and SETTINGS in kept:
         print_aside(f"{root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it")
-    command = f"graphmill -C {shlex.quote(str(root))}"
+    command = "graphmill" if root == Path() else f"graphmill -C {shlex.quote(str(root))}"
     if sample:
         print(f"Next: {command} run", f'then: {command} query "{SAMPLE_QUESTION}"', sep="\n")
         print(f"      {command} eval {shlex.quote(str(root / SAMPLE_QUESTIONS))}")

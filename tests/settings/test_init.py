@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from pipeline.cli import app
 from pipeline.errors import UsageError
 from pipeline.settings.file import read_settings
 from pipeline.settings.init import init_project
@@ -60,6 +62,16 @@ def test_with_a_sample_there_are_documents_and_questions_about_them(tmp_path: Pa
     gold = {source.partition("#")[0] for question in questions for source in question["documents"]}
     assert gold <= sources
     assert "!data/questions.jsonl" in files(tmp_path)[".gitignore"].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"), [([], "then run: graphmill run"), (["my docs"], "then run: graphmill -C 'my docs' run")]
+)
+def test_the_next_command_is_told_as_it_is_to_be_typed(
+    folder: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["init", *folder]).stdout.endswith(f"{told}\n")
 
 
 def test_a_sample_does_not_come_among_documents_of_ones_own(tmp_path: Path):
