@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -20,7 +19,7 @@ from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthSh
 from pipeline.serve.failures import failure_of, invalid, refusal, respond
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.health import Health, health_json
-from pipeline.serve.queries import Queries
+from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
 
 ABOUT = """
@@ -44,14 +43,6 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     504: {"model": Failed, "description": "The query took too long."},
 }
 STREAM = {200: {"description": "The events.", "content": {"text/event-stream": {"example": EXAMPLE_STREAM}}}}
-
-
-@dataclass(frozen=True)
-class Api:
-    """The application, and the queries that are under way in it."""
-
-    app: ASGIApp
-    queries: Queries
 
 
 def api_of(project: Project, any_host: bool = False) -> Api:

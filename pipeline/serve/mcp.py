@@ -21,10 +21,9 @@ from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
 from pipeline.query.answer import Answer
 from pipeline.runs.services import DEFAULT
-from pipeline.serve.app import Api
 from pipeline.serve.failures import failure_of
 from pipeline.serve.guard import Guard, RequestLog
-from pipeline.serve.queries import Queries
+from pipeline.serve.queries import Api, Queries
 from pipeline.serve.server import make_ready, serve_as
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)

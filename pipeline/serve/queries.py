@@ -5,8 +5,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from starlette.types import ASGIApp
 
 from pipeline.settings.schema import ServeSettings
 
@@ -202,3 +205,11 @@ def _close(items: Iterator[Any]) -> None:
     close = getattr(items, "close", None)
     if close:
         close()
+
+
+@dataclass(frozen=True)
+class Api:
+    """The application, and the queries that are under way in it."""
+
+    app: ASGIApp
+    queries: Queries

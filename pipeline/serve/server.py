@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED, StoreError, Terminated, UsageError
 from pipeline.project import Project
-from pipeline.serve.app import Api, api_of
+from pipeline.serve.queries import Api
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -79,6 +79,8 @@ def serve(project: Project, host: str | None = None, port: int | None = None, no
     Raises UsageError where it cannot listen, or where others could ask without a key and ``no_key`` does not say that
     they may.
     """
+    from pipeline.serve.app import api_of  # by FastAPI, which tools for assistants need not
+
     return serve_as(partial(api_of, project), project, "", host, port, no_key)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import subprocess
+import sys
 from typing import Any, get_args
 
 import httpx2
@@ -138,3 +139,8 @@ def test_a_signal_ends_it_though_stdin_is_open(folder: ProjectFolder):
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+def test_tools_for_assistants_need_their_own_extra_alone():
+    blocked = "import sys; sys.modules['fastapi'] = None; import pipeline.serve.mcp"
+    assert subprocess.run([sys.executable, "-c", blocked], check=False).returncode == 0
