@@ -33,19 +33,20 @@ from pipeline.phrases.names import (
     without_article,
 )
 
+# Groups are repeated within (?>...), not by *+: before 3.11.5 CPython matches the latter wrongly (gh-106052).
 _LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
 _SPACE = rf"(?:[ \t\xa0]++|{_LINE_BREAK})"
 _ABBREVIATION = "(?:St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Sen|Gov|Jr|Sr|Bros|Inc|Ltd|Corp|Co)"
-_INITIALS = rf"(?:[{UPPER}]\.-?)++(?![{LOWER}])"
+_INITIALS = rf"(?>(?:[{UPPER}]\.-?)+)(?![{LOWER}])"
 _PREFIX = rf"(?:[dl]['’]|(?:al|el|ad|ar|as)-|[a-z]{{1,2}}(?=[{UPPER}][{LOWER}]))"
 _AFTER_HYPHEN = "(?:based|born|winning|style|led|like|era|speaking|related|language)"
 _HYPHEN = rf"[-‐‑–](?:(?!{_AFTER_HYPHEN}\b)(?=[^\W_])|[ ](?=[{UPPER}]))\w*+"
 _WORD = (
     rf"(?:{_ABBREVIATION}\.|{_INITIALS}|"
-    rf"{_PREFIX}?[{UPPER}]\w*+(?:['’‘ʻ]\w++|&[{UPPER}]\w*+|{_HYPHEN})*+)"
+    rf"{_PREFIX}?[{UPPER}]\w*+(?>(?:['’‘ʻ]\w++|&[{UPPER}]\w*+|{_HYPHEN})*))"
 )
 _NUMBER = rf"(?:{_SPACE}\d{{1,3}}\b(?![.,:%–-]?\d|%|\s(?:{MONTHS})\b))?"
-_RUN = rf"{_WORD}(?:{_SPACE}(?:(?:{CONNECTORS}){_SPACE})?{_WORD})*+"
+_RUN = rf"{_WORD}(?>(?:{_SPACE}(?:(?:{CONNECTORS}){_SPACE})?{_WORD})*)"
 _INSTITUTION = (
     rf"(?:{_WORD}{_SPACE})*?(?:{INSTITUTIONS}){_SPACE}(?:of|for){_SPACE}(?:the{_SPACE})?{_RUN}"
     rf"(?:{_SPACE}(?:and|for|for{_SPACE}the){_SPACE}(?!(?:{_WORD}{_SPACE}){{0,3}}(?:{INSTITUTIONS})\b){_RUN})?"

@@ -1,9 +1,13 @@
 """Names and key phrases in a sentence."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.phrases import latin
 from pipeline.phrases.keyphrases import candidate_phrases, rake_scores
 from pipeline.phrases.latin import find_names
 from pipeline.phrases.lexicon import guess_language, stop_words
@@ -288,3 +292,9 @@ def test_any_text_is_read_and_offsets_are_in_their_sentence(text):
         assert all(0 <= name.start < name.end <= len(sentence.text) for name in sentence.names)
         assert all(name.text.strip() for name in sentence.names)
         assert all(0 <= phrase.start < len(sentence.text) for phrase in sentence.phrases)
+
+
+def test_no_group_is_repeated_possessively():
+    """Before 3.11.5 CPython matches that wrongly: the same text had other names there (gh-106052)."""
+    for path in Path(latin.__file__).parent.glob("*.py"):
+        assert not re.search(r"\)[*+?]\+", re.sub(r"#.*", "", path.read_text(encoding="utf-8"))), path
