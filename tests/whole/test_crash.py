@@ -351,9 +351,16 @@ def take(watching: psycopg.Connection, blocking: psycopg.Connection, stop: Calla
 
 @pytest.mark.parametrize("kilobytes", size([80], [80, 200]))
 def test_a_full_disk(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], kilobytes: int
+    tmp_path: Path,
+    postgres_url: str,
+    openai: OpenAIServer,
+    small_tables: dict[str, str],
+    kilobytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    """By a limit on the size of files: what would exceed it fails as on a device without space."""
+    """By a limit on the size of files: what would exceed it fails as on a device without space. So would what measures
+    coverage, which is left out."""
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
     with Command(folder) as command:
         resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (1024 * kilobytes, 1024 * kilobytes))
