@@ -1,11 +1,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import psycopg
 import pytest
 from hypothesis import settings
 
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.postgres.embedded import start_embedded
 from tests import machine
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, shared_server
@@ -27,6 +29,11 @@ def openai() -> Iterator[OpenAIServer]:
     """An endpoint that speaks the OpenAI protocol, with an empty ledger and nothing scripted."""
     with openai_server() as server:
         yield server
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from pipeline.load.loader import load
 from pipeline.snapshots.store import SnapshotStore
@@ -23,11 +21,6 @@ TYPES, MAX_TYPES = 40, 5
 
 OpenPostgres = Callable[..., PostgresStore]
 OpenNeo4j = Callable[..., Neo4jStore]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 def test_an_entity_with_very_many_mentions(postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore):

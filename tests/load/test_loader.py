@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from pathlib import Path
 from typing import LiteralString
 
 import pandas as pd
@@ -32,11 +31,6 @@ AFTER = corpus(
 TABLES = set(STORED)
 
 OpenPostgres = Callable[..., PostgresStore]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 def test_rows_in_the_store_equal_the_snapshots(postgres: OpenPostgres, snapshots: SnapshotStore):

@@ -3,7 +3,6 @@
 import itertools
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, LiteralString
 
 import pytest
@@ -30,11 +29,6 @@ OTHER = corpus({"a.txt": "Some."}, {"Ada": "person", "Gauss": "person"}, [("Ada"
 MAX_TYPES = 100
 
 OpenNeo4j = Callable[..., Neo4jStore]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 @pytest.fixture

@@ -26,11 +26,6 @@ OpenPostgres = Callable[..., PostgresStore]
 OpenNeo4j = Callable[..., Neo4jStore]
 
 
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
-
-
 def keep_all(folder: Path) -> None:
     pass
 

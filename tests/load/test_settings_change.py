@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,11 +35,6 @@ OpenPostgres = Callable[..., PostgresStore]
 def tables(dimensions: int = 4) -> dict:
     numbers = range(ROWS)
     return corpus({f"{n}.txt": f"text {n}" for n in numbers}, {f"P {n}": "person" for n in numbers}, [], dimensions)
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,11 +29,6 @@ DIFFER = "the two stores show different versions: the last load did not end; run
 
 OpenPostgres = Callable[..., PostgresStore]
 OpenNeo4j = Callable[..., Neo4jStore]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 @pytest.fixture

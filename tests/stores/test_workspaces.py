@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -28,11 +27,6 @@ ROWS = {
 }
 
 OpenPostgres = Callable[..., PostgresStore]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 @pytest.fixture

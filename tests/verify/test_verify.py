@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -37,11 +36,6 @@ OTHER = corpus({"a.txt": "Gauss."}, {"Gauss": "person"}, [])
 MAX_TYPES = 100
 
 OpenPostgres = Callable[..., PostgresStore]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -32,11 +31,6 @@ def store(server: OwnServer) -> Iterator[PostgresStore]:
     store = PostgresStore(server.start(), "restarted")
     yield store
     store.close()
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path)
 
 
 def version(name: str, snapshots: SnapshotStore) -> Manifest:
