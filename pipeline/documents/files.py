@@ -1,4 +1,4 @@
-"""The files below the input folder that are to be read, a digest over them, and conversion of PDF, DOCX and HTML."""
+"""The files below the input folder that are to be read, and a digest over them."""
 
 import errno
 import hashlib
@@ -8,11 +8,9 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path, PurePath
-from typing import Any
 
-from pipeline.errors import SettingsError, in_words, install_extra
+from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
@@ -31,9 +29,6 @@ _FAULTS = {
 }
 _SETTLED_AFTER = 3.0
 """Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
-CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
-MOST_SAID = 200
-NEEDS_EXTRA = f"needs markitdown; {install_extra('docs')}"
 
 
 @dataclass(frozen=True)
@@ -251,32 +246,3 @@ def _file_digest(path: Path) -> str:
     if time.time() - max(state.st_mtime, state.st_ctime) > _SETTLED_AFTER:
         _DIGESTS[str(path)] = version, digest
     return digest
-
-
-class NoConverterError(Exception):
-    """The extra is not installed."""
-
-
-def convert(path: Path) -> str:
-    """The file as Markdown. Raises NoConverterError without the extra, OSError when the file cannot be read, ValueError
-    when it is damaged."""
-    converter = _converter()
-    try:
-        return converter.convert_local(str(path)).text_content
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno:  # of the file system, not of a library
-            raise
-        raise ValueError(f"{in_words(error)[:MOST_SAID]}; mend it or remove it") from error
-
-
-@cache
-def _converter() -> Any:
-    try:
-        from markitdown import MarkItDown
-        from markitdown.converters import DocxConverter, HtmlConverter, PdfConverter
-    except ImportError as error:
-        raise NoConverterError(NEEDS_EXTRA) from error
-    converter = MarkItDown(enable_builtins=False)  # a built-in one reads a damaged file as plain text
-    for kind in (DocxConverter, HtmlConverter, PdfConverter):
-        converter.register_converter(kind())
-    return converter

@@ -15,13 +15,11 @@ from pydantic import Field, field_validator
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
+from pipeline.documents.conversion import CONVERTED, NoConverterError, convert
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.files import (
     CLOSED,
-    CONVERTED,
     InputFile,
-    NoConverterError,
-    convert,
     files_digest,
     files_version,
     input_files,
@@ -227,7 +225,7 @@ def _found(file: InputFile, params: LoadParams) -> DecodedText | Fault:
     if file.path.stat().st_size > params.max_file_mb * 2**20:
         return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
     if file.suffix in CONVERTED:
-        return DecodedText(convert(file.path), "")
+        return DecodedText(convert(file.path).text, "")
     return decoded(file.path.read_bytes(), params.encoding, params.encodings)
 
 

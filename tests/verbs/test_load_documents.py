@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
-from pipeline.documents.files import _converter
+from pipeline.documents.conversion import _converter
 from pipeline.engine.deletions import no_input
 from pipeline.errors import SettingsError, install_extra
 from pipeline.text.ids import digest, document_id
