@@ -32,8 +32,8 @@ class NoConverterError(Exception):
 
 
 def convert(path: Path) -> Conversion:
-    """What a file of one of the suffixes ``CONVERTED`` says. Raises NoConverterError without the extra, OSError when the
-    file cannot be read, ValueError when it is damaged."""
+    """What a file of one of the suffixes ``CONVERTED`` says. Raises NoConverterError without the extra, OSError when
+    the file cannot be read, ValueError when it is damaged."""
     converter = _converter()
     try:
         found = converter.convert_local(str(path))

@@ -200,7 +200,7 @@ def test_what_a_converter_stumbles_over_is_told_in_words(tmp_path: Path, monkeyp
         def convert_local(self, path: str) -> object:
             raise KeyError("Root")
 
-    monkeypatch.setattr("pipeline.documents.files._converter", Stumbling)
+    monkeypatch.setattr("pipeline.documents.conversion._converter", Stumbling)
     (tmp_path / "a.pdf").write_bytes(b"%PDF")
     assert load(tmp_path)[1]["message"].tolist() == ["a.pdf: 'Root' is missing; mend it or remove it"]
 
