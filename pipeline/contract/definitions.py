@@ -165,7 +165,7 @@ def _is_followed(module: str) -> bool:
 
 
 def _is_module(name: str) -> bool:
-    return _spec(name) is not None
+    return name in FORMER or _spec(name) is not None
 
 
 @cache

@@ -64,6 +64,19 @@ def test_paths_of_earlier_versions_go_on_working_with_a_warning(tmp_path: Path, 
     assert len(fingerprints) == 1
 
 
+def test_a_former_path_taken_as_a_module_gives_the_same_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "pipeline.schemas", raising=False)
+    monkeypatch.delattr(pipeline, "schemas", raising=False)
+    of_module = SOURCE.replace("TEXTS", "schemas.TEXTS").replace(
+        "from pipeline.contract.schemas import schemas.TEXTS", ""
+    )
+    with pytest.warns(FutureWarning, match="pipeline.schemas is"):
+        former = _fingerprint(
+            tmp_path / "former", of_module.replace("import pandas", "from pipeline import schemas\nimport pandas")
+        )
+    assert former == _fingerprint(tmp_path / "now", SOURCE)
+
+
 def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     now = SOURCE.replace("texts.assign(text=", "texts.assign(text=texts['text'].map(clean) + ").replace(
         "import pandas as pd\n", "import pandas as pd\n\nfrom pipeline.text.ids import clean\n"
