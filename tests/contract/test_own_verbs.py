@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.verbs  # noqa: F401 - the names that are taken
+import pipeline.verbs
 from pipeline.contract.fingerprint import code_fingerprint
 from pipeline.contract.own_verbs import read_verbs
 from pipeline.contract.registry import REGISTRY
