@@ -9,6 +9,7 @@ import pandas as pd
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import UNTRACKED, Tracker
 from pipeline.engine.workflow import Step
+from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Tokenizer
 
 Model = ChatModel | EmbeddingModel
@@ -25,7 +26,7 @@ class WrappedChat(ChatModel):
         return self.model.identity
 
     def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
-        raise NotImplementedError("a step streams nothing")
+        raise UsageError("a step: its model does not stream; ask with complete or converse")
 
     def preflight(self) -> None:
         self.model.preflight()
