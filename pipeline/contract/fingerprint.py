@@ -76,9 +76,6 @@ KNOWN_AS: dict[str, str] = {
     # layout_graph
     "8e23b49cfc519248c13b05bda554eaeba374de238c0d8b56bdf9128cd1b01ec8":
         "e608c76e47d18ee4f0e8f78503e9160db389e4b27bd10d9a9a8c29c047580bfb",
-    # load_documents
-    "62d9da0e8244ee7501eeea5ccfede22a6789bb16849ec0f36d9f17f112e092c7":
-        "068a3a5cfdd6d44237f3331486b29b335736274f808a549085022141e7e67b1d",
     # merge_graphs
     "2ef720e9006efac5f781498a7c5b7bfc2cc24f217d76d7cc1dc1700b5375c7be":
         "2b366b823fe35ca25cc7033fc7892210b15e884ce7b4d7ef1fef7ab1bdc333b2",

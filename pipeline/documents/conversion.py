@@ -1,12 +1,11 @@
 """Files that are no plain text, PDF, DOCX and HTML, as Markdown."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pipeline.contract.conversion import Conversion
 from pipeline.errors import in_words, install_extra
 
 CONVERTED = frozenset({".pdf", ".docx", ".html", ".htm"})
@@ -14,21 +13,16 @@ MOST_SAID = 200
 NEEDS_EXTRA = f"needs markitdown; {install_extra('docs')}"
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """What a file says. ``text``: Markdown. ``converter``: what made it, and its version. ``title``: the one the file
-    itself declares (a property, ``<title>``). ``pages``: where in the text each page begins, in characters.
-    ``metadata``: further properties of the document."""
-
-    text: str
-    converter: str
-    title: str = ""
-    pages: tuple[int, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
 class NoConverterError(Exception):
     """The extra is not installed."""
+
+
+def converter_for(suffix: str) -> str:
+    """Name and version of what converts files of this suffix at present; empty where the extra is not installed."""
+    try:
+        return f"markitdown {version('markitdown')}" if suffix in CONVERTED else ""
+    except PackageNotFoundError:
+        return ""
 
 
 def convert(path: Path) -> Conversion:
@@ -41,7 +35,7 @@ def convert(path: Path) -> Conversion:
         if isinstance(error, OSError) and error.errno:  # of the file system, not of a library
             raise
         raise ValueError(f"{in_words(error)[:MOST_SAID]}; mend it or remove it") from error
-    return Conversion(found.text_content, f"markitdown {version('markitdown')}")
+    return Conversion(found.text_content, converter_for(path.suffix.lower()))
 
 
 @cache
