@@ -88,9 +88,6 @@ KNOWN_AS: dict[str, str] = {
     # prune_graph
     "093fe1dfe9c715067083823d8e329cd8af29d0859de4d485c050186de9247b75":
         "7d9e1d8d35871f116808fb54887bb79a62b654f588b22cc389107bf7ed97342a",
-    # read_graphrag
-    "568fd5eb26cf2173441f9b68aef38a990bac1596fd0d601183c78c09a61fad40":
-        "a11106cb0c8122d8d0cbf22fcea14b1a9e5fb07fcc343ef36f9dfae8947ea8b6",
     # rename
     "a8cfe7dc4cc0c9616e100672a43e31e2c1ecb801165a334124d52283c1b2c196":
         "c3d75169a0b481dfb739fdad97f12cfcead170e82614b6aac799724de88c0aae",

@@ -10,8 +10,8 @@ Texts and lists have 64-bit offsets in memory: with those of 32 bits no column c
 2^31 floats of vectors. Parquet knows no difference, so that a snapshot has the same bytes either way.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipeline.contract.cells import VECTOR, list_of, with_json_texts
 from pipeline.errors import DataError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 UNMARKED = 1
 """The version that did not write itself down."""
 
@@ -63,13 +63,15 @@ FINDINGS = list_of(pa.struct([("summary", STRING), ("explanation", STRING)]))
 class TableSchema:
     """Columns of a table, and the columns that fix the order of its rows (``key``; those in ``descending`` from the
     greatest down). ``more``: of what a verb reads, whether a table may have further columns, which it then sees too.
-    ``required``: the columns that say which row it is, or of which another; all others may have nulls."""
+    ``required``: the columns that say which row it is, or of which another; all others may have nulls. ``optional``:
+    those that a table may lack, the last ones: nothing is in them then."""
 
     arrow: pa.Schema
     key: tuple[str, ...]
     descending: tuple[str, ...] = ()
     more: bool = False
     required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -79,8 +81,10 @@ class TableSchema:
         """A DataFrame of these columns from rows (dicts or tuples); typed even when empty."""
         rows = rows if isinstance(rows, pd.DataFrame) else list(rows)
         if isinstance(rows, list) and rows and isinstance(rows[0], tuple):
-            columns = {name: [row[place] for row in rows] for place, name in enumerate(self.columns)}
-            return self._table(columns, "rows").to_pandas()
+            given = self.columns[: len(rows[0])] if self.optional else self.columns
+            columns = {name: [row[place] for row in rows] for place, name in enumerate(given)}
+            absent = {name: [None] * len(rows) for name in self.optional if name not in columns}
+            return self._table(columns | absent, "rows").to_pandas()
         return self.encode(pd.DataFrame(rows, columns=self.columns), "rows").to_pandas()
 
     def encode(self, frame: pd.DataFrame, where: str) -> pa.Table:
@@ -88,11 +92,20 @@ class TableSchema:
 
         Raises DataError when a column is missing, unknown, or does not fit its type.
         """
-        missing = [name for name in self.columns if name not in frame.columns]
+        missing = self.missing(frame.columns)
         unknown = [str(name) for name in frame.columns if name not in self.columns]
         if missing or unknown:
             raise DataError(f"{where}: missing columns {missing}, unknown columns {unknown}; expected {self.columns}")
-        return self.arrow.empty_table() if frame.empty else self._table(frame, where)
+        return self.arrow.empty_table() if frame.empty else self._table(self.seen(frame), where)
+
+    def missing(self, columns: Collection[Any]) -> list[str]:
+        """Those of its columns that a table with these would need."""
+        return [name for name in self.columns if name not in columns and name not in self.optional]
+
+    def seen(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Its columns of the frame; those that may be lacking are there, with nulls."""
+        absent = {name: None for name in self.optional if name not in frame.columns}
+        return (frame.assign(**absent) if absent else frame)[self.columns]
 
     def filled(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
         """The frame with nothing missing: no text is "", no list an empty one, no number 0. Columns of other kinds, and
@@ -162,8 +175,20 @@ def at_least(**columns: pa.DataType) -> TableSchema:
 ANY = at_least()
 
 
-DOCUMENTS = table("id", id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING)
-TITLES = table("id", id=STRING, title=STRING)
+def _with_optional(schema: TableSchema, *names: str) -> TableSchema:
+    return replace(schema, optional=names)
+
+
+TITLE_FROM = "title_from"
+"""Where a document's title comes from: given, heading, first_line or file_name; nothing counts as given."""
+DOCUMENTS = _with_optional(
+    table(
+        "id",
+        id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING, title_from=STRING,
+    ),
+    TITLE_FROM,
+)  # fmt: skip
+TITLES = _with_optional(table("id", id=STRING, title=STRING, title_from=STRING), TITLE_FROM)
 """What of documents a verb reads that leaves their texts alone."""
 TEXT_UNITS = table(
     "document_id", "order",

@@ -171,6 +171,7 @@ def _document(theirs: str, row: Row) -> dict[str, str]:
         "source": source,
         "metadata": metadata,
         "content_hash": content_hash(title or source, text, metadata),
+        "title_from": "given" if title else "file_name",
     }
 
 

@@ -191,7 +191,7 @@ def with_kept(
     kept = known[known["id"].isin(left["id"])]
     return {
         **frames,
-        DOCUMENTS: pd.concat([frames[DOCUMENTS], kept[frames[DOCUMENTS].columns]], ignore_index=True),
+        DOCUMENTS: pd.concat([frames[DOCUMENTS], kept.reindex(columns=frames[DOCUMENTS].columns)], ignore_index=True),
         REJECTS: pd.concat([rejects, _told(left)], ignore_index=True),
     }
 

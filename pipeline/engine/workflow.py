@@ -51,13 +51,13 @@ class Step:
         that it sees. Raises DataError where one is missing: the table was made before the workflow was edited."""
         inputs = {}
         for name, read in self.inputs.items():
-            frame, columns = table(read), self.reads[name].columns
-            if missing := [column for column in columns if column not in frame.columns]:
+            frame, schema = table(read), self.reads[name]
+            if missing := schema.missing(frame.columns):
                 raise DataError(
                     f"step '{self.id}': table '{read}' has no {missing} (has {list(frame.columns)}); "
                     f"connect '{name}' to another table"
                 )
-            inputs[name] = frame[columns]
+            inputs[name] = schema.seen(frame)
         return inputs
 
     def call(self, inputs: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
@@ -122,14 +122,13 @@ def _read(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:
     """What the verb will see of the table: the columns it declares, or all where it takes any."""
     declared = step.verb.inputs[name]
     table = step.inputs[name]
+    for missing in declared.missing(given.columns):
+        raise SettingsError(
+            f"{where}: table '{table}' has no column '{missing}', which '{name}' needs "
+            f"({did_you_mean(missing, given.columns)}); connect '{name}' to another table, or make the column first"
+        )
     for column in declared.arrow:
-        if column.name not in given.columns:
-            hint = did_you_mean(column.name, given.columns)
-            raise SettingsError(
-                f"{where}: table '{table}' has no column '{column.name}', which '{name}' needs ({hint}); "
-                f"connect '{name}' to another table, or make the column first"
-            )
-        if given.arrow.field(column.name).type != column.type:
+        if column.name in given.columns and given.arrow.field(column.name).type != column.type:
             raise SettingsError(
                 f"{where}: table '{table}' has column '{column.name}' as {given.arrow.field(column.name).type}, and "
                 f"'{name}' needs {column.type}; convert it first"

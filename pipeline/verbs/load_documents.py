@@ -2,7 +2,6 @@
 
 import codecs
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from pipeline.documents.files import (
 )
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
+from pipeline.documents.titles import Title, title_of
 from pipeline.text.ids import clean, digest, document_id
 
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
@@ -35,8 +35,6 @@ PLAIN = frozenset({".txt", ".log"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
 NO_INPUT = frozenset({"unsupported", "needs_docs", "empty", "outside", "lock_file"})
 """Reasons of what is told apart from rows that failed."""
-_HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$", re.MULTILINE)
-_LONGEST_TITLE = 120
 _SHORT_DIGEST = 12
 MOUNTS = "mounts"
 GUESSED = "encoding_guessed"
@@ -90,7 +88,7 @@ class _Document:
 
     key: str
     source: str
-    title: str
+    title: Title
     text: str
     metadata: str
     line: int | None = None
@@ -154,11 +152,12 @@ def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
 def _row(document: _Document) -> dict[str, str]:
     return {
         "id": document_id(document.key),
-        "title": document.title,
+        "title": document.title.text,
         "text": document.text,
         "source": document.source,
         "metadata": document.metadata,
-        "content_hash": content_hash(document.title, document.text, document.metadata),
+        "content_hash": content_hash(document.title.text, document.text, document.metadata),
+        "title_from": document.title.found,
     }
 
 
@@ -207,7 +206,8 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     elif file.suffix in RECORDS:
         yield from _record_documents(file, text, params)
     else:
-        yield _Document(file.name, file.name, _title(text, file), text, "{}")
+        title = title_of(text, PurePath(file.name).stem, headings=file.suffix not in PLAIN)
+        yield _Document(file.name, file.name, title, text, "{}")
 
 
 def _not_read(error: OSError) -> Fault:
@@ -258,22 +258,11 @@ def _record_document(file: InputFile, record: Record, params: LoadParams, seen: 
         again = f"-{seen[content]}" if seen[content] else ""
         seen[content] += 1
         key, source = f"{file.name}#{content}{again}", f"{file.name}#{content[:_SHORT_DIGEST]}{again}"
-    return _Document(key, source, title or _first_line(text) or source, text, metadata, record.line)
+    named = title_of(text, source, given=title, headings=False)
+    return _Document(key, source, named, text, metadata, record.line)
 
 
 def _as_text(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def _title(text: str, file: InputFile) -> str:
-    heading = None if file.suffix in PLAIN else _HEADING.search(text)
-    title = heading["title"] if heading and len(heading["title"]) <= _LONGEST_TITLE else _first_line(text)
-    return title or PurePath(file.name).stem
-
-
-def _first_line(text: str) -> str:
-    """The first line that is not blank, without heading marks, if it is short enough for a title; else ""."""
-    head = text.lstrip()[: _LONGEST_TITLE * 2].partition("\n")[0].lstrip("#").strip()
-    return head if len(head) <= _LONGEST_TITLE else ""

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline.contract.schemas
-from pipeline.contract.schemas import EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
+from pipeline.contract.schemas import DOCUMENTS, EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
 from pipeline.errors import DataError
 from tests.sizes import size
 
@@ -89,11 +89,21 @@ def test_no_rows_are_a_typed_table_too(schema: TableSchema):
 @pytest.mark.parametrize("n_rows", [0, 1])
 def test_a_missing_or_unknown_column_is_a_data_error(schema: TableSchema, n_rows: int):
     frame = pd.DataFrame({name: [None] * n_rows for name in schema.columns})
-    for column in schema.columns:
+    for column in [name for name in schema.columns if name not in schema.optional]:
         with pytest.raises(DataError, match=rf"step 'x': missing columns \['{column}'\]"):
             schema.encode(frame.drop(columns=column), "step 'x'")
     with pytest.raises(DataError, match=r"unknown columns \['colour'\]"):
         schema.encode(frame.assign(colour=""), "step 'x'")
+
+
+def test_a_column_that_a_table_may_lack_is_there_and_empty():
+    six = ("d", "Mill", "text", "mill.txt", "{}", "hash")
+    frame = pd.DataFrame([six], columns=DOCUMENTS.columns[:-1])
+    expected = [{**dict(zip(DOCUMENTS.columns, six, strict=False)), "title_from": None}]
+    assert DOCUMENTS.encode(frame, "rows").to_pylist() == expected
+    for made in (DOCUMENTS.frame([six]), DOCUMENTS.seen(frame)):
+        assert DOCUMENTS.filled(made, "rows").to_dict("records") == [{**expected[0], "title_from": ""}]
+    assert "title_from" not in frame
 
 
 @pytest.mark.parametrize("value", [7, "\ud800", b"\xff"])

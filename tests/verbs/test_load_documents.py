@@ -44,6 +44,7 @@ def test_a_text_file_is_one_document(tmp_path: Path) -> None:
             "source": "sub/mill.md",
             "metadata": "{}",
             "content_hash": digest("The mill", TEXT, "{}"),
+            "title_from": "heading",
         }
     ]
 

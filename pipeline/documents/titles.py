@@ -1,0 +1,56 @@
+"""The title of a document, and how much it is worth: one that somebody gave, a heading, a first line, a file's name."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+LONGEST = 120
+Found = Literal["given", "heading", "first_line", "file_name"]
+_HEADING = re.compile(r"#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$")
+_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
+
+
+@dataclass(frozen=True)
+class Title:
+    """``found``: where, as in the column ``title_from`` of documents."""
+
+    text: str
+    found: Found
+
+
+def title_of(text: str, name: str, *, given: str = "", headings: bool) -> Title:
+    """The best title of a document: the one ``given``, its first heading outside of code (where ``headings`` are
+    written as # in Markdown), its first line, its ``name``."""
+    if given:
+        return Title(given, "given")
+    heading = _first_heading(text) if headings else ""
+    if heading:
+        return Title(heading, "heading")
+    line = _first_line(text)
+    return Title(line, "first_line") if line else Title(name, "file_name")
+
+
+def _first_heading(text: str) -> str:
+    """ "" where there is none that is short enough for a title. A fence that is never closed is none."""
+    fence = ""
+    for line in text.splitlines():
+        if mark := _FENCE.match(line):
+            fence = _fenced(fence, mark["fence"], line)
+        elif not fence and (heading := _HEADING.match(line)):
+            return heading["title"] if len(heading["title"]) <= LONGEST else ""
+    return ""
+
+
+def _fenced(fence: str, mark: str, line: str) -> str:
+    """The fence that is open after the line with this mark; one is closed by as long a one of its kind, and nothing
+    else on the line."""
+    if not fence:
+        return mark
+    closes = mark[0] == fence[0] and len(mark) >= len(fence) and not line.strip().strip(mark[0])
+    return "" if closes else fence
+
+
+def _first_line(text: str) -> str:
+    """The first line that is not blank, without heading marks, if it is short enough for a title; else ""."""
+    head = text.lstrip()[: LONGEST * 2].partition("\n")[0].lstrip("#").strip()
+    return head if len(head) <= LONGEST else ""
