@@ -139,7 +139,7 @@ def restore(dump: str, url: str) -> None:
 
 
 def row_versions(url: str) -> set[tuple[str, str, str]]:
-    """Of each row of the workspace, but for that which says what is shown: its table, its place and the transaction that wrote it."""
+    """Of each row but the one that says what is shown: its table, its place and the transaction that wrote it."""
     with psycopg.connect(url) as connection:
         names = [name for (name,) in connection.execute(
             "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "
