@@ -11,16 +11,26 @@ the file, or ``file.py:function``."""
 
 
 @dataclass(frozen=True)
+class PageFault:
+    """A page, counted from 1, that says nothing: reason and message of a reject."""
+
+    page: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Conversion:
     """What a file says. ``text``: Markdown. ``converter``: what made it, and its version. ``title``: the one the file
     itself declares (a property, ``<title>``). ``pages``: where in the text each page begins, in characters.
-    ``metadata``: further properties of the document."""
+    ``metadata``: further properties of the document. ``faults``: what of it could not be read, while the rest was."""
 
     text: str
     converter: str
     title: str = ""
     pages: tuple[int, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[PageFault, ...] = ()
 
 
 @dataclass(frozen=True)
