@@ -9,7 +9,8 @@ from typing import NamedTuple
 from pipeline.phrases.keyphrases import Phrase
 from pipeline.phrases.latin import find_names as find_latin_names
 from pipeline.phrases.lexicon import CHINESE_PREPOSITIONS, SURNAMES, TRANSLITERATION, stop_words
-from pipeline.phrases.names import CHINESE, UPPER, Gazetteer, Name, chinese_head, is_chinese
+from pipeline.phrases.names import CHINESE, UPPER, Name, chinese_head, is_chinese
+from pipeline.phrases.titles import Gazetteer
 
 _KINDS = {"nr": "person", "ns": "location", "nt": "organization", "nz": "name"}
 _CHARACTER = re.compile(f"[{CHINESE}]")

@@ -25,13 +25,13 @@ from pipeline.phrases.lexicon import (
 from pipeline.phrases.names import (
     LOWER,
     UPPER,
-    Gazetteer,
     Name,
     kind_of_words,
     leftmost_longest,
     overlay,
     without_article,
 )
+from pipeline.phrases.titles import Gazetteer
 
 # Groups are repeated within (?>...), not by *+: before 3.11.5 CPython matches the latter wrongly (gh-106052).
 _LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from pipeline.phrases.keyphrases import Phrase, candidate_phrases
 from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.phrases.names import Gazetteer, Name, is_chinese, short_forms, title_aliases, title_name
+from pipeline.phrases.names import Name, is_chinese, short_forms
+from pipeline.phrases.titles import Gazetteer, title_aliases, title_name
 from pipeline.text.ids import match_key
 from pipeline.text.sentences import sentence_spans
 

@@ -12,7 +12,7 @@ from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.contract.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
-from pipeline.phrases.names import Gazetteer
+from pipeline.phrases.titles import Gazetteer
 from pipeline.text.ids import match_key
 
 ALIAS_KEYWORD = "also known as"

@@ -12,7 +12,8 @@ from pipeline.phrases.keyphrases import candidate_phrases, rake_scores
 from pipeline.phrases.latin import find_names
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.phrases.mentions import OwnTitle, Sentence, read_sentences, resolve_names
-from pipeline.phrases.names import Gazetteer, is_chinese, short_forms, title_aliases, title_name
+from pipeline.phrases.names import is_chinese, short_forms
+from pipeline.phrases.titles import Gazetteer, title_aliases, title_name
 
 NO_TITLES = Gazetteer([])
 

@@ -1,0 +1,75 @@
+"""Titles are found wherever they stand, at a cost that does not grow with how many of them begin alike."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.phrases.names import is_chinese
+from pipeline.phrases.titles import Gazetteer
+
+SHARED = {"latin": "Invoice {} ACME Corp", "chinese": "会议{}记录"}
+
+
+def found(gazetteer: Gazetteer, text: str) -> list[str]:
+    return [name.text for name in gazetteer.find(text)]
+
+
+def calls(gazetteer: Gazetteer, text: str) -> int:
+    """How many functions, of C as well, a search takes."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        gazetteer.find(text)
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+@pytest.mark.parametrize("script", SHARED)
+def test_titles_that_begin_alike_cost_no_more_than_one(script: str):
+    title = SHARED[script]
+    text = f"The letter names {title.format('000007')} and {title.format('999999')}, 会议 and Invoice."
+    few, many = (Gazetteer(title.format(f"{number:06}") for number in range(count)) for count in (8, 8_000))
+    assert found(few, text) == found(many, text) == [title.format("000007")]
+    assert calls(few, text) == calls(many, text)
+
+
+@pytest.mark.parametrize(
+    ("titles", "text", "expected"),
+    [
+        (["Mira", "Mira Vale", "Mira Valentine"], "Mira Vale, Mira Valen and Mira", ["Mira Vale", "Mira", "Mira"]),
+        (["Harbour Guild", "Harbour Guild of Tessing"], "the Harbour Guild of\nTessing", ["Harbour Guild of Tessing"]),
+        (["C", "C++", "C++17"], "C++17, C++ and C", ["C++17", "C++", "C"]),
+        (["林海", "林海灯塔"], "林海灯塔和林海。", ["林海灯塔", "林海"]),
+        (["The", "1871", "May"], "The May of 1871.", []),
+    ],
+)  # fmt: skip
+def test_the_longest_title_that_ends_with_a_word_is_found(titles: list[str], text: str, expected: list[str]):
+    assert found(Gazetteer(titles), text) == expected
+
+
+WORDS = st.sampled_from(["Mira", "Vale", "Mi", "C++", "of", "the", "Guild", "7", "林海", "林", "灯塔", "O'Brien", "-"])
+PHRASES = st.builds(" ".join, st.lists(WORDS, min_size=1, max_size=4)) | st.builds("".join, st.lists(WORDS, min_size=1))
+
+
+@given(st.lists(PHRASES, max_size=12), st.lists(PHRASES, max_size=6))
+def test_each_title_is_found_where_no_longer_one_overlaps_it(titles: list[str], parts: list[str]):
+    text = " ".join(parts)
+    of_all = Gazetteer(titles).find(text)
+    places = {place for name in of_all for place in range(name.start, name.end)}
+    for name in of_all:
+        assert name.text == text[name.start : name.end]
+    for title in titles:
+        for name in Gazetteer([title]).find(text):
+            assert name in of_all or places.intersection(range(name.start, name.end))
+            assert not is_chinese(title) or title in text
