@@ -51,6 +51,8 @@ def cleaned(value: Any) -> Any:
         return clean(value)
     if isinstance(value, list | tuple):
         return [cleaned(item) for item in value]
+    if isinstance(value, set):  # of YAML
+        return sorted(cleaned(item) if isinstance(item, str) else as_text(cleaned(item)) for item in value)
     if isinstance(value, dict):
         return {clean(str(name)): cleaned(item) for name, item in value.items()}
     if isinstance(value, date | time):

@@ -6,7 +6,7 @@ from typing import Literal
 
 LONGEST = 120
 Found = Literal["given", "heading", "first_line", "file_name"]
-_HEADING = re.compile(r"#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$")
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 
@@ -51,6 +51,10 @@ def _fenced(fence: str, mark: str, line: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first line that is not blank, without heading marks, if it is short enough for a title; else ""."""
-    head = text.lstrip()[: LONGEST * 2].partition("\n")[0].lstrip("#").strip()
+    """The first line with a letter or digit in it, without heading marks, if it is short enough for a title."""
+    word = re.search(r"[^\W_]", text)
+    if word is None:
+        return ""
+    start = text.rfind("\n", 0, word.start()) + 1
+    head = text[start : start + LONGEST * 2].partition("\n")[0].lstrip("# \t").strip()
     return head if len(head) <= LONGEST else ""

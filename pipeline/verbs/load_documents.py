@@ -24,6 +24,7 @@ from pipeline.documents.files import (
     input_files,
     mounts_below,
 )
+from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.documents.titles import Title, title_of
@@ -32,6 +33,7 @@ from pipeline.text.ids import clean, digest, document_id
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 PLAIN = frozenset({".txt", ".log"})
 """Texts in which # begins no heading."""
+FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
 NO_INPUT = frozenset({"unsupported", "needs_docs", "empty", "outside", "lock_file"})
 """Reasons of what is told apart from rows that failed."""
@@ -125,7 +127,8 @@ def _converter_version() -> str:
 )
 def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read every matching file below ``path``: txt, log, md and markdown (and PDF, DOCX, HTML with the extra ``docs``)
-    as one document each, csv, tsv, json, jsonl and ndjson as one a record.
+    as one document each, csv, tsv, json, jsonl and ndjson as one a record. Front matter of txt and Markdown (YAML
+    between two lines of ---) is title and metadata; the text begins after it.
 
     Ids come from the path below the folder and, for records, the id column (without one, the record's
     content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or folder that was not read, or not
@@ -206,8 +209,14 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     elif file.suffix in RECORDS:
         yield from _record_documents(file, text, params)
     else:
-        title = title_of(text, PurePath(file.name).stem, headings=file.suffix not in PLAIN)
-        yield _Document(file.name, file.name, title, text, "{}")
+        yield _text_document(file, text)
+
+
+def _text_document(file: InputFile, text: str) -> _Document:
+    fields, body = split_front_matter(text) if file.suffix in FRONT_MATTER else ({}, text)
+    given, metadata = taken_title(fields)
+    title = title_of(body, PurePath(file.name).stem, given=given, headings=file.suffix not in PLAIN)
+    return _Document(file.name, file.name, title, body, as_json(metadata))
 
 
 def _not_read(error: OSError) -> Fault:

@@ -57,7 +57,8 @@ def test_a_text_file_is_one_document(tmp_path: Path) -> None:
         ("a.md", "Intro line\n\n## Deep heading ##\n", "Deep heading"),
         ("a.md", "No heading", "No heading"),
         ("long-line.txt", "word " * 100, "long-line"),
-        ("rule.md", "---\n" + "word " * 100, "---"),
+        ("rule.md", "---\n" + "word " * 100, "rule"),
+        ("rule.txt", "* * *\n\n--\nThe mill\n", "The mill"),
     ],
 )
 def test_title(tmp_path: Path, name: str, text: str, title: str) -> None:

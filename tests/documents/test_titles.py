@@ -1,0 +1,27 @@
+import pytest
+
+from pipeline.documents.titles import Title, title_of
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("```bash\n# install the tool\n```\n\n## Deploy\n", Title("Deploy", "heading")),
+        ("~~~~\n# a\n~~~\n# b\n~~~~\n# Real #\n", Title("Real", "heading")),
+        ("````md\n```\n# a\n```\n````\n# Real\n", Title("Real", "heading")),
+        ("    # indented code\n\nWords.\n", Title("# indented code".lstrip("# "), "first_line")),
+        ("``` never closed\n# a comment\n", Title("``` never closed", "first_line")),
+        ("Words first.\n\n  # Real\n", Title("Real", "heading")),
+        ("#hashtag\n", Title("hashtag", "first_line")),
+        ("# " + "long " * 50 + "\n", Title("name", "file_name")),
+        ("---\n\n***\nCONFIDENTIAL\n", Title("CONFIDENTIAL", "first_line")),
+        ("---\n", Title("name", "file_name")),
+    ],
+)
+def test_the_first_heading_outside_of_code_is_before_the_first_line(text: str, title: Title):
+    assert title_of(text, "name", headings=True) == title
+
+
+def test_what_is_given_is_before_a_heading():
+    assert title_of("# Heading", "name", given="Given", headings=True) == Title("Given", "given")
+    assert title_of("# Heading", "name", headings=False) == Title("Heading", "first_line")
