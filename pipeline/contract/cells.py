@@ -1,4 +1,5 @@
-"""Nested cells: lists as texts, which can be compared, and vectors as a column.
+"""Cells that pandas holds otherwise than Arrow: whole numbers with gaps, lists as texts, which can be compared, and
+vectors as a column.
 
 What makes results is here and not beside the schemas, which no fingerprint looks into.
 """
@@ -17,6 +18,14 @@ def list_of(value: pa.DataType) -> pa.DataType:
 
 
 VECTOR = list_of(pa.float32())
+
+
+def as_frame(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
+    """The table in pandas. Whole numbers stay whole where some are missing: pandas' own way makes floats of them, which
+    skip numbers beyond 2^53."""
+    frame = table.to_pandas()
+    gaps = [name for name in table.schema.names if pa.types.is_integer(table[name].type) and table[name].null_count]
+    return frame.assign(**{name: pd.array(table[name].to_pylist(), dtype="Int64") for name in gaps}) if gaps else frame
 
 
 def vector_column(vectors: np.ndarray) -> pd.Series:

@@ -10,9 +10,6 @@ from typing import Any
 from pipeline.contract.definitions import forms
 
 KNOWN_AS: dict[str, str] = {
-    # aggregate
-    "2a1a8ca21b5be7fb9624f89fa14ece78fc14b8668c7553c2b92293fa20ae2e04":
-        "fb39636d708f6b24b0c2664a9ef7f0c9258011494dac80805f4be50747559071",
     # chunk_documents
     "7bd48fb932e31496cf12dcfc6e4f9e1f02bfcc5024468a0055a3fc1894e50cdc":
         "422e8abae7a49e29bdd647d62a4138bdf7b4e3070188505f04e480cbf4ba5baf",
@@ -28,9 +25,6 @@ KNOWN_AS: dict[str, str] = {
     # concat
     "22c39f80b5a214f95116994c84f8146e14365dcb3aa65a33ac1368e4cca3b777":
         "33a1e6d8d5ecd0fd6377161c61b557ac26f76dac6e3ef93acb45e7ce68477aa3",
-    # convert
-    "26a6450e507341d7846e89bda4ef45e71ec63554891f5ceeb7b4f3613472d7ae":
-        "717df27ba9ed8c9aa628eaf741ebca6732c33e141e1d296ce2419027d775cfd2",
     # dedupe
     "1e7ea566adffb19f8e42c127f6afcda397779d8c88d3622e101dd3b9d7c54788":
         "98d93b2f199befafc8af1b92ea578d33f6fba40ba4323a7924252a3a65d61537",
@@ -49,30 +43,15 @@ KNOWN_AS: dict[str, str] = {
     # embed_text
     "47ce8086ac81132d91a981a0290842f6d4e4bb984d419a37292b17963241c993":
         "ccad02591a6e5edff8ccb45e9d458f9a2bdc72ed044917edfeec620b1103092e",
-    # extract_claims
-    "adf92543c6671405802f242edc51e09865f8fdc41207486b12d37e6234b8aa2b":
-        "3300dca7646b96eaec287c5d13163721f4a4aca2cd94f670bdb00f833944b53d",
-    # extract_graph
-    "a826533b3f1731190bb1443c3a4b88679df60b64071786a0d523774e8dbc45c1":
-        "7e6d245cd11cd51f37a06b18a0137d169f71e7179c17559a66feca91fb50d61a",
     # filter
     "7d28a01b45c30be1ab616eb4c6d23ce32af32d161c37116fce5e7c99c123b8cd":
         "7e168d5ac6e129fd233ad3831b02ff5d5793428ef6769f5581bb97258277d751",
     # filter_documents
     "92a2862d92988f12463ab7a96f279d1ea0f648a4d91f33749d24fb8d14e2b17b":
         "15478c3bd659fdedf34f7e8d5f18c05e5bfec7b00dd9c4e040481611a2d560f3",
-    # join
-    "d39f3478982d1e3f1e23cdaa4198b4020d765b64b7aa54f66eb211c1aad5811b":
-        "8ca4aa6f01186c37992e69906b003e9f09d7ceb65e338c3cebe410a6dbd9ae97",
     # join_descriptions
     "21e530f660cec0db0bc5a18b57959dad79511fe1e4d26596f001a0d85e7c053b":
         "4683693094c86ebf04ac4ca248091798fd1061fd43cf5c198de118697e180c6e",
-    # join_documents
-    "aeb0c5906712a5e20123449845992e490cdb6f6264ad1db558c62b49254a8720":
-        "a08a6e988cc8ed1c64922f7e3e66c7ce0b48d65a320f081adb0f60a643a9e340",
-    # layout_graph
-    "8e23b49cfc519248c13b05bda554eaeba374de238c0d8b56bdf9128cd1b01ec8":
-        "e608c76e47d18ee4f0e8f78503e9160db389e4b27bd10d9a9a8c29c047580bfb",
     # merge_graphs
     "2ef720e9006efac5f781498a7c5b7bfc2cc24f217d76d7cc1dc1700b5375c7be":
         "2b366b823fe35ca25cc7033fc7892210b15e884ce7b4d7ef1fef7ab1bdc333b2",
@@ -100,9 +79,6 @@ KNOWN_AS: dict[str, str] = {
     # resolve_claims
     "b352d624e71112a7af3797b353122d837214fcce13f46174622949d8de45ab69":
         "3bb1b2b7a64e62a9faadf4d987e8d66c345eafa259c685e5a86f2fde16e2196c",
-    # resolve_entities
-    "1d7fe376f32a7fe40081b2e9d89372e5d2abee89a7f9c44c5a0b37df5b9cb9da":
-        "da35700a2026b7625c3fd792f379d2b8e6686ddd78bdc2ee48788529b389f3cb",
     # select
     "759549840c1e68fa69fc83726bf628df9fc5dba3f6aa0c4fe62c85c7a5f5fa0d":
         "9ebde185e806ece538eaeb30f288427c60d1fb088872dd715be1e496cd230f96",

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.contract.cells import VECTOR, list_of, with_json_texts
+from pipeline.contract.cells import VECTOR, as_frame, list_of, with_json_texts
 from pipeline.errors import DataError
 
 SCHEMA_VERSION = 6
@@ -84,8 +84,8 @@ class TableSchema:
             given = self.columns[: len(rows[0])] if self.optional else self.columns
             columns = {name: [row[place] for row in rows] for place, name in enumerate(given)}
             absent = {name: [None] * len(rows) for name in self.optional if name not in columns}
-            return self._table(columns | absent, "rows").to_pandas()
-        return self.encode(pd.DataFrame(rows, columns=self.columns), "rows").to_pandas()
+            return as_frame(self._table(columns | absent, "rows"))
+        return as_frame(self.encode(pd.DataFrame(rows, columns=self.columns), "rows"))
 
     def encode(self, frame: pd.DataFrame, where: str) -> pa.Table:
         """The frame as an Arrow table: its columns in declared order and type, its rows sorted by key.
@@ -131,7 +131,7 @@ class TableSchema:
     def _ordered(self, table: pa.Table) -> pa.Table:
         """The rows by key; the table itself where they are so already: a second one may take much memory."""
         nested = [name for name in self.key if pa.types.is_nested(self.arrow.field(name).type)]
-        cells = with_json_texts(table.select(self.key).to_pandas(), nested)
+        cells = with_json_texts(as_frame(table.select(self.key)), nested)
         ascending = [name not in self.descending for name in self.key]
         order = cells.sort_values(list(self.key), ascending=ascending, kind="stable").index
         return table if order.is_monotonic_increasing else table.take(order.to_numpy())

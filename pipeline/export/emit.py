@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.contract.cells import with_json_texts
+from pipeline.contract.cells import as_frame, with_json_texts
 from pipeline.contract.schemas import STRING
 from pipeline.engine.workflow import Format, Workflow
 from pipeline.errors import DamagedError, UsageError
@@ -112,7 +112,7 @@ def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None
 
 def _flattened(snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]) -> Iterator[pd.DataFrame]:
     for batch in snapshots.batches(snapshot):
-        yield with_json_texts(batch.to_pandas(), nested)
+        yield with_json_texts(as_frame(batch), nested)
 
 
 def _write_json(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:

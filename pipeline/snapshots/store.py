@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.contract.cells import as_frame
 from pipeline.contract.schemas import SCHEMA_VERSION, WIDE, refuse_newer
 from pipeline.errors import DamagedError, DataError
 from pipeline.files import publish_file, read_json, sha256_of, sweep_partials, tell, temporary_file, write_json
@@ -87,7 +88,7 @@ class SnapshotStore:
     def read(self, snapshot: Snapshot, columns: list[str] | None = None) -> pd.DataFrame:
         """The table, or some columns of it without a look at the rest. Raises DataError when the file is gone or
         damaged."""
-        return self.table(snapshot, columns).to_pandas()
+        return as_frame(self.table(snapshot, columns))
 
     def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         """As ``read``, in Arrow."""

@@ -10,6 +10,10 @@ _QUOTES = "\"'`´‘’‚‛“”„‟«»‹›「」『』〝〞＂＇"
 _DASHES = "-‐‑‒–—―−﹘﹣－~〜"
 _STOPS = ".．。｡"
 _RELATIONSHIP_ID = re.compile("rel-([0-9a-f]{32})-([0-9a-f]{32})")
+_OPENING = "\"'`´‘‚‛“„«‹「『〝＂＇"
+_CLOSED_BY = dict(zip("‘‚‛“„«‹「『〝", ("’", "‘’", "’", "”", "“”", "»", "›", "」", "』", "〞"), strict=True))
+"""Those that end otherwise than they begin."""
+_QUOTE_OF_A_PART = re.compile(rf"(?<![^\s(\[])([{_OPENING}])(?=\w)|(?<=[^\s(\[])([{_QUOTES}])(?!\w)")
 _AS_SPACE = str.maketrans(dict.fromkeys(_QUOTES + _DASHES + _STOPS, " "))
 
 
@@ -19,9 +23,33 @@ def clean(text: str) -> str:
 
 
 def clean_name(name: str) -> str:
-    """A name on one line: cleaned, white space collapsed, quotes around it taken off."""
+    """A name on one line: cleaned, white space collapsed, quotes around it taken off; those around a part of it stay,
+    as in Fog bell 'Old Margit'."""
     collapsed = " ".join(clean(name).split())
-    return collapsed.strip(_QUOTES + " ") or collapsed
+    inner = collapsed.strip(_QUOTES + " ")
+    if not inner:
+        return collapsed
+    before, _, after = collapsed.partition(inner)
+    front, behind = _half_quotes(inner)
+    if front and before.rstrip().endswith(tuple(front)):
+        inner = f"{before.rstrip()[-1]}{inner}"
+    if behind and after.lstrip().startswith(tuple(behind)):
+        inner = f"{inner}{after.lstrip()[0]}"
+    return inner
+
+
+def _half_quotes(name: str) -> tuple[str, str]:
+    """Quotes any of which may belong in front of the name, to the one that only ends within it, and behind, to the one
+    that only begins there."""
+    front, open_quotes = "", []
+    for quote in _QUOTE_OF_A_PART.finditer(name):
+        if quote[1]:
+            open_quotes.append(_CLOSED_BY.get(quote[1], quote[1]))
+        elif open_quotes and quote[2] in open_quotes[-1]:
+            open_quotes.pop()
+        elif not open_quotes:
+            front = front or "".join(one for one in _OPENING if quote[2] in _CLOSED_BY.get(one, one))
+    return front, open_quotes[-1] if open_quotes else ""
 
 
 def match_key(name: str) -> str:

@@ -1,11 +1,12 @@
 """extract_graph: what a chat model says about each text unit, kept as it was said."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal
 
 import pandas as pd
+import regex
 from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
@@ -25,6 +26,15 @@ from pipeline.text.ids import match_key
 from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_text, rejects
 
 Format = Literal["records", "json"]
+_LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
+_SPACED = regex.compile(rf"[{_LETTERS}\d]")
+"""Of words that spaces and punctuation set apart."""
+_WORD = regex.compile(rf"[{_LETTERS}\p{{M}}\d]+[+#]*|[\p{{L}}\p{{M}}]+")
+_INFLECTED, _LONGEST_ENDING = 4, 3
+"""Letters of a word that may have an ending, and of the ending."""
+_START = regex.compile(rf"(?<![{_LETTERS}\d])")
+_END = regex.compile(rf"(?![{_LETTERS}\d+#])")
+_INFLECTED_END = regex.compile(rf"[{_LETTERS}]{{0,{_LONGEST_ENDING}}}(?![{_LETTERS}\d+#])")
 
 
 class ExtractParams(Params):
@@ -46,7 +56,7 @@ class ExtractParams(Params):
     rowwise="text_units",
     row_of={"extractions": "text_unit_id", "rejects": "row_id"},
     placeholders={"extract": Placeholders(("text",), ("entity_types",)), "glean": Placeholders()},
-    libraries=("json-repair",),
+    libraries=("json-repair", "regex"),
 )
 def extract_graph(
     text_units: pd.DataFrame, params: ExtractParams, extract: Prompt, glean: Prompt, chat: ChatModel
@@ -109,17 +119,42 @@ def _found(reading: Reading[Record], text: str, params: ExtractParams) -> TextEx
 
 
 class Grounding:
-    """Whether a record's names stand in a text: as they are, case and punctuation aside, or word by word."""
+    """Whether a record's names stand in a text: as they are, case and punctuation aside, or word by word.
+
+    A word of Latin, Greek or Cyrillic letters must be a whole one, but for a short ending of a longer word (Berlins,
+    Budapesten): US does not stand in "house". Elsewhere words are not set apart, or begin with prepositions.
+    """
 
     def __init__(self, text: str):
         self.key = match_key(text)
-        self.words = frozenset(self.key.split())
+        self.words = frozenset(_WORD.findall(self.key))
 
     def __call__(self, record: Record) -> bool:
         return all(self._stands(match_key(name)) for name in _names(record))
 
     def _stands(self, key: str) -> bool:
-        return key in self.key or self.words.issuperset(key.split())
+        if not _SPACED.search(key):
+            return key in self.key
+        parts = _WORD.findall(key)
+        return self._whole(key, parts) or (bool(parts) and all(map(self._has, parts)))
+
+    def _whole(self, key: str, parts: Sequence[str]) -> bool:
+        inflected = parts and len(parts[-1]) >= _INFLECTED and key.endswith(parts[-1])
+        end, at = _INFLECTED_END if inflected else _END, self.key.find(key)
+        while at >= 0:
+            if _START.match(self.key, at) and end.match(self.key, at + len(key)):
+                return True
+            at = self.key.find(key, at + 1)
+        return False
+
+    def _has(self, word: str) -> bool:
+        if word in self.words:
+            return True
+        if not _SPACED.search(word):
+            return word in self.key
+        return len(word) >= _INFLECTED and any(
+            len(one) - len(word) in range(1, _LONGEST_ENDING + 1) and one.startswith(word) for one in self.words
+        )
 
 
 def _names(record: Record) -> tuple[str, ...]:

@@ -17,10 +17,11 @@ FEWEST_FOR_UMAP = 5
 
 class LayoutParams(Params):
     """``method``: force, or umap of node2vec vectors (the extra "analytics"). ``iterations``: of the force layout;
-    ``neighbours`` and ``min_distance``: of UMAP."""
+    ``most_nodes``: for how many it is, at most; ``neighbours`` and ``min_distance``: of UMAP."""
 
     method: Literal["force", "umap"] = "force"
     iterations: int = Field(default=50, ge=1)
+    most_nodes: int = Field(default=10_000, ge=1)
     neighbours: int = Field(default=15, ge=2)
     min_distance: float = Field(default=0.1, ge=0, lt=1)
     seed: int = 20240401
@@ -35,7 +36,7 @@ def layout_graph(
     nodes: pd.DataFrame, relationships: pd.DataFrame, params: LayoutParams = LayoutParams()
 ) -> pd.DataFrame:
     """``x`` and ``y`` between -1 and 1, the same at every level. A node without a relationship has none. Raises
-    SettingsError for umap without its extra.
+    SettingsError for umap without its extra, and for more nodes than ``force`` is meant for.
 
     Fruchterman, Reingold 1991, "Graph Drawing by Force-directed Placement", as networkx has it, or McInnes, Healy,
     Melville 2018, "UMAP". A fixed seed and sorted edges give one layout in every process.
@@ -54,6 +55,12 @@ def _places(edges: list[tuple[str, str, float]], params: LayoutParams) -> dict[s
     ids = sorted({end for edge in edges for end in edge[:2]})
     if not ids:
         return {}
+    if params.method == "force" and len(ids) > params.most_nodes:
+        # Each node moves away from every other: 10,000 take four minutes, twice as many four times as long.
+        raise SettingsError(
+            f"layout_graph: {len(ids):,} nodes, and method: force is for {params.most_nodes:,}, as its time grows with "
+            f"their square; set method: umap ({install_extra('analytics')}), or raise most_nodes and wait"
+        )
     umap = params.method == "umap" and len(ids) >= FEWEST_FOR_UMAP
     places = np.round(_unit(_by_umap(edges, params) if umap else _by_force(ids, edges, params)), DIGITS) + 0.0
     return {id: (float(x), float(y)) for id, (x, y) in zip(ids, places, strict=True)}

@@ -87,10 +87,23 @@ def test_clean_keeps_tabs_and_makes_line_ends_one_kind():
         ("«Le Monde»", "Le Monde"),
         ("''", "''"),
         ("rock 'n' roll", "rock 'n' roll"),
+        ("Fog bell 'Old Margit'", "Fog bell 'Old Margit'"),
+        ('"Weird Al" Yankovic', '"Weird Al" Yankovic'),
+        ("“Tosca” and “Aida”", "“Tosca” and “Aida”"),
+        ("„Tosca“", "Tosca"),
+        ("Song „Tosca“", "Song „Tosca“"),
+        ('"The Dogs\' Home"', "The Dogs' Home"),
+        ("O'Brien'", "O'Brien"),
+        ('Tosca"', "Tosca"),
     ],
 )
 def test_a_cleaned_name_is_one_line_without_quotes_around_it(name: str, cleaned: str):
     assert clean_name(name) == cleaned
+
+
+@given(st.text(st.sampled_from("ab ('\"“”„«».,")))
+def test_cleaning_a_name_twice_changes_nothing_more(name: str):
+    assert clean_name(clean_name(name)) == clean_name(name)
 
 
 def test_ids_are_these_in_every_version():

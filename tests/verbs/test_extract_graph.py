@@ -228,6 +228,18 @@ def test_a_repair_that_fails_is_the_last(second):
         ("奥托在河边写信。", "安娜", False),
         ("Ｏｒｌａ Mill burned.", "Orla Mill", True),
         ("", "Ivo Brand", False),
+        ("The party was held in the house.", "US", False),
+        ("The party was held in the house.", "Art", False),
+        ("She paid the US, and him.", "US", True),
+        ("She writes C++.", "C", False),
+        ("She writes C++.", "C++", True),
+        ("Brand, Ivo: miller", "Ivo Brand", True),
+        ("Die Mühlen Orlas brannten.", "Orla", True),
+        ("Budapesten volt.", "Budapest", True),
+        ("В Москвина.", "Москв", True),
+        ("В Москва-Сити.", "Москва", True),
+        ("نزل في بالقاهرة", "القاهرة", True),
+        ("奥托的US护照。", "US", True),
     ],
 )
 def test_a_name_is_grounded_when_its_words_stand_in_the_text(text, name, grounded):

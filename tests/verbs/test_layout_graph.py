@@ -53,6 +53,13 @@ def test_what_is_linked_is_near(method: str):
     assert apart > within
 
 
+def test_more_nodes_than_force_is_meant_for_are_refused_and_umap_is_named():
+    nodes, edges = two_rings()
+    with pytest.raises(SettingsError, match=r"24 nodes, and method: force is for 23.*method: umap.*most_nodes"):
+        layout_graph(nodes, edges, LayoutParams(most_nodes=23))
+    assert layout_graph(nodes, edges, LayoutParams(most_nodes=24))["x"].notna().sum() == 48
+
+
 PLACES = """
 import json, sys, warnings
 warnings.simplefilter("ignore")

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
+from pipeline.contract.cells import as_frame
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
@@ -143,7 +144,7 @@ class Forecaster:
             if name == REJECTS or step.outputs[name] not in read:
                 continue
             table = schema.encode(frames[name], step.id)
-            self._frames[step.outputs[name]] = (schema.joined(table, kept.table(name)) if kept else table).to_pandas()
+            self._frames[step.outputs[name]] = as_frame(schema.joined(table, kept.table(name)) if kept else table)
         if kept:
             tally.rows, tally.known = tally.rows + kept.rows, tally.known + kept.rows
         return tally

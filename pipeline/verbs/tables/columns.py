@@ -26,13 +26,12 @@ from pipeline.verbs.tables.cells import (
     text_column,
     types_of,
 )
-from pipeline.verbs.tables.operations import Operation, cells_of, type_made, written_short
+from pipeline.verbs.tables.operations import EXACT, LARGEST, Operation, cells_of, type_made, written_short
 
 Type = Literal["text", "integer", "number", "boolean"]
 TYPES: Mapping[Type, pa.DataType] = {"text": STRING, "integer": INT, "number": FLOAT, "boolean": BOOL}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_LARGEST = 2**53
-"""Beyond it a float, which pandas may hold an integer in, skips integers."""
+_WHOLE = re.compile(r"\s*[+-]?\d{1,30}\s*")
 
 
 class SelectColumnsParams(Params):
@@ -138,8 +137,11 @@ def _converted(cells: pd.Series, to: Callable[[Any], Any]) -> tuple[np.ndarray, 
 
 
 def _integer(value: Any) -> int | None:
+    if isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value)):
+        whole = int(value)
+        return whole if -LARGEST <= whole < LARGEST else None
     number = _number(value)
-    return int(number) if number is not None and number.is_integer() and abs(number) <= _LARGEST else None
+    return int(number) if number is not None and number.is_integer() and abs(number) <= EXACT else None
 
 
 def _number(value: Any) -> float | None:

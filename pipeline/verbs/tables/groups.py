@@ -109,7 +109,8 @@ def aggregate(table: pd.DataFrame, params: AggregateParams) -> pd.DataFrame:
     group = table.groupby(by, dropna=False, sort=True).ngroup() if by else pd.Series(0, index=table.index)
     numbered = table.assign(**{_GROUP: group})
     groups = numbered.drop_duplicates(_GROUP).set_index(_GROUP).sort_index()[by]
-    columns = {name: _aggregated(numbered, groups.index, entry) for name, entry in params.columns.items()}
+    made = {name: _aggregated(numbered, groups.index, entry) for name, entry in params.columns.items()}
+    columns = {name: pd.Series(cells, groups.index, dtype=object) for name, cells in made.items()}  # whole beside gaps
     return groups.assign(**columns).reset_index(drop=True)[[*by, *columns]]
 
 
@@ -175,6 +176,8 @@ def join(table: pd.DataFrame, other: pd.DataFrame, params: JoinTablesParams) -> 
     taken = params.taken(list(other.columns))
     there = other.dropna(subset=list(params.on.values()))
     right = there[list(taken)].rename(columns=taken)
+    if params.how == "left":  # a row without a partner leaves a gap, for which floats would be made of whole numbers
+        right = right.astype({name: "Int64" for name in right.columns if right[name].dtype == "int64"})
     right = right.assign(**_keyed(keys, there, params.on.values()))
     left = table.assign(**_keyed(keys, table, params.on))
     if params.adds:

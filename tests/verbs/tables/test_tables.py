@@ -1,5 +1,6 @@
 """What each table verb makes of a small table, and what it refuses."""
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pytest
 
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import FLOAT, INT, STRING, STRINGS, table
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.verbs.tables.operations import Operation, cells_of
 from tests.verbs.tables.apply import PEOPLE, TOWN_ROWS, TOWNS, applied, on_people, people, refusal
 
@@ -256,3 +258,43 @@ def test_nothing_comes_of_nothing():
 def test_whole_floats_stay_floats_where_nothing_is_missing():
     squared = Operation(operation="multiply", operands=("wide", "wide"))
     assert cells_of(squared, pd.DataFrame({"wide": [5e9, 0.5]})) == [2.5e19, 0.25]
+
+
+BEYOND_FLOATS = 2**53 + 1
+BIG = table("id", id=STRING, n=INT)
+BIG_ROWS = [("a", BEYOND_FLOATS), ("b", None), ("c", -BEYOND_FLOATS), ("d", 2**63 - 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "column"),
+    [
+        ("snapshot", {}, "n"),
+        ("rename", {"columns": {"n": "m"}}, "m"),
+        ("filter", {"where": {"id": {"exists": True}}}, "n"),
+        ("order_by", {"by": ["n"], "limit": 9}, "n"),
+        ("dedupe", {}, "n"),
+        ("derive", {"columns": {"m": {"add": ["n", 0]}}}, "m"),
+        ("derive", {"columns": {"m": {"copy": "n"}}}, "m"),
+        ("convert", {"columns": {"n": "integer"}}, "n"),
+        ("join", {"on": "id", "how": "left", "prefix": "their_"}, "their_n"),
+        ("aggregate", {"by": ["id"], "columns": {"m": {"max": "n"}}}, "m"),
+        ("aggregate", {"by": ["id", "n"], "columns": {"m": {"rows": ""}}}, "n"),
+    ],
+)
+def test_whole_numbers_beyond_2_to_the_53rd_stay_what_they_are_beside_gaps(
+    tmp_path: Path, name: str, args: dict[str, Any], column: str
+):
+    store = SnapshotStore(tmp_path)
+    read = store.read(store.write("big", BIG.encode(BIG.frame(BIG_ROWS), "big")))
+    whole = BIG.frame([row for row in BIG_ROWS if row[1] is not None])
+    frames = {"table": read} | ({"other": whole} if name == "join" else {})
+    made = applied(name, args, frames, dict.fromkeys(frames, BIG))["result"]
+    assert dict(zip(made["id"].to_pylist(), made[column].to_pylist(), strict=True)) == dict(BIG_ROWS)
+
+
+def test_a_text_becomes_the_whole_number_it_says():
+    texts = [str(BEYOND_FLOATS), f" -{BEYOND_FLOATS} ", "1e3", str(2**63), "9" * 5000]
+    schema = table("id", id=STRING, n=STRING)
+    frame = schema.frame([(str(place), text) for place, text in enumerate(texts)])
+    made = applied("convert", {"columns": {"n": "integer"}, "invalid": "null"}, {"table": frame}, {"table": schema})
+    assert made["result"]["n"].to_pylist() == [BEYOND_FLOATS, -BEYOND_FLOATS, 1000, None, None]
