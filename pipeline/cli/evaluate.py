@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Questions = Annotated[Path | None, typer.Argument(metavar="QUESTIONS.jsonl", help="Questions with their gold.")]
 Modes = Annotated[str | None, typer.Option(metavar="A,B", help="By default all that retrieve.")]
 Ks = Annotated[str, typer.Option("--k", metavar="N,N", help="How many passages to look at.")]
-Budget = Annotated[int | None, typer.Option(metavar="TOKENS", help="Also look at so much retrieved text.")]
+Budget = Annotated[int | None, typer.Option(metavar="TOKENS", help="Also look at what a prompt of this size shows.")]
 By = Annotated[str, typer.Option(metavar="KEY", help="Count apart by this key of the questions.")]
 Keywords = Annotated[bool, typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question.")]
 Rerank = Annotated[bool, typer.Option("--rerank", help="Have models.rerank rank anew, which may cost too.")]

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pandas as pd
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find_gold, metrics, names, places
+from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find_gold, metrics, names, ranks
 from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
 from pipeline.query.resources import QueryResources
 from pipeline.settings.query_options import QueryOptions
@@ -49,7 +48,9 @@ def evaluate(
     if not known:
         raise UsageError(f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}")
     retrievals = _Retrievals(setup, searched, targets)
-    results = pd.DataFrame(retrievals.rows(known, advanced), columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget)])
+    results = pd.DataFrame(
+        retrievals.rows(known, advanced), columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget is not None)]
+    )
     if searched.vectors.live() != live:
         raise StoreError("eval: the stores were loaded while the questions were asked; run it again")
     return Evaluation(
@@ -84,7 +85,6 @@ class _Retrievals:
     def __init__(self, setup: Setup, searched: SearchTarget, targets: Targets) -> None:
         self.setup, self.searched, self.targets = setup, searched, targets
         self.chunk_top_k = max(searched.defaults.chunk_top_k, *setup.ks)
-        self.count = cache(searched.resources.tokenizer.count)
         self.seen: dict[str, tuple[str, str]] = {}
         self.notes: list[str] = []
 
@@ -100,7 +100,7 @@ class _Retrievals:
                 advanced("queries", len(rows), expected)
         return rows
 
-    def data(self, question: Question, mode: str) -> Mapping[str, Any]:
+    def data(self, question: Question, mode: str, **options: int) -> Mapping[str, Any]:
         """The question itself is both kinds of keywords, as in a query without a chat model."""
         itself = None if self.setup.keywords else (question.text,)
         return self.searched.query_data(
@@ -110,14 +110,14 @@ class _Retrievals:
             hl_keywords=itself,
             ll_keywords=itself,
             enable_rerank=self.setup.rerank,
+            **options,
         )
 
     def row(self, question: Question, mode: str) -> list[Any]:
         found = self.data(question, mode)
-        ranking = [
-            Passage(chunk["id"], chunk["document_id"], self.count(chunk["content"])) for chunk in found["chunks"]
-        ]
-        met = places([(gold.kind, self.targets[gold]) for gold in question.gold], ranking)
+        met = self.ranks(question, found)
+        budget = self.setup.budget
+        shown = None if budget is None else self.ranks(question, self.data(question, mode, max_total_tokens=budget))
         self.notes.extend(found["notes"])
         self.seen |= {
             chunk["id"]: (chunk["document_id"], " ".join(chunk["content"][: 2 * EXCERPT].split())[:EXCERPT])
@@ -130,9 +130,14 @@ class _Retrievals:
             question.id,
             question.type,
             met,
-            [passage.id for passage in ranking],
+            [chunk["id"] for chunk in found["chunks"]],
             *(tokens[part] for part in ("prompt", "entities", "relationships", "chunks")),
             found["dropped"]["chunks"],
             sum(ms for part, ms in found["timings_ms"].items() if part not in MODEL_TIME),
-            *metrics(met, self.setup.ks, self.setup.budget).values(),
+            *metrics(met, self.setup.ks, shown).values(),
         ]
+
+    def ranks(self, question: Question, found: Mapping[str, Any]) -> list[float]:
+        """Of the question's gold, among the chunks that its prompt shows."""
+        ranking = [Passage(chunk["id"], chunk["document_id"]) for chunk in found["chunks"]]
+        return ranks([(gold.kind, self.targets[gold]) for gold in question.gold], ranking)

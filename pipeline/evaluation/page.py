@@ -12,7 +12,7 @@ import pandas as pd
 
 from pipeline.errors import counted
 from pipeline.evaluation.questions import Question
-from pipeline.evaluation.results import Evaluation, rank_of
+from pipeline.evaluation.results import Evaluation, told_rank
 from pipeline.text.ids import clean
 
 _NO_CHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
 
 def _about(evaluation: Evaluation) -> str:
     setup, stores = evaluation.setup, evaluation.stores
-    budget = f"; budget: the first {setup.budget:,} tokens of retrieved text" if setup.budget else ""
+    budget = f"; budget: what a prompt of {setup.budget:,} tokens shows" if setup.budget else ""
     keywords = "keywords by the chat model" if setup.keywords else "no chat model was asked"
     return (
         f"{counted(len(evaluation.questions), 'question')}; embedding {stores.get('embedding', {}).get('model')}; "
@@ -110,7 +110,7 @@ def _questions(
                 {
                     "mode": row["mode"],
                     "recall": row[recall],
-                    "ranks": [rank_of(place) for place in row["places"]],
+                    "ranks": [told_rank(rank) for rank in row["ranks"]],
                     "chunks": [(passages[id], bool(wanted & {id, passages[id].document})) for id in row["chunks"]],
                 }
                 for row in rows[question.id].to_dict("records")

@@ -9,7 +9,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -216,54 +215,39 @@ def _why(gold: Gold, found: int) -> str:
 
 @dataclass(frozen=True)
 class Passage:
-    """A chunk of a ranking; ``tokens`` of its text."""
+    """A chunk of a ranking."""
 
     id: str
     document_id: str
-    tokens: int
 
 
-@dataclass(frozen=True)
-class Place:
-    """``rank``: from 1, among documents or chunks; ``tokens``: of all text up to the end of the chunk that shows it.
-    Both are infinite for what was not found."""
-
-    rank: float
-    tokens: float
-
-
-def places(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]) -> list[Place]:
-    """Where each of the gold is first met. Gold is its kind, and ids of which any will do."""
-    ends = list(accumulate(passage.tokens for passage in ranking))
-    documents = _first([passage.document_id for passage in ranking])
-    chunks = _first([passage.id for passage in ranking])
-    return [_best(ids, documents if kind == "document" else chunks, ends) for kind, ids in gold]
+def ranks(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]) -> list[float]:
+    """At which rank each of the gold is first met, from 1, among documents or chunks; infinite for what was not found.
+    Gold is its kind, and ids of which any will do."""
+    documents = _ranks([passage.document_id for passage in ranking])
+    chunks = _ranks([passage.id for passage in ranking])
+    return [
+        min((rank for id, rank in (documents if kind == "document" else chunks).items() if id in ids), default=NOWHERE)
+        for kind, ids in gold
+    ]
 
 
-def names(ks: Iterable[int], budget: int | None = None) -> list[str]:
+def names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
     """recall@k and all_gold@k; with a budget also recall@budget and all_gold@budget."""
-    limits = [*map(str, ks), *(["budget"] if budget is not None else [])]
+    limits = [*map(str, ks), *(["budget"] if with_budget else [])]
     return [f"{metric}@{limit}" for metric in ("recall", "all_gold") for limit in limits]
 
 
-def metrics(places: Sequence[Place], ks: Sequence[int], budget: int | None = None) -> dict[str, float]:
-    """By their names; ``places``: of a question's gold, of which there is some."""
-    shares = [sum(place.rank <= k for place in places) / len(places) for k in ks]
-    if budget is not None:
-        shares.append(sum(place.tokens <= budget for place in places) / len(places))
-    return dict(zip(names(ks, budget), [*shares, *(float(share == 1) for share in shares)], strict=True))
+def metrics(found: Sequence[float], ks: Sequence[int], shown: Sequence[float] | None = None) -> dict[str, float]:
+    """By their names. ``found``: the ranks of a question's gold, of which there is some; ``shown``: those in a prompt
+    of the budget."""
+    shares = [sum(rank <= k for rank in found) / len(found) for k in ks]
+    if shown is not None:
+        shares.append(sum(rank < NOWHERE for rank in shown) / len(shown))
+    columns = names(ks, with_budget=shown is not None)
+    return dict(zip(columns, [*shares, *(float(share == 1) for share in shares)], strict=True))
 
 
-def _first(ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Id -> its place among the distinct ids, from 1, and its place in the list, from 0."""
-    first = {id: position for position, id in reversed(list(enumerate(ids)))}
-    ranked = sorted((position, id) for id, position in first.items())
-    return {id: (rank, position) for rank, (position, id) in enumerate(ranked, start=1)}
-
-
-def _best(ids: frozenset[str], first: dict[str, tuple[int, int]], ends: Sequence[int]) -> Place:
-    met = [first[id] for id in ids if id in first]
-    if not met:
-        return Place(NOWHERE, NOWHERE)
-    rank, position = min(met)
-    return Place(rank, ends[position])
+def _ranks(ids: Sequence[str]) -> dict[str, int]:
+    """Id -> its place among the distinct ids, from 1."""
+    return {id: rank for rank, id in enumerate(dict.fromkeys(ids), start=1)}

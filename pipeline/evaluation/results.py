@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pandas as pd
 
 from pipeline.errors import UsageError
-from pipeline.evaluation.questions import NOWHERE, Gold, Place, Question, Targets, names
+from pipeline.evaluation.questions import NOWHERE, Gold, Question, Targets, names
 from pipeline.settings.query_options import Mode
 
 ANSWERING = frozenset({"bypass", "community", "drift"})
@@ -19,7 +19,7 @@ MODES = tuple(mode for mode in get_args(Mode) if mode not in ANSWERING)
 KS = (2, 5, 10, 20)
 FORMAT = 1
 TOKEN_COLUMNS = ["prompt_tokens", "entity_tokens", "relationship_tokens", "chunk_tokens"]
-RESULT_COLUMNS = ["mode", "id", "type", "places", "chunks", *TOKEN_COLUMNS, "cut", "latency_ms"]
+RESULT_COLUMNS = ["mode", "id", "type", "ranks", "chunks", *TOKEN_COLUMNS, "cut", "latency_ms"]
 DIGITS = 6
 Values = Mapping[str, float]
 """Metric -> value."""
@@ -27,9 +27,9 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Setup:
-    """``budget``: tokens of retrieved text; ``by``: the questions' key to count apart by; ``keywords``: the chat model
-    is asked for them, as in a query, where else the question itself is searched for; ``rerank``: so is the reranker,
-    where else nothing is ranked anew."""
+    """``budget``: tokens of a prompt that is looked at too; ``by``: the questions' key to count apart by;
+    ``keywords``: the chat model is asked for them, as in a query, where else the question itself is searched for;
+    ``rerank``: so is the reranker, where else nothing is ranked anew."""
 
     modes: tuple[str, ...] = MODES
     ks: tuple[int, ...] = KS
@@ -82,7 +82,7 @@ class SkippedQuestion:
 @dataclass(frozen=True)
 class Evaluation:
     """``results``: RESULT_COLUMNS and a column a metric, a row for each mode and question; ``chunks`` are the ids in
-    the order of their ranks, ``places`` those of the question's gold, ``cut`` how many chunks no budget had room for,
+    the order of their ranks, ``ranks`` those of the question's gold, ``cut`` how many chunks no budget had room for,
     ``latency_ms`` the time of the retrieval without that of models.
 
     ``stores``: what was loaded; ``documents``: source and title by id; ``passages``: document_id and excerpt of every
@@ -102,7 +102,7 @@ class Evaluation:
 
     @property
     def metrics(self) -> list[str]:
-        return names(self.setup.ks, self.setup.budget)
+        return names(self.setup.ks, self.setup.budget is not None)
 
     def summary(self) -> pd.DataFrame:
         """Means by mode: the metrics, the tokens, ``cut``; p50_ms and p95_ms of the latency."""
@@ -170,7 +170,7 @@ class Evaluation:
                 row["mode"]: {
                     **{name: round(row[name], DIGITS) for name in self.metrics},
                     **{name: row[name] for name in [*TOKEN_COLUMNS, "cut"]},
-                    "ranks": [rank_of(place) for place in row["places"]],
+                    "ranks": [told_rank(rank) for rank in row["ranks"]],
                     "chunks": row["chunks"],
                 }
                 for row in rows.to_dict("records")
@@ -178,8 +178,8 @@ class Evaluation:
         }
 
 
-def rank_of(place: Place) -> int | None:
-    return None if place.rank == NOWHERE else int(place.rank)
+def told_rank(rank: float) -> int | None:
+    return None if rank == NOWHERE else int(rank)
 
 
 @dataclass(frozen=True)

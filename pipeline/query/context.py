@@ -30,6 +30,8 @@ LANES = ("vector", "graph", "entity", "relationship")
 """Whose turn it is to name a text unit."""
 RESERVE = 100
 """Tokens kept free for what a model's own message format adds."""
+SMALL_PROMPT = 8000
+"""Tokens up to which text units come first in every mode."""
 FENCE, NO_FENCE = "```", "'''"
 SECTION = "-----{}-----\n```csv\n{}```\n"
 REFERENCES = "-----References-----\n```\n{}\n```\n"
@@ -173,22 +175,61 @@ def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
 def build_context(
     request: QueryRequest, evidence: Evidence, chunks: pd.DataFrame, tokenizer: Tokenizer, overhead: int
 ) -> Context:
-    """Cut entities and relationships to their own budgets, chunks to what is left of the total.
+    """Text units get at least half of what the rest of the prompt leaves, or as much of it as they need where they come
+    first (``sources_first``); entities and relationships share what these leave as their caps stand to each other, in
+    mode ``global`` relationships before entities; what a part does not use goes to the next, at last to text units.
 
     ``chunks``: CHUNK_COLUMNS, and more, in their order; ``overhead``: tokens of the prompt without its context.
     """
-    left = max(request.max_total_tokens - overhead - RESERVE, 0)
-    entities = cut(
-        evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER,
-        min(request.max_entity_tokens, left), tokenizer,
-    )  # fmt: skip
-    left -= entities.tokens
-    relationships = cut(
-        evidence.relationships, relationship_rows(evidence.relationships), RELATIONSHIP_HEADER,
-        min(request.max_relation_tokens, left), tokenizer,
-    )  # fmt: skip
-    left -= relationships.tokens
-    return Context(entities, relationships, *cut_sources(chunks, _references(chunks), left, tokenizer))
+    references = _references(chunks)
+    left = room(request, references, tokenizer, overhead)
+    sources = cut_sources(chunks, references, left if sources_first(request) else left // 2, tokenizer)
+    entities, relationships = _graph_tables(request, evidence, left - sources[0].tokens, tokenizer)
+    if sources[0].dropped:
+        sources = cut_sources(chunks, references, left - entities.tokens - relationships.tokens, tokenizer)
+    return Context(entities, relationships, *sources)
+
+
+def sources_first(request: QueryRequest) -> bool:
+    """Whether text units are what an answer can do least without: in modes that rank them themselves, and in small
+    prompts."""
+    return request.mode in ("naive", "graph") or request.max_total_tokens <= SMALL_PROMPT
+
+
+def room(request: QueryRequest, references: Sequence[Reference], tokenizer: Tokenizer, overhead: int) -> int:
+    """Tokens for the tables of a context that lists these documents."""
+    listed = tokenizer.count(REFERENCES.format(reference_list(references))) if references else 0
+    return max(request.max_total_tokens - overhead - RESERVE - listed, 0)
+
+
+def _graph_tables(request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer) -> tuple[Table, Table]:
+    entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
+
+    def entities(budget: int) -> Table:
+        return cut(evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER, budget, tokenizer)
+
+    def relationships(budget: int) -> Table:
+        return cut(
+            evidence.relationships, relationship_rows(evidence.relationships), RELATIONSHIP_HEADER, budget, tokenizer
+        )
+
+    if request.mode == "global":
+        links = relationships(min(relation_cap, left * relation_cap // (entity_cap + relation_cap)))
+        return entities(min(entity_cap, left - links.tokens)), links
+    found = entities(min(entity_cap, left * entity_cap // (entity_cap + relation_cap)))
+    return found, relationships(min(relation_cap, left - found.tokens))
+
+
+def told_dropped(context: Context, request: QueryRequest) -> tuple[str, ...]:
+    """What is to be said of the sections that have no room for any of what was found."""
+    sections = {
+        "reports": context.reports, "entities": context.entities, "relationships": context.relationships,
+        "claims": context.claims, "text units": context.chunks,
+    }  # fmt: skip
+    without = [name for name, table in sections.items() if table.dropped and table.records.empty]
+    if not without:
+        return ()
+    return (f"no room for any {' or '.join(without)} in max_total_tokens ({request.max_total_tokens:,}); raise it",)
 
 
 def entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
@@ -202,11 +243,11 @@ def relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
 def cut_sources(
     chunks: pd.DataFrame, references: Sequence[Reference], budget: int, tokenizer: Tokenizer
 ) -> tuple[Table, tuple[Reference, ...]]:
-    """The text units, cited by the numbers of their documents, and those of the references that they are of."""
+    """The text units, cited by the numbers of their documents, and those of the references that they are of.
+    ``budget``: without the list of references (``room``)."""
     numbers = {entry.document_id: entry.id for entry in references}
-    listed = tokenizer.count(REFERENCES.format(reference_list(references)))
     rows = chunks.assign(id=chunks["document_id"].map(numbers))
-    shown = cut(chunks, rows, SOURCE_HEADER, max(budget - listed, 0), tokenizer)
+    shown = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer)
     kept = set(shown.records["document_id"])
     return shown, tuple(entry for entry in references if entry.document_id in kept)
 

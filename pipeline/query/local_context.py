@@ -9,7 +9,6 @@ from pipeline.models.base import Tokenizer
 from pipeline.query.context import (
     ENTITY_HEADER,
     RELATIONSHIP_HEADER,
-    RESERVE,
     Context,
     DataCitations,
     Numbers,
@@ -19,6 +18,8 @@ from pipeline.query.context import (
     cut_sources,
     entity_rows,
     relationship_rows,
+    room,
+    sources_first,
 )
 from pipeline.query.reports.windows import report_table
 from pipeline.query.request import QueryRequest
@@ -37,9 +38,9 @@ def mixed_context(
     overhead: int,
     numbers: Numbers | None = None,
 ) -> Context:
-    """Reports get ``community_prop`` of the budget, sources ``text_unit_prop``, entities, claims and relationships the
-    rest; what a part leaves goes to the next, and in the end to the sources. Relationships between two entities that
-    were found come before others.
+    """Sources get ``text_unit_prop`` of the budget (in a small prompt what they need), reports ``community_prop``,
+    entities, claims and relationships the rest; what a part leaves goes to the next, and in the end to the sources.
+    Relationships between two entities that were found come before others.
 
     Arguments as of ``build_context``. Every record has a ``number`` to be cited by, a source that of its document, as
     in the list of references. ``numbers``: those given before.
@@ -53,10 +54,15 @@ def mixed_context(
         shown = numbered(kind, records)
         return cut(shown, rows.assign(id=shown["number"].to_numpy()), header, budget, tokenizer)
 
-    left = max(request.max_total_tokens - overhead - RESERVE, 0)
-    reserved = int(left * request.text_unit_prop)
-    reports = report_table(numbered("reports", evidence.reports), int(left * request.community_prop), tokenizer)
-    local = max(left - reserved - reports.tokens, 0)
+    chunks = chunks.assign(number=numbers.of("sources", chunks["document_id"].tolist()))
+    columns = chunks.drop_duplicates("document_id")[["number", "document_id", "source", "title", "metadata"]]
+    documents = [Reference(*document) for document in columns.itertuples(index=False, name=None)]
+    left = room(request, documents, tokenizer, overhead)
+    share = 1 if sources_first(request) else request.text_unit_prop
+    reserved = cut_sources(chunks, documents, int(left * share), tokenizer)[0].tokens
+    shared = min(int(left * request.community_prop), left - reserved)
+    reports = report_table(numbered("reports", evidence.reports), shared, tokenizer)
+    local = left - reserved - reports.tokens
     entities = part(
         "entities", evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER,
         min(request.max_entity_tokens, int(local * ENTITY_SHARE)),
@@ -68,10 +74,7 @@ def mixed_context(
         min(request.max_relation_tokens, local - entities.tokens - claims.tokens),
     )  # fmt: skip
     left -= reports.tokens + entities.tokens + claims.tokens + relationships.tokens
-    chunks = chunks.assign(number=numbers.of("sources", chunks["document_id"].tolist()))
-    columns = chunks.drop_duplicates("document_id")[["number", "document_id", "source", "title", "metadata"]]
-    references = [Reference(*document) for document in columns.itertuples(index=False, name=None)]
-    sources, references = cut_sources(chunks, references, left, tokenizer)
+    sources, references = cut_sources(chunks, documents, left, tokenizer)
     return Context(entities, relationships, sources, references, reports, claims)
 
 

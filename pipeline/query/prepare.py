@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pipeline.query.context import Context, build_context
+from pipeline.query.context import Context, build_context, told_dropped
 from pipeline.query.local_context import mixed_citable, mixed_context
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, messages
 from pipeline.query.request import QueryRequest
@@ -91,7 +91,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
         messages(request, resources, context.text),
         clock.parts,
         _abstention(request, evidence, chunks, context),
-        (*keywords.notes, *evidence.notes, *complaints, *notes),
+        (*keywords.notes, *evidence.notes, *complaints, *notes, *told_dropped(context, request)),
         most_calls=1 + (keywords.reply is not None),
         replies=(keywords.reply,) if keywords.reply else (),
     )

@@ -28,6 +28,18 @@ def test_no_mode_is_worse_than_the_baseline(sample: ProjectFolder):
     assert fallen(baseline, figures(evaluation), METRIC, POINTS) == []
 
 
+def test_a_small_prompt_shows_the_passages_that_a_large_one_shows_first(sample: ProjectFolder):
+    caps = ("query.max_entity_tokens=6000", "query.max_relation_tokens=8000")
+    modes = size(["hybrid", "graph"], [*MODES])
+    large, small, few = (
+        figures(measured(sample, *caps, f"query.max_total_tokens={tokens}", modes=modes))
+        for tokens in (30_000, 8_000, 4_000)
+    )
+    for mode in modes:
+        assert small[mode]["recall@5"] >= 0.9 * large[mode]["recall@5"] > 0, mode
+        assert few[mode]["recall@5"] >= (0.9 if mode in ("naive", "graph") else 0.8) * large[mode]["recall@5"], mode
+
+
 def test_a_mode_that_is_made_worse_is_seen(sample: ProjectFolder):
     worse = measured(sample, FEW_TOKENS, modes=["naive"])
     assert worse.results["cut"].mean() > 1

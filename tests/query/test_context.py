@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from pipeline.models.base import Tokenizer
 from pipeline.query.answer import NOTICE, evidence_text
-from pipeline.query.context import REFERENCES, RESERVE, Context, Table, build_context, ranked_chunks
+from pipeline.query.context import (
+    REFERENCES,
+    RESERVE,
+    SMALL_PROMPT,
+    Context,
+    Table,
+    build_context,
+    ranked_chunks,
+    told_dropped,
+)
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.base import CHUNK_COLUMNS
 from pipeline.text.ids import clean
@@ -38,9 +47,10 @@ def build(
     passages: pd.DataFrame,
     counter: Tokenizer = CHARACTERS,
     overhead: int = 0,
+    mode: str = "hybrid",
     **budgets: int,
 ) -> Context:
-    return build_context(question(**(AMPLE | budgets)), found, passages, counter, overhead)
+    return build_context(question(mode=mode, **(AMPLE | budgets)), found, passages, counter, overhead)
 
 
 def rows(table: Table) -> list[dict[str, str]]:
@@ -85,6 +95,66 @@ def test_what_fits_is_kept_to_the_last_token():
     less = build(evidence(["Ada", "Bea"], []), chunks([]), max_entity_tokens=whole.entities.tokens - 1)
     assert (len(just.entities.records), just.entities.dropped) == (2, 0)
     assert (len(less.entities.records), less.entities.dropped) == (1, 1)
+
+
+MANY = evidence(["Ada" * 20] * 400, ["fact" * 20] * 400), chunks(["text " * 200] * 40)
+"""Of each part more than any of these budgets holds."""
+
+
+def test_text_units_have_half_of_what_is_left():
+    context = build(*MANY, max_total_tokens=30_000)
+    listed = len(REFERENCES.format("\n".join(f"[{n}] doc-{n - 1}.txt" for n in (1, 2, 3))))
+    left = 30_000 - RESERVE - listed
+    assert left // 2 - 1_100 <= context.chunks.tokens <= left // 2 + 1_100
+    assert 0.9 * left <= context.chunks.tokens + context.entities.tokens + context.relationships.tokens <= left
+    assert context.entities.tokens == pytest.approx(context.relationships.tokens, abs=300)
+
+
+@pytest.mark.parametrize(("mode", "total"), [("graph", 30_000), ("naive", 30_000), ("hybrid", SMALL_PROMPT)])
+def test_text_units_come_first_in_modes_that_rank_them_and_in_small_prompts(mode: str, total: int):
+    context = build(*MANY, mode=mode, max_total_tokens=total)
+    alone = build(Evidence(), MANY[1], mode=mode, max_total_tokens=total)
+    assert context.chunks.records["id"].tolist() == alone.chunks.records["id"].tolist()
+
+
+@pytest.mark.parametrize("total", [1_500, 3_000, 8_000, 12_000, 20_000, 30_000])
+@pytest.mark.parametrize("mode", ["local", "global", "hybrid", "mix", "graph"])
+def test_no_budget_leaves_a_context_without_text_units(mode: str, total: int):
+    assert len(build(*MANY, mode=mode, max_total_tokens=total).chunks.records) >= 1
+
+
+def test_what_one_part_does_not_use_the_others_have():
+    few = build(MANY[0], MANY[1].head(2), max_total_tokens=30_000)
+    assert len(few.chunks.records) == 2
+    assert few.entities.tokens > 9_000
+    assert few.relationships.tokens > 9_000
+    no_facts = build(evidence([], []), MANY[1], max_total_tokens=30_000)
+    assert no_facts.chunks.tokens > 28_000
+
+
+def test_caps_hold_where_half_of_the_prompt_is_more():
+    caps = {"max_entity_tokens": 6_000, "max_relation_tokens": 8_000}
+    context = build(*MANY, max_total_tokens=30_000, **caps)
+    assert 5_800 < context.entities.tokens <= 6_000
+    assert 7_700 < context.relationships.tokens <= 8_000
+
+
+def test_what_relationships_leave_goes_to_entities_in_mode_global_alone():
+    caps = {"max_entity_tokens": 20_000, "max_relation_tokens": 40_000, "max_total_tokens": 20_000}
+    few_facts = evidence(["Ada" * 20] * 400, ["fact"] * 2), MANY[1]
+    in_global, in_local = (build(*few_facts, mode=mode, **caps).entities.tokens for mode in ("global", "local"))
+    assert in_global > 2 * in_local
+
+
+def test_what_is_dropped_whole_is_told():
+    wish = question(mode="graph", max_total_tokens=3_000)
+    long = chunks(["x" * 2_750] * 2)
+    context = build(MANY[0], long, mode="graph", max_total_tokens=3_000)
+    assert len(context.chunks.records) == 1
+    said = "no room for any entities or relationships in max_total_tokens (3,000); raise it"
+    assert told_dropped(context, wish) == (said,)
+    assert told_dropped(build(*MANY, max_total_tokens=30_000), wish) == ()
+    assert "text units" in told_dropped(build(MANY[0], long, max_total_tokens=1_500), wish)[0]
 
 
 def test_the_reserve_and_the_prompt_are_taken_off_the_total():

@@ -98,9 +98,9 @@ def test_what_other_documents_tell_is_not_shown():
 
 
 def test_each_part_has_its_share():
-    wish = question(**MIXED, max_total_tokens=1200, community_prop=0.2, text_unit_prop=0.5, only_need_context=True)
+    wish = question(**MIXED, max_total_tokens=900, community_prop=0.2, text_unit_prop=0.5, only_need_context=True)
     context = answer(wish, resources(reported_village(), reader())).context
-    assert 0 < context.reports.tokens <= 240
+    assert 0 < context.reports.tokens <= 180
     assert len(context.chunks.records) == 3
     assert context.entities.dropped > 0
 
