@@ -47,6 +47,8 @@ def query(
     max_entity_tokens: Annotated[int | None, typer.Option(help="Budget of the table of entities.")] = None,
     max_relation_tokens: Annotated[int | None, typer.Option(help="Budget of the table of relationships.")] = None,
     max_total_tokens: Annotated[int | None, typer.Option(help="Budget of the whole prompt.")] = None,
+    history_turns: Annotated[int | None, typer.Option(help="Questions of the conversation to keep.")] = None,
+    history_share: Annotated[float | None, typer.Option(help="Part of the prompt for the conversation.")] = None,
     hl_keywords: Annotated[str | None, typer.Option(metavar="A,B", help="Themes to search for.")] = None,
     ll_keywords: Annotated[str | None, typer.Option(metavar="A,B", help="Names to search for.")] = None,
     kg_chunk_pick_method: Annotated[
@@ -108,6 +110,8 @@ def query(
             max_entity_tokens=max_entity_tokens,
             max_relation_tokens=max_relation_tokens,
             max_total_tokens=max_total_tokens,
+            history_turns=history_turns,
+            history_share=history_share,
             hl_keywords=listed(hl_keywords) if hl_keywords else None,
             ll_keywords=listed(ll_keywords) if ll_keywords else None,
             kg_chunk_pick_method=kg_chunk_pick_method,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from pipeline.contract.prompts import Placeholders, Prompt
@@ -48,6 +49,26 @@ def conversation(request: QueryRequest, prompt: str, query: str) -> Messages:
     system = [{"role": "system", "content": prompt}] if prompt else []
     history = [turn.model_dump() for turn in request.conversation_history]
     return (*system, *history, {"role": "user", "content": query})
+
+
+def with_room_for_evidence(request: QueryRequest, tokenizer: Tokenizer) -> tuple[QueryRequest, tuple[str, ...]]:
+    """The request with as much of the end of its conversation as ``history_turns`` and ``history_share`` leave, which
+    begins with a question; what is to be said of that. In mode ``bypass`` nothing is cut."""
+    turns = request.conversation_history
+    if request.mode == "bypass":
+        return request, ()
+    newest = turns[::-1]
+    questions = accumulate(turn.role == "user" for turn in newest)
+    tokens = accumulate(tokenizer.count(turn.content) for turn in newest)
+    most = int(request.max_total_tokens * request.history_share)
+    fitting = sum(n <= request.history_turns and size <= most for n, size in zip(questions, tokens, strict=True))
+    kept = turns[len(turns) - fitting :]
+    while kept and len(kept) < len(turns) and kept[0].role == "assistant":
+        kept = kept[1:]
+    if len(kept) == len(turns):
+        return request, ()
+    said = f"the oldest {len(turns) - len(kept)} of {len(turns)} turns are left out (history_turns, history_share)"
+    return request.model_copy(update={"conversation_history": kept}), (said,)
 
 
 def count_tokens(messages: Messages, tokenizer: Tokenizer) -> int:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from pipeline.query.context import Context, build_context, told_dropped
 from pipeline.query.local_context import mixed_citable, mixed_context
-from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, messages
+from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, messages, with_room_for_evidence
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Embed, Found, QueryResources, ReadTogether
 from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
@@ -25,6 +25,7 @@ from pipeline.query.search.modes import (
     find_evidence,
     find_keywords,
     refuse_endless,
+    search_text,
 )
 from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
 
@@ -61,6 +62,12 @@ def _vectors(known: Mapping[str, np.ndarray], texts: Sequence[str]) -> np.ndarra
 def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
     refuse_endless(request, resources.tokenizer)
+    request, cut = with_room_for_evidence(request, resources.tokenizer)
+    prepared = _prepare_mode(request, resources)
+    return replace(prepared, notes=(*cut, *prepared.notes)) if cut else prepared
+
+
+def _prepare_mode(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     if request.mode == "community":
         from pipeline.query.reports.community import prepare_community
 
@@ -79,7 +86,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("retrieval"):
         (evidence, chunks), notes = _find(request, keywords, resources)
     with clock.measure("rerank"):
-        chunks, complaints = _reranked(request, chunks, resources)
+        chunks, complaints = _reranked(request, keywords, chunks, resources)
     with clock.measure("context"):
         build = mixed_context if request.mixed else build_context
         overhead = count_tokens(messages(request, resources, ""), resources.tokenizer)
@@ -120,11 +127,11 @@ def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) 
 
 
 def _reranked(
-    request: QueryRequest, chunks: pd.DataFrame, resources: QueryResources
+    request: QueryRequest, keywords: Keywords, chunks: pd.DataFrame, resources: QueryResources
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if resources.reranker is None or not request.enable_rerank:
         return chunks, ()
-    return reranked(chunks, request.query, resources.reranker)
+    return reranked(chunks, search_text(request, keywords), resources.reranker)
 
 
 def _abstention(request: QueryRequest, evidence: Evidence, chunks: pd.DataFrame, context: Context) -> Abstention:

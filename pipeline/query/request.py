@@ -13,6 +13,8 @@ from pipeline.settings.query_options import QueryOptions
 from pipeline.settings.validation import explain
 from pipeline.text.ids import clean
 
+FOLLOWED, LONGEST_BEFORE = 2, 500
+"""Questions before this one that its search follows, and how many characters of each."""
 _CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
 
 
@@ -41,7 +43,7 @@ class QueryRequest(QueryOptions):
     """A question and how to answer it.
 
     ``hl_keywords`` (themes) and ``ll_keywords`` (names), where given, replace the extraction of keywords.
-    ``conversation_history``: the turns before; the model sees them, the search does not.
+    ``conversation_history``: the turns before, the oldest first; the model sees them, and the search follows them.
     ``where``: only documents whose metadata satisfy all of these conditions may be shown: field -> a value, a list of
     which any will do, or a mapping of operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
     """
@@ -51,6 +53,12 @@ class QueryRequest(QueryOptions):
     ll_keywords: tuple[str, ...] = ()
     conversation_history: tuple[Turn, ...] = ()
     where: Annotated[dict[str, Any], AfterValidator(_as_operators)] = Field(default={})
+
+    @property
+    def searched(self) -> str:
+        """The question after the last questions before it: what it leaves unsaid is there."""
+        before = [turn.content[:LONGEST_BEFORE] for turn in self.conversation_history if turn.role == "user"]
+        return "\n".join([*before[-FOLLOWED:], self.query])
 
 
 def request_of(question: Any, defaults: QueryOptions, options: Mapping[str, Any]) -> QueryRequest:

@@ -19,6 +19,9 @@ class QueryOptions(BaseModel):
     ``top_k``: entities and relationships to retrieve; ``chunk_top_k``: text units. ``max_entity_tokens`` and
     ``max_relation_tokens`` bound their parts of the context, ``max_total_tokens`` the whole prompt.
 
+    ``history_turns``: so many of the last questions of a conversation are kept, with their answers, as far as
+    ``history_share`` of the prompt has room for them.
+
     ``kg_chunk_pick_method``: which text units stand for the entities and relationships that were found, with WEIGHT
     and VECTOR about ``related_chunk_number`` for each.
 
@@ -48,6 +51,8 @@ class QueryOptions(BaseModel):
     max_entity_tokens: Tokens = 6000
     max_relation_tokens: Tokens = 8000
     max_total_tokens: Tokens = 30000
+    history_turns: int = Field(default=10, ge=0, le=1000)
+    history_share: Share = 0.25
     kg_chunk_pick_method: ChunkPick = "RELATION"
     related_chunk_number: Records = 5
     min_score: float = Field(default=0.0, ge=0, le=1)

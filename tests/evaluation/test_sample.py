@@ -40,6 +40,20 @@ def test_a_small_prompt_shows_the_passages_that_a_large_one_shows_first(sample: 
         assert few[mode]["recall@5"] >= (0.9 if mode in ("naive", "graph") else 0.8) * large[mode]["recall@5"], mode
 
 
+def test_a_question_that_refers_to_the_one_before_finds_what_it_is_about(sample: ProjectFolder):
+    first, then = "Who was Benet Luthe?", "And when did he die?"
+    history = [{"role": "user", "content": first}, {"role": "assistant", "content": "A man of the island."}]
+
+    with sample.open() as project:
+
+        def mentions(mode: str, **options: object) -> int:
+            found = project.query_data(then, mode=mode, max_total_tokens=4_000, **options)
+            return sum(chunk["content"].count("Luthe") for chunk in found["chunks"])
+
+        for mode in ("naive", "hybrid", "graph"):
+            assert mentions(mode, conversation_history=history) > mentions(mode), mode
+
+
 def test_a_mode_that_is_made_worse_is_seen(sample: ProjectFolder):
     worse = measured(sample, FEW_TOKENS, modes=["naive"])
     assert worse.results["cut"].mean() > 1

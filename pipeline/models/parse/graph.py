@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from pipeline.models.base import Message
 from pipeline.models.parse.lenient_json import (
@@ -80,6 +80,7 @@ _TARGET = ("target", "targetentity", "tgt", "tgtid", "to", "object", "tail")
 _KEYWORDS = ("keywords", "relationshipkeywords", "keyword", "type", "relation")
 _STRENGTH = ("strength", "relationshipstrength", "weight", "score", "rating")
 _HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
+_QUESTION = ("question", "standalonequestion")
 _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
 ASK_FOR_GRAPH_JSON: Message = {
     "role": "system",
@@ -250,13 +251,21 @@ def parse_graph_json(reply: str) -> Graph:
     )
 
 
-def parse_keywords(reply: str) -> tuple[list[str], list[str]] | None:
-    """(high-level, low-level) keywords; None when the reply holds no such object."""
+class SearchTerms(NamedTuple):
+    """High-level and low-level keywords, and the question as it stands without its conversation, if given."""
+
+    high: list[str]
+    low: list[str]
+    question: str = ""
+
+
+def parse_keywords(reply: str) -> SearchTerms | None:
+    """None when the reply holds no such object."""
     for value in json_values(reply):
         fields = folded(value)
         high, low = first_of(fields, _HIGH), first_of(fields, _LOW)
         if high is not None or low is not None:
-            return _phrases(high), _phrases(low)
+            return SearchTerms(_phrases(high), _phrases(low), " ".join(text_of(first_of(fields, _QUESTION)).split()))
     return None
 
 

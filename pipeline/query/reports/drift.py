@@ -92,7 +92,9 @@ class LocalContexts:
         searched = zip(questions, embedded, strict=True)
         n_chunks = self.request.chunk_top_k
         return [
-            find_evidence(self._local(question), QuestionVectors(vector, vector, None), vectors, graph, n_chunks)
+            find_evidence(
+                self._local(question), QuestionVectors(question, vector, vector, None), vectors, graph, n_chunks
+            )
             for question, vector in searched
         ]
 

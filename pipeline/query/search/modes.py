@@ -23,6 +23,8 @@ KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
 PLACEHOLDERS = Placeholders(("query",))
 SHORT_QUESTION = 50
 """Characters below which a question without keywords is a keyword itself."""
+LONGEST_TURN = 1000
+"""Characters of a turn that are read for keywords."""
 LONG_QUESTION = 1000
 """Tokens; a question up to here is searched for even where the budget has no room for it."""
 RELATIONSHIP_LIMIT = CLAIM_LIMIT = 1000
@@ -31,12 +33,14 @@ RELATIONSHIP_LIMIT = CLAIM_LIMIT = 1000
 
 @dataclass(frozen=True)
 class Keywords:
-    """``reply``: what the model was paid for; None where it was not asked. ``notes``: what is to be said of it."""
+    """``question``: one that stands without its conversation, where the model gave one. ``reply``: what the model was
+    paid for; None where it was not asked. ``notes``: what is to be said of it."""
 
     high: tuple[str, ...] = ()
     low: tuple[str, ...] = ()
     reply: ChatReply | None = None
     notes: tuple[str, ...] = ()
+    question: str = ""
 
 
 def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt) -> Keywords:
@@ -48,11 +52,11 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
     if request.hl_keywords or request.ll_keywords:
         return Keywords(request.hl_keywords, request.ll_keywords)
     if chat is None:
-        return Keywords((request.query,), (request.query,))
+        return Keywords((request.searched,), (request.searched,))
     from pipeline.models.parse.graph import parse_keywords
 
     prompt.check(PLACEHOLDERS)
-    message = {"role": "user", "content": prompt.render(query=request.query)}
+    message = {"role": "user", "content": prompt.render(query=_with_conversation(request))}
     reply = chat.complete(
         [ChatRequest("keywords", (message,), check=readable(parse_keywords, "no keyword lists in the reply"))]
     )[0]
@@ -60,10 +64,20 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
     if parsed is None:
         why = reply.reason or "no keyword lists in the reply"
         return Keywords(reply=reply, notes=(f"no keywords from the chat model ({why})",))
-    high, low = map(tuple, parsed)
+    high, low = tuple(parsed.high), tuple(parsed.low)
+    alone = parsed.question[:LONGEST_TURN] if request.conversation_history else ""
     if not high and not low and request.mode != "global" and len(request.query) < SHORT_QUESTION:
-        return Keywords((), (request.query,), reply, ("no keywords in the question: it is searched for as it is",))
-    return Keywords(high, low, reply)
+        said = "no keywords in the question: it is searched for as it is"
+        return Keywords((), (alone or request.searched,), reply, (said,), alone)
+    return Keywords(high, low, reply, question=alone)
+
+
+def _with_conversation(request: QueryRequest) -> str:
+    """The question and, after it, the turns before it, which it may refer to."""
+    if not request.conversation_history:
+        return request.query
+    turns = (f"{turn.role}: {' '.join(turn.content.split())[:LONGEST_TURN]}" for turn in request.conversation_history)
+    return "\n".join([request.query, "Conversation before it, the oldest turn first:", *turns])
 
 
 def local_search(low: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads) -> Evidence:
@@ -101,18 +115,25 @@ def global_search(
 
 @dataclass(frozen=True)
 class QuestionVectors:
-    """``low`` and ``high`` are None where the question has no such keywords."""
+    """``text``: what is searched for as a whole, and ``question`` its vector; ``low`` and ``high`` are None where it
+    has no such keywords."""
 
+    text: str
     question: np.ndarray
     low: np.ndarray | None
     high: np.ndarray | None
 
 
+def search_text(request: QueryRequest, keywords: Keywords) -> str:
+    """The question that stands alone, as the model gave it, else the question after those before it."""
+    return keywords.question or request.searched
+
+
 def embed_question(request: QueryRequest, keywords: Keywords, embedding: EmbeddingModel) -> QuestionVectors:
     """All that is to be searched for, in one call."""
-    texts = [request.query, ", ".join(keywords.low), ", ".join(keywords.high)]
-    question, low, high = embedding.embed(texts)
-    return QuestionVectors(question, low if keywords.low else None, high if keywords.high else None)
+    text = search_text(request, keywords)
+    question, low, high = embedding.embed([text, ", ".join(keywords.low), ", ".join(keywords.high)])
+    return QuestionVectors(text, question, low if keywords.low else None, high if keywords.high else None)
 
 
 def retrieve(
@@ -130,7 +151,7 @@ def retrieve(
     if request.mode == "graph":
         from pipeline.query.walk.graph_search import graph_search
 
-        return graph_search(request.query, question.question, request.top_k, n_chunks, vectors, graph, embed)
+        return graph_search(question.text, question.question, request.top_k, n_chunks, vectors, graph, embed)
     low = question.low if request.mode in LOCAL_MODES else None
     high = question.high if request.mode in GLOBAL_MODES else None
     choice = ChunkChoice(request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors)

@@ -322,11 +322,13 @@ def test_json_without_a_record_is_explained(reply, reason):
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        ('{"high_level_keywords": ["Trade"], "low_level_keywords": ["Tarn", "tarn", " "]}', (["Trade"], ["Tarn"])),
-        ('```json\n{"high_level_keywords": [], "low_level_keywords": []}\n```', ([], [])),
-        ('<think>{"a": 1}\n</think>Sure: {"high_level_keywords": ["a b"], "low_level_keywords": ["Paris, Texas"],}', (["a b"], ["Paris, Texas"])),
-        ("<think>Let me see. {'High-Level Keywords': 'x, y'", (["x", "y"], [])),
-        ('{"low_level_keywords": [1891, null, {"a": 1}]}', ([], ["1891"])),
+        ('{"high_level_keywords": ["Trade"], "low_level_keywords": ["Tarn", "tarn", " "]}', (["Trade"], ["Tarn"], "")),
+        ('```json\n{"high_level_keywords": [], "low_level_keywords": []}\n```', ([], [], "")),
+        ('<think>{"a": 1}\n</think>Sure: {"high_level_keywords": ["a b"], "low_level_keywords": ["Paris, Texas"],}', (["a b"], ["Paris, Texas"], "")),
+        ("<think>Let me see. {'High-Level Keywords': 'x, y'", (["x", "y"], [], "")),
+        ('{"low_level_keywords": [1891, null, {"a": 1}]}', ([], ["1891"], "")),
+        ('{"high_level_keywords": [], "low_level_keywords": ["Ada"], "question": "Where did Ada\\nstudy?"}', ([], ["Ada"], "Where did Ada study?")),
+        ('{"high_level_keywords": [], "low_level_keywords": [], "question": ["a", "b"]}', ([], [], "a, b")),
         ('{"other": 1}', None),
         ("I cannot.", None),
         ("", None),
