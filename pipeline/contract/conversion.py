@@ -10,6 +10,10 @@ Own = Mapping[str, str | tuple[str, ...]]
 the file, or ``file.py:function``."""
 
 
+PAGES = "pages"
+"""The key of a document's metadata under which the places stand at which its pages begin in its text."""
+
+
 @dataclass(frozen=True)
 class PageFault:
     """A page, counted from 1, that says nothing: reason and message of a reject."""

@@ -8,6 +8,7 @@ REASONS: Mapping[str, str] = {
     # of documents and their records
     "unsupported": "a file of a kind that is not read",
     "needs_docs": "a file of a kind that is read with the extra `docs`, which is not installed",
+    "no_text_layer": "a page that is a picture, or a file of such pages alone: not read without the extra `ocr`",
     "unreadable": "a file that may not be opened, or is no regular file",
     "unmounted": "a folder that was a mount point in the last run, and is empty and none any more",
     "io_error": "a file, or a folder, whose reading broke off; it is read again by the next run",
@@ -43,7 +44,7 @@ REASONS: Mapping[str, str] = {
 }
 """Reason -> what it means."""
 
-EXTRAS: Mapping[str, str] = {"needs_docs": "needs the extra 'docs'"}
+EXTRAS: Mapping[str, str] = {"needs_docs": "needs the extra 'docs'", "no_text_layer": "a scan; needs the extra 'ocr'"}
 """Reason -> the extra whose absence it is."""
 
 

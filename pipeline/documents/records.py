@@ -35,12 +35,13 @@ class Record:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file, or what is left of it, or with ``line`` one record of it, is not read. ``reason``: a reject's reason
-    code."""
+    """Why a file, or what is left of it, or with ``line`` one record or with ``page`` one page of it, is not read.
+    ``reason``: a reject's reason code."""
 
     reason: str
     message: str
     line: int | None = None
+    page: int | None = None
 
 
 def read_json(text: str) -> Iterator[Record | Fault]:

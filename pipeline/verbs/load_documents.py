@@ -12,6 +12,7 @@ from typing import Self
 import pandas as pd
 from pydantic import Field, field_validator
 
+from pipeline.contract.conversion import PAGES, Conversion, PageFault
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.documents.conversion import CONVERTED, NoConverterError, convert
@@ -26,16 +27,18 @@ from pipeline.documents.files import (
 )
 from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.metadata import as_json, cleaned, content_hash
+from pipeline.documents.pdf import NO_TEXT
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.documents.titles import Title, title_of
 from pipeline.text.ids import clean, digest, document_id
 
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 PLAIN = frozenset({".txt", ".log"})
-"""Texts in which # begins no heading."""
+NO_HEADINGS = PLAIN | {".pdf", ".xlsx"}
+"""Texts in which # begins no heading, or none that is a title."""
 FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
-NO_INPUT = frozenset({"unsupported", "needs_docs", "empty", "outside", "lock_file"})
+NO_INPUT = frozenset({"unsupported", "needs_docs", NO_TEXT, "empty", "outside", "lock_file"})
 """Reasons of what is told apart from rows that failed."""
 _SHORT_DIGEST = 12
 MOUNTS = "mounts"
@@ -126,15 +129,16 @@ def _converter_version() -> str:
     version=input_version,
 )
 def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read every matching file below ``path``: txt, log, md and markdown (and PDF, DOCX, HTML with the extra ``docs``)
-    as one document each, csv, tsv, json, jsonl and ndjson as one a record. Front matter of txt and Markdown (YAML
-    between two lines of ---) is title and metadata; the text begins after it.
+    """Read every matching file below ``path``: txt, log, md and markdown (and PDF, DOCX, PPTX, XLSX, EPUB, HTML with
+    the extra ``docs``) as one document each, csv, tsv, json, jsonl and ndjson as one a record. Front matter of txt and
+    Markdown (YAML between two lines of ---) is title and metadata; the text begins after it.
 
     Ids come from the path below the folder and, for records, the id column (without one, the record's
     content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or folder that was not read, or not
-    whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, needs_docs, empty, outside,
-    lock_file). Their other reasons: encoding, parse, in_part, unreadable, unmounted, io_error, duplicate_id, too_large,
-    and, ``recovered``, encoding_guessed. Raises SettingsError when there is no such folder.
+    whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, needs_docs, no_text_layer, empty,
+    outside, lock_file); ``record``, a page (no_text_layer). Their other reasons: encoding, parse, in_part, unreadable,
+    unmounted, io_error, duplicate_id, too_large, and, ``recovered``, encoding_guessed. Raises SettingsError when there
+    is no such folder.
     """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
@@ -175,7 +179,7 @@ def _in_part(file: InputFile, lost: Sequence[Fault]) -> Fault:
 
 
 def _reject(file: InputFile, fault: Fault) -> dict[str, str]:
-    place = file.name if fault.line is None else f"{file.name}:{fault.line}"
+    place = f"{file.name}:{fault.line}" if fault.line else f"{file.name}#page={fault.page}" if fault.page else file.name
     message = clean(f"{place}: {fault.message}")
     return {"step": "", "row_id": place, "kind": _kind(fault), "reason": fault.reason, "message": message}
 
@@ -183,6 +187,8 @@ def _reject(file: InputFile, fault: Fault) -> dict[str, str]:
 def _kind(fault: Fault) -> str:
     if fault.reason == GUESSED:
         return "recovered"
+    if fault.page:
+        return "record"
     return "skipped" if fault.reason in NO_INPUT else "source" if fault.line is None else "row"
 
 
@@ -200,6 +206,9 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
     if isinstance(found, Fault):
         yield found
         return
+    if isinstance(found, Conversion):
+        yield from _converted_document(file, found)
+        return
     if not found.sure:
         fact = f"read as {found.encoding}, which is a guess"
         yield Fault(GUESSED, f"{fact}; look at it, and set input.encoding or convert it to UTF-8 where it is wrong")
@@ -215,8 +224,28 @@ def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
 def _text_document(file: InputFile, text: str) -> _Document:
     fields, body = split_front_matter(text) if file.suffix in FRONT_MATTER else ({}, text)
     given, metadata = taken_title(fields)
-    title = title_of(body, PurePath(file.name).stem, given=given, headings=file.suffix not in PLAIN)
+    title = title_of(body, PurePath(file.name).stem, given=given, headings=file.suffix not in NO_HEADINGS)
     return _Document(file.name, file.name, title, body, as_json(metadata))
+
+
+def _converted_document(file: InputFile, found: Conversion) -> Iterator[_Document | Fault]:
+    """Where each page begins, and what has read the file, stand in its metadata."""
+    text = clean(found.text)
+    if not text.strip():
+        yield Fault(NO_TEXT, _no_text(found.faults)) if found.faults else Fault("empty", "no text in it; remove it")
+        return
+    yield from (Fault(fault.reason, fault.message, page=fault.page) for fault in found.faults)
+    where = {PAGES: list(found.pages)} if found.pages else {}
+    metadata = as_json({**cleaned(found.metadata), **where, "converter": found.converter})
+    title = title_of(
+        text, PurePath(file.name).stem, given=found.title, headings=file.suffix not in NO_HEADINGS,
+        lines=file.suffix != ".xlsx",
+    )  # fmt: skip
+    yield _Document(file.name, file.name, title, text, metadata)
+
+
+def _no_text(faults: Sequence[PageFault]) -> str:
+    return faults[0].message if len(faults) == 1 else f"none of its {len(faults)} pages has text: {faults[0].message}"
 
 
 def _not_read(error: OSError) -> Fault:
@@ -225,7 +254,7 @@ def _not_read(error: OSError) -> Fault:
     return Fault("io_error", f"{error.strerror or error}; the next run reads it again")
 
 
-def _found(file: InputFile, params: LoadParams) -> DecodedText | Fault:
+def _found(file: InputFile, params: LoadParams) -> DecodedText | Conversion | Fault:
     if file.fault:
         return Fault(*file.fault)
     if file.suffix not in WHOLE | RECORDS | CONVERTED:
@@ -234,7 +263,7 @@ def _found(file: InputFile, params: LoadParams) -> DecodedText | Fault:
     if file.path.stat().st_size > params.max_file_mb * 2**20:
         return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
     if file.suffix in CONVERTED:
-        return DecodedText(convert(file.path).text, "")
+        return convert(file.path)
     return decoded(file.path.read_bytes(), params.encoding, params.encodings)
 
 
