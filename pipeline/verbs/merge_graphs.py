@@ -11,6 +11,7 @@ import pandas as pd
 
 from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.contract.schemas import EXTRACTIONS, MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, TEXT_UNITS
+from pipeline.resolution.namesakes import told_apart
 from pipeline.text.ids import entity_id, relationship_id
 
 UNKNOWN = "UNKNOWN"
@@ -31,6 +32,7 @@ class MergeParams(Params):
         "mentions": MENTIONS,
         "rejects": REJECTS,
     },
+    libraries=("rapidfuzz", "regex"),
 )
 def merge_graphs(
     extractions: pd.DataFrame,
@@ -40,16 +42,18 @@ def merge_graphs(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Entities by match key, directed relationships by their two ends, in an order the content fixes.
 
+    People of one name are as many entities as the texts say (``resolution.namesakes``).
+
     An entity's name is its commonest surface form (ties: the smallest by code point), its type the one
     with the greatest weight of records, other types kept with their counts; ``frequency`` is the number
     of text units that mention it. Weights add up; keywords are the union in order of frequency. A relationship
     of an entity with itself is a reject, and so is a record without its kind, text unit or names; what else is
     missing counts as empty.
     """
-    extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
+    extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'").reset_index(drop=True)
     tracker.expect(len(extractions))
     incomplete = extractions[_incomplete(extractions)]
-    extractions = extractions.drop(incomplete.index)
+    extractions = told_apart(extractions.drop(incomplete.index), text_units)
     dropped = extractions[_orphans(extractions)] if params.orphans == "drop" else extractions[:0]
     extractions = extractions.drop(dropped.index)
     tracker.finished(len(incomplete) + len(dropped))
