@@ -52,9 +52,6 @@ KNOWN_AS: dict[str, str] = {
     # join_descriptions
     "21e530f660cec0db0bc5a18b57959dad79511fe1e4d26596f001a0d85e7c053b":
         "4683693094c86ebf04ac4ca248091798fd1061fd43cf5c198de118697e180c6e",
-    # merge_graphs
-    "2ef720e9006efac5f781498a7c5b7bfc2cc24f217d76d7cc1dc1700b5375c7be":
-        "2b366b823fe35ca25cc7033fc7892210b15e884ce7b4d7ef1fef7ab1bdc333b2",
     # order_by
     "453f6956cf8bf84df47cf21173d6ac57ba1ad9849be9b94d2c211c022c29c6a9":
         "ce122eb1cd63f8c0429310709bba5db7023f856b1ee5db93592f2748860489a7",
