@@ -216,7 +216,9 @@ def _print_rest(found: "Answer") -> None:
     if found.references:
         print("\nSources:")
         for reference in found.references:
-            print(f"  [{reference.id}] {reference.title} ({reference.source})")
+            pages = ", ".join(map(str, found.context.pages(reference)))
+            where = f"{reference.source}, p. {pages}" if pages else reference.source
+            print(f"  [{reference.id}] {reference.title} ({where})")
             if found.request.include_chunk_content:
                 chunks = found.context.chunks.records
                 for content in chunks.loc[chunks["document_id"] == reference.document_id, "content"]:

@@ -14,7 +14,7 @@ from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.citations import Citations
-from pipeline.query.context import Context, Reference
+from pipeline.query.context import Context, Reference, page_of, without_pages
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
@@ -211,7 +211,8 @@ def shown_tables(request: QueryRequest) -> tuple[str, ...]:
 def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     """Entities, relationships and text units as they were shown, and the documents they are of; reports and claims
     where the request has them."""
-    chunks = _records(context.chunks.records.drop(columns=["title", "tokens"], errors="ignore"))
+    shown = context.chunks.records.drop(columns=["title", "tokens"], errors="ignore")
+    chunks = [_with_page(chunk) for chunk in _records(shown)]
     listed = context.references if request.include_references else ()
     return {
         **{name: _records(getattr(context, name).records) for name in shown_tables(request)},
@@ -226,17 +227,26 @@ def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
 
 
 def _reference(entry: Reference, chunks: list[dict[str, Any]], with_content: bool) -> dict[str, Any]:
-    names = ("id", "start", "end", *(("content",) if with_content else ()))
+    names = ("id", "start", "end", "page", *(("content",) if with_content else ()))
     return {
         "id": entry.id,
         "document_id": entry.document_id,
         "source": entry.source,
         "title": entry.title,
-        "metadata": entry.metadata,
+        "metadata": without_pages(entry.metadata),
         "chunks": [
-            {name: chunk[name] for name in names} for chunk in chunks if chunk["document_id"] == entry.document_id
+            {name: chunk[name] for name in names if name in chunk}
+            for chunk in chunks
+            if chunk["document_id"] == entry.document_id
         ],
     }
+
+
+def _with_page(chunk: dict[str, Any]) -> dict[str, Any]:
+    """A text unit with the page it begins on, if its document has pages."""
+    page = page_of(chunk["metadata"], chunk["start"])
+    shown = {**chunk, "metadata": without_pages(chunk["metadata"])}
+    return shown | {"page": page} if page else shown
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

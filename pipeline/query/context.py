@@ -3,12 +3,14 @@
 import csv
 import io
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 
+from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence, round_robin
@@ -129,6 +131,24 @@ class Reference:
     metadata: Mapping[str, Any]
 
 
+def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
+    """The page, from 1, on which that character of a document stands; None where the document has no pages."""
+    pages = (metadata or {}).get(PAGES)
+    return bisect_right(pages, start) or None if _are_pages(pages) else None
+
+
+def without_pages(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The metadata for people: where each of a thousand pages begins is nothing to read."""
+    if metadata is None or not _are_pages(metadata.get(PAGES)):
+        return metadata
+    return {name: value for name, value in metadata.items() if name != PAGES}
+
+
+def _are_pages(value: Any) -> TypeGuard[list[int]]:
+    """And no metadata of a user's own that are called so."""
+    return isinstance(value, list) and bool(value) and value[0] == 0 and all(type(place) is int for place in value)
+
+
 @dataclass(frozen=True)
 class Context:
     """``windows``: where several calls are shown a part of it each, what each of them is shown."""
@@ -145,6 +165,11 @@ class Context:
     def empty(self) -> bool:
         tables = (self.reports, self.entities, self.relationships, self.claims, self.chunks)
         return all(table.records.empty for table in tables)
+
+    def pages(self, reference: Reference) -> list[int]:
+        """Those of the document on which a text unit that is shown begins."""
+        of_it = self.chunks.records[self.chunks.records["document_id"] == reference.document_id]
+        return sorted({page for start in of_it["start"] if (page := page_of(reference.metadata, start))})
 
     @property
     def text(self) -> str:

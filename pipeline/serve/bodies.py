@@ -56,7 +56,9 @@ class ReferenceShown(Body):
     id: int = Field(description="The number by which the answer cites it: [1].")
     document_id: str
     source: str = Field(description="The document's path below the input folder.")
-    chunks: list[dict[str, Any]] = Field(description="Its passages: id, start, end; content, if asked for.")
+    chunks: list[dict[str, Any]] = Field(
+        description="Its passages: id, start, end; page, if the document has pages; content, if asked for."
+    )
 
 
 class EntityShown(Body):
