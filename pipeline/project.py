@@ -6,6 +6,7 @@ What a method does is imported by it: a question needs no engine, a plan no data
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     import networkx as nx
@@ -421,18 +422,19 @@ class Project(Services):
         return QueryResources(
             noting(self.notes_on_owner(live), self.stores.read),
             self.embedding_like(live.embedding),
-            self._answering,
+            partial(self._answering, self.query_chat),
+            partial(self._answering, self.keyword_chat),
             self.tokenizer,
             self.prompt,
             self.reranker,
         )
 
-    def _answering(self, name: str) -> ChatModel | None:
+    def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
         chat = self.settings.models.chat.get(name)
         if chat is None and name != DEFAULT:
             have = ", ".join(sorted(self.settings.models.chat)) or "none"
             raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
-        return self.query_chat(name) if chat and chat.configured else None
+        return chats(name) if chat and chat.configured else None
 
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())

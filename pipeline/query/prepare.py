@@ -108,7 +108,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
 def _keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
     if request.mode not in KEYWORD_MODES:
         return Keywords()
-    return find_keywords(request, resources.chat(request.model), resources.prompt("extract_keywords"))
+    return find_keywords(request, resources.keyword_chat(request.model), resources.prompt("extract_keywords"))
 
 
 def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) -> tuple[Found, tuple[str, ...]]:

@@ -41,11 +41,12 @@ def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
 @dataclass(frozen=True)
 class QueryResources:
     """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
-    that name."""
+    that name. ``keyword_chat``: the same, for a call that retrieval can do without: it is soon given up."""
 
     read: ReadTogether
     embedding: EmbeddingModel
     chat: Callable[[str], ChatModel | None]
+    keyword_chat: Callable[[str], ChatModel | None]
     tokenizer: Tokenizer
     prompt: Callable[[str], Prompt]
     reranker: Reranker | None = None

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 USAGE_FOLDER = "data/usage"
+KEYWORD_SECONDS = 10.0
+"""For a call that only makes a search better."""
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,15 @@ class Services:
     def query_chat(self) -> Callable[[str], OpenAIChat]:
         """By name, as ``chat``, for questions: they do not wait behind a run's calls."""
         return made_once_each(lambda name: chat_model(self.settings, name, self.cache, urgent=True))
+
+    @made_once
+    def keyword_chat(self) -> Callable[[str], OpenAIChat]:
+        """As ``query_chat``, for a call that a question can do without: tried once, and for seconds."""
+        return made_once_each(
+            lambda name: replace(
+                self.query_chat(name), timeout=min(KEYWORD_SECONDS, self.query_chat(name).timeout), max_retries=0
+            )
+        )
 
     @made_once
     def batched_chat(self) -> Callable[[str], BatchChat]:

@@ -356,6 +356,7 @@ def resources(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryRe
         read=lambda work: (work(stores, stores), ()),
         embedding=LetterEmbedding(),
         chat=lambda name: chat,
+        keyword_chat=lambda name: chat,
         tokenizer=CharacterTokens(),
         prompt=lambda name: Prompt(name, PROMPTS[name]),
     )

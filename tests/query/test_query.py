@@ -196,12 +196,15 @@ def test_prompts_and_contexts_ask_for_no_answer(asked: Project, openai: OpenAISe
     assert prompts(openai) == []
 
 
-def test_garbage_for_keywords_gives_the_text_units_of_naive(asked: Project, openai: OpenAIServer):
-    naive = [chunk["id"] for chunk in asked.query_data(QUESTION, mode="naive")["chunks"]]
-    openai.reply = lambda messages, body: Reply("I am sorry, what?")
+@pytest.mark.parametrize("reply", [Reply("I am sorry, what?"), Reply("no", status=400), Reply("no", status=401)])
+def test_without_keywords_from_the_model_the_question_is_searched_for(
+    asked: Project, openai: OpenAIServer, reply: Reply
+):
+    openai.reply = lambda messages, body: reply
     for mode in ("local", "global", "hybrid", "mix"):
+        itself = asked.query_data(QUESTION, mode=mode, hl_keywords=[QUESTION], ll_keywords=[QUESTION])
         found = asked.query_data(QUESTION, mode=mode)
-        assert [chunk["id"] for chunk in found["chunks"]] == naive
+        assert [chunk["id"] for chunk in found["chunks"]] == [chunk["id"] for chunk in itself["chunks"]]
         assert any("no keywords from the chat model" in note for note in found["notes"])
 
 

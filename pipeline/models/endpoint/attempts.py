@@ -56,10 +56,14 @@ class RetryWindow:
 
     def throttled(self, failure: Failure) -> None:
         """Raises ModelError when nothing else has come for long, or will not have by the time to come again."""
+        if self.outlasted_by(failure):
+            raise self.endpoint.busy(failure)
+
+    def outlasted_by(self, failure: Failure) -> bool:
+        """Whether the time to come again is later than this goes on."""
         with self.lock:
             silence = time.monotonic() - self.heard_at + (failure.retry_after or 0.0)
-            if silence > (LONGEST_THROTTLING if self.throttling is None else self.throttling):
-                raise self.endpoint.silent(failure)
+            return silence > (LONGEST_THROTTLING if self.throttling is None else self.throttling)
 
     def missed(self, failure: Failure) -> None:
         """Raises ModelError when there is no use in going on."""
@@ -102,10 +106,12 @@ class Attempts:
                 self._wait(answer, throttlings)
                 continue
             failures += 1
+            too_late = bool(answer.retry_after) and self.patience.outlasted_by(answer)
             if (answer.status or 0) >= 500:
-                self.limiter.overloaded(answer.retry_after or 0.0)
+                self.limiter.overloaded(0.0 if too_late else answer.retry_after or 0.0)
             most = min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN) if answer.reason == "timeout" else self.max_retries
-            if not answer.passing or failures > most or not (answer.listens or self.patience.answered):
+            again = answer.passing and failures <= most and not too_late
+            if not again or not (answer.listens or self.patience.answered):
                 self.patience.missed(answer)
                 return answer
             self._wait(answer, failures)

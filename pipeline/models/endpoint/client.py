@@ -226,6 +226,12 @@ class Endpoint:
             )
         return f"set {self.where}.base_url or {self.where}.api_key in settings.yaml"
 
+    def busy(self, failure: Failure) -> ModelError:
+        """It refuses all calls as too many: the error that ends the work."""
+        wait = f" and asks to wait {failure.retry_after:,.0f} s" if failure.retry_after else ""
+        fact = f"{self.address} refuses calls as too many{wait} ({failure.message})"
+        return self._error(fact, "ask again then, or look at the limits of the account")
+
     def silent(self, failure: Failure) -> ModelError:
         """Nothing answers: the error that ends the work."""
         return self._error(failure.message, "is the server running? look at base_url and timeout")

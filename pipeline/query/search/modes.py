@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.errors import UsageError
+from pipeline.errors import AuthError, ModelError, UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Tokenizer, readable
 from pipeline.query.context import ranked_chunks
 from pipeline.query.request import QueryRequest
@@ -46,24 +46,28 @@ class Keywords:
 def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt) -> Keywords:
     """The caller's keywords, else the model's; without a model the question itself is both.
 
-    Both lists empty: a short question becomes the low-level keyword, but not in mode ``global``. A model that fails
-    gives none: the search is then that of ``naive``.
+    Both lists empty: a short question becomes the low-level keyword, but not in mode ``global``. Where the model fails,
+    or its reply cannot be read, the question is both, as without a model.
     """
     if request.hl_keywords or request.ll_keywords:
         return Keywords(request.hl_keywords, request.ll_keywords)
+    itself = Keywords((request.searched,), (request.searched,))
     if chat is None:
-        return Keywords((request.searched,), (request.searched,))
+        return itself
     from pipeline.models.parse.graph import parse_keywords
 
     prompt.check(PLACEHOLDERS)
     message = {"role": "user", "content": prompt.render(query=_with_conversation(request))}
-    reply = chat.complete(
-        [ChatRequest("keywords", (message,), check=readable(parse_keywords, "no keyword lists in the reply"))]
-    )[0]
+    asked = ChatRequest("keywords", (message,), check=readable(parse_keywords, "no keyword lists in the reply"))
+    try:
+        reply = chat.complete([asked])[0]
+    except (AuthError, ModelError) as error:
+        return replace(itself, notes=(f"no keywords from the chat model, the question is searched for ({error})",))
     parsed = None if reply.reason else parse_keywords(reply.text)
     if parsed is None:
         why = reply.reason or "no keyword lists in the reply"
-        return Keywords(reply=reply, notes=(f"no keywords from the chat model ({why})",))
+        said = f"no keywords from the chat model, the question is searched for ({why})"
+        return replace(itself, reply=reply, notes=(said,))
     high, low = tuple(parsed.high), tuple(parsed.low)
     alone = parsed.question[:LONGEST_TURN] if request.conversation_history else ""
     if not high and not low and request.mode != "global" and len(request.query) < SHORT_QUESTION:

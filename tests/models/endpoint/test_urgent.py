@@ -190,10 +190,20 @@ def test_a_question_does_not_wait_for_an_hour(openai: OpenAIServer):
     openai.script("chat", [Reply(status=429, headers={"Retry-After": "3600"})] * 2)
     query = chat_of(openai, urgent=True)
     with closing(query):
-        with pytest.raises(ModelError, match="429"):
+        with pytest.raises(ModelError, match=r"refuses calls as too many and asks to wait 3,600 s .*429"):
             query.complete(ask(QUESTION))
         with pytest.raises(ModelError, match="429"):
             list(query.stream(ask(QUESTION)[0]))
+
+
+@pytest.mark.parametrize("status", [500, 503, 409])
+def test_no_status_makes_a_question_wait_for_an_hour(openai: OpenAIServer, status: int):
+    openai.script("chat", [Reply(status=status, headers={"Retry-After": "3600"})])
+    query = chat_of(openai, urgent=True)
+    with closing(query):
+        refused, asked_after = query.complete(ask(QUESTION))[0], query.complete(ask(QUESTION))[0]
+    assert (refused.reason, asked_after.reason) == ("server_error", None)
+    assert openai.count("chat") == 2
 
 
 def test_a_stream_takes_its_turn_and_is_begun_again_while_nothing_has_come(openai: OpenAIServer):

@@ -85,6 +85,7 @@ def loaded(request: pytest.FixtureRequest) -> QueryResources:
         lambda work: (work(vectors, graph), ()),
         resources(reported_village()).embedding,
         lambda name: reader(),
+        lambda name: reader(),
         resources(reported_village()).tokenizer,
         resources(reported_village()).prompt,
     )

@@ -43,10 +43,10 @@ def test_without_a_model_the_question_is_both():
 
 
 @pytest.mark.parametrize("reply", [ChatReply("", reason="timeout", message="no answer"), "I cannot say.", ""])
-def test_where_the_model_fails_there_are_none_and_it_is_told(reply: ChatReply | str):
+def test_where_the_model_fails_the_question_is_both_and_it_is_told(reply: ChatReply | str):
     keywords = find(reply)
-    assert (keywords.high, keywords.low) == ((), ())
-    assert keywords.notes[0].startswith("no keywords from the chat model (")
+    assert (keywords.high, keywords.low) == (("Who taught Bea?",), ("Who taught Bea?",))
+    assert keywords.notes[0].startswith("no keywords from the chat model, the question is searched for (")
 
 
 def test_empty_lists_make_a_short_question_its_own_keyword():
