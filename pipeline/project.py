@@ -299,7 +299,7 @@ class Project(Services):
         """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in document_list.py."""
         from pipeline.engine.document_list import changed_documents
 
-        return changed_documents(self.workflow(workflow or self.shown_workflow()), self.snapshots)
+        return changed_documents(self.workflow(workflow or self.shown_workflow()), self.resources, self.snapshots)
 
     def doctor(self, long: bool = False) -> list[Finding]:
         """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""

@@ -52,6 +52,7 @@ AllowDeletes = Annotated[
 MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")]
 ReEmbed = Annotated[bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")]
+Reconvert = Annotated[bool, typer.Option("--reconvert", help="Convert every PDF, DOCX, HTML, ... anew.")]
 Full = Annotated[bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")]
 Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
 
@@ -111,20 +112,23 @@ def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[st
     reason = (
         f"{guessed}: the most is an estimate, no bound: no former run tells how long replies are, or what comes of them"
     )
-    return tuple(filter(None, [changed and f"documents: {changed}", guessed and reason, not_loadable]))
+    files = sum(entry.to_convert for entry in forecasts)
+    to_convert = f"{counted(files, 'file')} to be converted: what they say, and what it costs, is not in this plan"
+    notes = [changed and f"documents: {changed}", files and to_convert, guessed and reason, not_loadable]
+    return tuple(filter(None, notes))
 
 
 def index(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
-    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False, reconvert: Reconvert = False,
 ) -> None:  # fmt: skip
     """Bring the snapshots up to date with the documents."""
     from pipeline.engine.plan import RunOptions
 
     selection = _selection(start, only, skip, force)
-    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile)
+    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert)
     carry_out(lambda project, progress: project.index(name, progress, options=options),
               context, folder, overrides, as_json, log)  # fmt: skip
 
@@ -148,13 +152,14 @@ def run(
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
-    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
+    reconvert: Reconvert = False, replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None,
+    yes: Yes = False,
 ) -> None:  # fmt: skip
     """Index, then load."""
     from pipeline.engine.plan import RunOptions
 
     selection, owners = _selection(start, only, skip, force), tuple(take_over or ())
-    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile,
+    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert,
                          replace=replace, re_embed=re_embed, take_over=owners)  # fmt: skip
     carry_out(lambda project, progress: project.run(name, progress, options=options),
               context, folder, overrides, as_json, log, owners, yes)  # fmt: skip

@@ -33,6 +33,7 @@ def describe(report: StepReport) -> str:
     reasons = told({reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD})
     did = [
         told(report.rows),
+        f"files {told(report.conversions)}" if report.conversions else "",
         counted(report.calls, "call") if report.calls else "",
         f"{report.cached_calls:,} known" if report.cached_calls else "",
         f"{report.rejects - kept:,} left out ({reasons})" if reasons else "",

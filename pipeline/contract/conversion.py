@@ -5,9 +5,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-Own = Mapping[str, str | tuple[str, ...]]
-"""Suffix, "" for any, -> what converts such files in place of this package: a command, in which ``{file}`` stands for
-the file, or ``file.py:function``."""
+from pipeline.models.base import Anew
+
+OwnConverter = str | tuple[str, ...]
+"""``file.py:function``, or a command's words, in which ``{file}`` stands for the file."""
+OwnConverters = OwnConverter | dict[str, OwnConverter]
+"""One for all files that are converted, or by suffix; "" for none."""
+FILE = "{file}"
+
+
+def own_converters(setting: OwnConverters) -> dict[str, OwnConverter]:
+    """By suffix, "" for all that are converted. Raises ValueError for what is no converter."""
+    found = setting if isinstance(setting, dict) else {"": setting} if setting else {}
+    return {f".{suffix.lower().removeprefix('.')}" if suffix else "": _checked(own) for suffix, own in found.items()}
+
+
+def _checked(own: OwnConverter) -> OwnConverter:
+    if isinstance(own, str) and not all(own.rpartition(":")[::2]):
+        raise ValueError(f"'{own}' is no converter; write file.py:function, or the words of a command as a list")
+    if not isinstance(own, str) and not any(FILE in word for word in own):
+        raise ValueError(f"none of {list(own)} has {FILE} in it, which stands for the file; add it")
+    return own
 
 
 PAGES = "pages"
@@ -45,18 +63,25 @@ class NotConverted:
     message: str
 
 
+Converted = Conversion | NotConverted
+
+
 @dataclass(frozen=True)
 class ConversionRules:
-    """How a file is converted: ``own`` converters, whose files are below ``folder``, and what one file may take:
-    ``seconds``, and ``megabytes`` of memory."""
+    """``seconds``, and ``megabytes`` of memory, that a file may take; ``own``: suffix, or "" for all that are
+    converted, -> what converts such files in place of this package, from files below ``folder``."""
 
     seconds: float = 300
     megabytes: int = 768
-    own: Own = field(default_factory=dict)
+    own: Mapping[str, OwnConverter] = field(default_factory=dict)
     folder: str = "."
 
-    def own_for(self, suffix: str) -> str | tuple[str, ...] | None:
+    def own_for(self, suffix: str) -> OwnConverter | None:
         return self.own.get(suffix) or self.own.get("")
+
+    @property
+    def limits(self) -> str:
+        return f"{self.seconds:g} s, {self.megabytes} MB"
 
 
 @dataclass(frozen=True)
@@ -78,15 +103,28 @@ class ConversionListener(Protocol):
         """So many files are to come."""
         ...
 
-    def converted(self, result: Conversion | NotConverted, kept: bool) -> None:
-        """``kept``: from an earlier time."""
+    def converted(self, kept: bool, by_another: str = "") -> None:
+        """``kept``: from an earlier time; ``by_another``: the converter of then, where it is not that of today."""
         ...
 
 
 @runtime_checkable
 class Converter(Protocol):
     def convert(
-        self, files: Sequence[FileToConvert], rules: ConversionRules, listener: ConversionListener | None = None
-    ) -> list[Conversion | NotConverted]:
-        """What each file says, in their order. No file hinders another."""
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        listener: ConversionListener | None = None,
+        anew: Anew | None = None,
+    ) -> list[Converted]:
+        """What each file says, in their order; no file hinders another. ``anew``: whether the file of a name is to be
+        converted again though there is a conversion of it."""
+        ...
+
+    def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
+        """What ``convert`` would give without converting; None for a file that it would convert."""
+        ...
+
+    def keys(self, files: Sequence[FileToConvert]) -> set[str]:
+        """Under which the conversions of the files are kept, if they are."""
         ...

@@ -4,8 +4,9 @@ Most tables have schemas of their own; a verb over any table (schemas.ANY, schem
 have by a function of the schemas it reads and of its params.
 
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
-annotation: Prompt, ChatModel, EmbeddingModel, Tokenizer or Tracker. A role ``... | None = None`` is bound only where
-the workflow names what for. It returns its outputs in declared order.
+annotation: Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker or Converter. A role ``... | None = None`` is
+bound only where the workflow names what for, a Converter wherever there is an engine. It returns its outputs in
+declared order.
 """
 
 import inspect
@@ -18,6 +19,7 @@ from typing import Any, Self, TypeVar, get_args, get_type_hints
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
+from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.schemas import TableSchema
 from pipeline.errors import SettingsError
@@ -137,7 +139,7 @@ def registering_in(registry: Registry) -> Iterator[None]:
         _REGISTERING.reset(token)
 
 
-ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker)
+ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter)
 
 
 def _role_kind(hint: Any) -> type | None:

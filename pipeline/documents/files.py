@@ -115,7 +115,7 @@ class _Walk:
                 with os.scandir(folder.path) as listed:
                     entries = list(listed)
             except OSError as error:
-                yield InputFile(folder.path, folder.name or ".", _not_listed(error))
+                yield InputFile(folder.path, folder.name or ".", not_read(error))
                 continue
             for entry in entries:
                 after = self._after(places, entry.name)
@@ -125,7 +125,7 @@ class _Walk:
                 try:
                     kind = _kind(entry, self.real_root)
                 except OSError as error:
-                    yield InputFile(found.path, found.name, _not_listed(error))
+                    yield InputFile(found.path, found.name, not_read(error))
                     continue
                 if kind == "folder" or (kind == "link to a folder" and self._is_named(places, entry.name)):
                     waiting.append((found, after - {len(self.pattern)}))
@@ -174,7 +174,8 @@ def _kind(entry: os.DirEntry[str], real_root: Path) -> str:
     return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
 
 
-def _not_listed(error: OSError) -> tuple[str, str]:
+def not_read(error: OSError) -> tuple[str, str]:
+    """Reason and message of a file or folder whose reading failed."""
     reason = "unreadable" if error.errno in CLOSED else "io_error"
     return reason, f"{error.strerror or error}; allow reading it or remove it"
 
@@ -229,12 +230,12 @@ def _content(file: InputFile) -> str | None:
     if file.fault:
         return None if file.fault[0] == "io_error" else file.fault[0]
     try:
-        return _file_digest(file.path)
+        return file_digest(file.path)
     except OSError as error:
         return "unreadable" if error.errno in CLOSED else None
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """A file is read once a process for as long as it stays as it is."""
     state = path.stat()
     version = _Version(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)

@@ -132,14 +132,25 @@ class DocumentChanges:
         return {name: len(getattr(self, name)) for name in ("new", "edited", "gone")}
 
 
-def document_changes(before: pd.DataFrame, after: pd.DataFrame) -> DocumentChanges:
+def document_changes(before: pd.DataFrame, after: pd.DataFrame, to_convert: Collection[str] = ()) -> DocumentChanges:
     """What became of the documents between two tables of them (columns ``id``, ``source``, ``content_hash``). A file
-    under another name is gone, and new."""
+    under another name is gone, and new. ``to_convert``: files that say something else than in ``after``, or are not in
+    it: what, is not known yet."""
     both = before.merge(after, on="id", suffixes=("_before", ""))
     edited = both.loc[both["content_hash"] != both["content_hash_before"], "source"]
     new = after.loc[~after["id"].isin(before["id"]), "source"]
     gone = before.loc[~before["id"].isin(after["id"]), "source"]
+    known = set(before["source"])
+    edited, new = {*edited, *(known & set(to_convert))}, {*new, *(set(to_convert) - known)}
     return DocumentChanges(*(tuple(sorted(sources)) for sources in (new, edited, gone)))
+
+
+def not_converted(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
+    """Names of the files that a rehearsal would have had to convert."""
+    if REJECTS not in frames:
+        return frozenset()
+    rejects = frames[REJECTS]
+    return frozenset(rejects.loc[rejects["reason"] == NOT_CONVERTED, "row_id"])
 
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
@@ -155,6 +166,8 @@ KEPT = "kept"
 """Of a document that is kept."""
 NAMING = (SOURCE, SKIPPED)
 KEPT_UNREAD = "kept_unread"
+NOT_CONVERTED = "not_converted"
+"""The reason of a file of which a rehearsal does not know what it says."""
 ALL = "."
 
 

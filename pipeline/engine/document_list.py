@@ -9,15 +9,18 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute
 
+from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.deletions import (
     DOCUMENTS,
     document_changes,
     documents_before,
     identities,
     named_sources,
+    not_converted,
     with_kept,
 )
 from pipeline.engine.plan import following
+from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
@@ -28,40 +31,49 @@ LISTED = ["id", "source", "title", "content_hash"]
 @dataclass(frozen=True)
 class CurrentDocuments:
     """``sources``: of all documents that are loaded, also where a filter leaves them out; ``unread``: names of the
-    sources that were not read, or not whole (engine/deletions.py)."""
+    sources that were not read, or not whole (engine/deletions.py); ``to_convert``: of the files whose present content
+    was never converted."""
 
     documents: pd.DataFrame
     sources: frozenset[str]
     unread: frozenset[str]
+    to_convert: frozenset[str]
 
 
-def present_documents(workflow: Workflow, snapshots: SnapshotStore, gone: str | None = None) -> CurrentDocuments | None:
+def present_documents(
+    workflow: Workflow, resources: Resources, snapshots: SnapshotStore, gone: str | None = None
+) -> CurrentDocuments | None:
     """The table ``documents`` after the steps that load and filter them, with those that a run would keep, but of the
-    source ``gone``; None for a workflow without such steps. Raises what these raise."""
+    source ``gone``; None for a workflow without such steps. No file is converted. Raises what these raise."""
     previous = snapshots.manifest(workflow.name)
     tables: dict[str, pd.DataFrame] = {}
     sources: set[str] = set()
     unread: set[str] = set()
+    to_convert: set[str] = set()
     for loads in takewhile(_loads, workflow.steps):
         step = following(loads, previous.steps, snapshots)
-        frames = step.call(step.inputs_from(tables.__getitem__), {})
+        frames = resources.call(step, step.inputs_from(tables.__getitem__), Tally(resources.tokenizer).rehearsed)
+        to_convert |= not_converted(frames)
         frames = with_kept(step, frames, previous, snapshots, gone)
         unread |= named_sources(frames[REJECTS]) if REJECTS in frames and not step.inputs else set()
         sources |= set(frames[DOCUMENTS]["source"])
         tables |= {table: frames[name] for name, table in step.outputs.items()}
-    return CurrentDocuments(tables[DOCUMENTS], frozenset(sources), frozenset(unread)) if DOCUMENTS in tables else None
+    if DOCUMENTS not in tables:
+        return None
+    return CurrentDocuments(tables[DOCUMENTS], frozenset(sources), frozenset(unread), frozenset(to_convert))
 
 
-def changed_documents(workflow: Workflow, snapshots: SnapshotStore) -> pd.DataFrame:
+def changed_documents(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> pd.DataFrame:
     """A row a document that a run would find ``new``, ``edited`` or ``gone`` (column ``change``), with ``source`` and
-    ``title``. Raises what reading the documents raises, UsageError for a workflow that loads none."""
-    present = present_documents(workflow, snapshots)
+    ``title``, "" of a new file that is to be converted yet. Raises what reading the documents raises, UsageError for a
+    workflow that loads none."""
+    present = present_documents(workflow, resources, snapshots)
     if present is None:
         raise UsageError(f"workflow '{workflow.name}': it loads no documents; name another")
     now, before = present.documents, documents_before(workflow, snapshots)
     then = snapshots.table(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
-    changes = document_changes(then, now)
-    titles = {**_titles(then), **_titles(now)}
+    changes = document_changes(then, now, present.to_convert)
+    titles = {**dict.fromkeys(present.to_convert, ""), **_titles(then), **_titles(now)}
     told = [(change, source) for change in changes.counts for source in getattr(changes, change)]
     return pd.DataFrame(
         [(change, source, titles[source]) for change, source in told], columns=["change", "source", "title"]

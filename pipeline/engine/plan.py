@@ -286,7 +286,8 @@ class RunOptions:
     """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
     lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
     ``manifest``: the run whose tables are loaded, by default the newest; ``may_go``: a source that may be gone whatever
-    ``max_delete_ratio`` is; ``direct``: nothing is asked in batches; ``full``, ``replace``, ``re_embed`` and
+    ``max_delete_ratio`` is; ``direct``: nothing is asked in batches; ``reconvert``: files are converted again that
+    have a conversion; ``full``, ``replace``, ``re_embed`` and
     ``take_over``: see load/loader.py's LoadOptions."""
 
     selection: Selection = ALL
@@ -299,6 +300,7 @@ class RunOptions:
     full: bool = False
     may_go: str | None = None
     direct: bool = False
+    reconvert: bool = False
     replace: bool = False
     re_embed: bool = False
     take_over: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import UNTRACKED, Tracker
 from pipeline.engine.workflow import Step
@@ -13,6 +14,8 @@ from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Tokenizer
 
 Model = ChatModel | EmbeddingModel
+Asked = Model | Converter
+"""Whom a step may ask."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,28 @@ class WrappedEmbedding(EmbeddingModel):
         self.model.preflight()
 
 
-def unchanged(model: Model) -> Model:
+@dataclass(frozen=True)
+class WrappedConverter(Converter):
+    """A converter with something around ``convert``."""
+
+    converter: Converter
+
+    def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
+        return self.converter.known(files, rules)
+
+    def keys(self, files: Sequence[FileToConvert]) -> set[str]:
+        return self.converter.keys(files)
+
+
+def unchanged(asked: Asked) -> Asked:
     """Put nothing around it."""
-    return model
+    return asked
 
 
 @dataclass(frozen=True)
 class Resources:
-    """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and tell the listener."""
+    """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and tell the listener.
+    ``converter``: None leaves that role to the verb's own."""
 
     prompt: Callable[[str], Prompt]
     chat: Callable[[str], ChatModel]
@@ -67,6 +84,7 @@ class Resources:
     tokenizer: Tokenizer
     batched_chat: Callable[[str], ChatModel] | None = None
     settle_batches: Callable[[str, Listener], None] | None = None
+    converter: Converter | None = None
 
     @property
     def direct(self) -> "Resources":
@@ -93,19 +111,22 @@ class Resources:
     def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:
         return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)
 
+    def converters_of(self, step: Step) -> dict[str, Converter]:
+        return dict.fromkeys(step.verb.roles_of(Converter), self.converter) if self.converter else {}
+
     def call(
         self,
         step: Step,
         inputs: Mapping[str, pd.DataFrame],
-        wrap: Callable[[Model], Model] = unchanged,
+        wrap: Callable[[Asked], Asked] = unchanged,
         tracker: Tracker = UNTRACKED,
     ) -> dict[str, pd.DataFrame]:
-        """What the step's verb makes of the inputs, with its roles bound: each model as ``wrap`` gives it, and
-        ``tracker``, which hears how far it is. Raises DataError where a required cell is missing."""
+        """What the step's verb makes of the inputs, with its roles bound: each model and converter as ``wrap`` gives
+        it, and ``tracker``, which hears how far it is. Raises DataError where a required cell is missing."""
         roles: dict[str, Any] = {
             **self.prompts_of(step),
             **self.tokenizers_of(step),
-            **{role: wrap(model) for role, model in self.models_of(step).items()},
+            **{role: wrap(asked) for role, asked in {**self.models_of(step), **self.converters_of(step)}.items()},
             **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
         }
         return step.call(inputs, roles)

@@ -10,6 +10,7 @@ from functools import partial
 import pandas as pd
 import psutil
 
+from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.reasons import refuse_unknown_reasons
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
@@ -48,7 +49,7 @@ from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
-from pipeline.errors import BudgetError, DataError, UsageError, WaitingError
+from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
@@ -85,7 +86,8 @@ class _Made:
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
     is known even when a later step raises; ``documents`` counts those that are new, edited and gone, and all.
-    ``again``: rows that are to be asked for once more, by step, though their step has nothing new.
+    ``again``: rows that are to be asked for once more, by step, though their step has nothing new; ``reconvert``: so
+    are all conversions of files.
     ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
     the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
     raises ends the run."""
@@ -97,6 +99,7 @@ class Runner:
     budget: Budget = field(default_factory=Budget)
     journal: Journal | None = None
     again: Rows = field(default_factory=dict)
+    reconvert: bool = False
     watch_memory: bool = False
     max_delete_ratio: float | None = None
     may_go: str | None = None
@@ -223,7 +226,8 @@ class Runner:
         """What was written to while the verb read it is read again; where it never stands still, the record is no
         ground for reuse."""
         step, again = planned.step, self.again.get(planned.step.id)
-        wrap = partial(metered, meter=meter, anew=again.__contains__ if again else None)
+        anew = again.__contains__ if again else None
+        wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         reading = 0
         while True:
             reading, version = reading + 1, version_of(step)
@@ -233,6 +237,11 @@ class Runner:
             stands_still = version_of(step) == version
             if stands_still or reading == MOST_READINGS:
                 break
+        for converter, files in sorted((+meter.converters).items()):
+            self.notes.append(
+                f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run --reconvert' does "
+                "it anew"
+            )
         if not stands_still:
             self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
         return _Made(planned, frames, kept, changing=not stands_still)
@@ -246,6 +255,14 @@ class Runner:
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
+
+
+def _any(row: str) -> bool:
+    return True
+
+
+def _converts(step: Step) -> bool:
+    return bool(step.verb.roles_of(Converter))
 
 
 def _broken_off(error: BaseException) -> Action:
@@ -279,6 +296,7 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
         cost=meter.cost,
+        conversions=dict(meter.conversions),
         seconds=round(seconds, 3),
     )
 

@@ -237,7 +237,7 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
     has to be out of its file, which is nobody's but its owner's to edit."""
     for name in workflows:
         before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
-        present = present_documents(project.workflow(name), project.snapshots, target.source)
+        present = present_documents(project.workflow(name), project.resources, project.snapshots, target.source)
         if present is None:
             continue
         if target.path is None and any(map(target.names, present.sources)):

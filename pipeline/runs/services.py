@@ -41,6 +41,7 @@ from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from pipeline.contract.conversion import Converter
     from pipeline.contract.prompts import Prompt
     from pipeline.engine.plan import RunOptions
     from pipeline.engine.resources import Resources
@@ -84,7 +85,8 @@ class Services:
             for position, step in enumerate(self.settings.input.steps)
         ]
         sections = {
-            "input": self.settings.input.model_dump(exclude={"steps"}) | {"path": str(self.input_folder)},
+            "input": self.settings.input.model_dump(exclude={"steps"})
+            | {"path": str(self.input_folder), "converter_folder": str(self.root)},
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "project": {"root": str(self.root)},
         }
@@ -268,8 +270,9 @@ class Services:
         from pipeline.engine.resources import Resources
 
         return Resources(
-            memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches
-        )
+            memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches,
+            self.converter,
+        )  # fmt: skip
 
     @made_once
     def stores(self) -> Stores:
@@ -293,6 +296,13 @@ class Services:
     @made_once
     def cache(self) -> ReplyCache:
         return open_cache(self.settings, self.root)
+
+    @made_once
+    def converter(self) -> Converter:
+        from pipeline.documents.kept_conversions import KeepingConverter
+        from pipeline.models.cache.conversions import ConversionCache
+
+        return KeepingConverter(ConversionCache(self.cache))
 
     @made_once
     def tokenizer(self) -> Any:

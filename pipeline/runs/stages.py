@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
 import pandas as pd
 
+from pipeline.contract.conversion import Converter
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.extraction_check import health
 from pipeline.engine.plan import RunOptions
@@ -169,7 +170,7 @@ def run_stages(
         begun = UnfinishedRun(journal.run_id, workflow.name, this_process())
         noted = ProgressNotes(progress, project.runs, begun)
         project.runs.note(begun)
-        runner = _runner(project, journal, noted, options, reach_stores)
+        runner = _runner(project, workflow, journal, noted, options, reach_stores)
         state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
         try:
             _refuse_what_cannot_be_loaded(project, workflow, options, stages)
@@ -244,19 +245,23 @@ def load_stage(project: Services, state: RunState) -> None:
 
 def _runner(
     project: Services,
+    workflow: Workflow,
     journal: Journal,
     progress: Progress,
     options: RunOptions,
     before_calls: Callable[[], None] | None,
 ) -> Runner:
+    converting = [step.id for step in workflow.steps if options.reconvert and step.verb.roles_of(Converter)]
+    selection = replace(options.selection, force=(*options.selection.force, *converting))
     return Runner(
         project.resources.direct if options.direct else project.resources,
         project.snapshots,
         progress,
-        selection=options.selection,
+        selection=selection,
         budget=Budget(options.max_cost, options.max_tokens),
         journal=journal,
         again=options.again,
+        reconvert=options.reconvert,
         watch_memory=options.memory_profile,
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
         may_go=options.may_go,

@@ -5,27 +5,38 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
 from typing import Self
 
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.contract.conversion import PAGES, Conversion, PageFault
+from pipeline.contract.conversion import (
+    PAGES,
+    Conversion,
+    ConversionRules,
+    Converted,
+    Converter,
+    FileToConvert,
+    NotConverted,
+    OwnConverters,
+    PageFault,
+    own_converters,
+)
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
-from pipeline.documents.conversion import CONVERTED, NoConverterError, convert
+from pipeline.documents.conversion import CONVERTED
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.files import (
-    CLOSED,
     InputFile,
     files_digest,
     files_version,
     input_files,
     mounts_below,
+    not_read,
 )
 from pipeline.documents.front_matter import split_front_matter, taken_title
+from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.pdf import NO_TEXT
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
@@ -58,6 +69,10 @@ class LoadParams(Params):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: int = Field(default=1024, ge=1)
+    converter: OwnConverters = Field(default="", exclude=True)  # stamped, by name: its words may hold a secret
+    converter_folder: str = Field(default=".", exclude=True)
+    convert_seconds: float = Field(default=300, gt=0)
+    convert_mb: int = Field(default=768, ge=1)
     mounts: tuple[str, ...] = Field(default=(), exclude=True)  # noted
 
     def noted(self) -> Mapping[str, str]:
@@ -67,6 +82,17 @@ class LoadParams(Params):
         """Knowing which folders were mount points: one that is none any more, and empty, was not read."""
         before = json.loads(last.get(MOUNTS, "[]"))
         return self.model_copy(update={"mounts": mounts_below(self.path, self.file_pattern, before)})
+
+    @property
+    def rules(self) -> ConversionRules:
+        own = own_converters(self.converter)
+        return ConversionRules(self.convert_seconds, self.convert_mb, own, self.converter_folder)
+
+    @field_validator("converter")
+    @classmethod
+    def _is_a_converter(cls, setting: OwnConverters) -> OwnConverters:
+        own_converters(setting)
+        return setting
 
     @field_validator("file_pattern")
     @classmethod
@@ -103,21 +129,14 @@ def input_digest(params: LoadParams) -> str:
     """Changes when a matching file is added, removed, renamed or edited, or its converter is another. Empty where a
     file could not be read for a reason that may pass."""
     files = input_files(params.path, params.file_pattern, params.mounts)
-    converter = _converter_version() if any(file.suffix in CONVERTED for file in files) else ""
+    suffixes = {file.suffix for file in files if is_converted(file.suffix, params.rules)}
     contents = files_digest(files)
-    return contents and digest(contents, converter)
+    return contents and digest(contents, *sorted(converter_name(suffix, params.rules) for suffix in suffixes))
 
 
 def input_version(params: LoadParams) -> str:
     """Changes when a matching file is written, also to what it was before."""
     return files_version(input_files(params.path, params.file_pattern, params.mounts))
-
-
-def _converter_version() -> str:
-    try:
-        return version("markitdown")
-    except PackageNotFoundError:
-        return ""
 
 
 @verb(
@@ -128,7 +147,7 @@ def _converter_version() -> str:
     stamp=input_digest,
     version=input_version,
 )
-def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
+def load_documents(params: LoadParams, converter: Converter | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read every matching file below ``path``: txt, log, md and markdown (and PDF, DOCX, PPTX, XLSX, EPUB, HTML with
     the extra ``docs``) as one document each, csv, tsv, json, jsonl and ndjson as one a record. Front matter of txt and
     Markdown (YAML between two lines of ---) is title and metadata; the text begins after it.
@@ -137,14 +156,17 @@ def load_documents(params: LoadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or folder that was not read, or not
     whole; ``row``, a record of a file; ``skipped``, what is no input (unsupported, needs_docs, no_text_layer, empty,
     outside, lock_file); ``record``, a page (no_text_layer). Their other reasons: encoding, parse, in_part, unreadable,
-    unmounted, io_error, duplicate_id, too_large, and, ``recovered``, encoding_guessed. Raises SettingsError when there
-    is no such folder.
+    unmounted, io_error, duplicate_id, too_large, too_slow, too_much_memory, crashed, and, ``recovered``,
+    encoding_guessed. ``converter``: without one, files are converted in processes of their own each time. Raises
+    SettingsError when there is no such folder, or no such converter of the user's own.
     """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
-    for file in input_files(params.path, params.file_pattern, params.mounts):
+    files = input_files(params.path, params.file_pattern, params.mounts)
+    conversions = _converted(files, params, converter or LimitedConverter())
+    for file in files:
         lost: list[Fault] = []
-        for item in _read(file, params):
+        for item in _read(file, params, conversions.pop(file.name, None)):
             if isinstance(item, _Document) and (row := _row(item))["id"] not in documents:
                 documents[row["id"]] = row
             else:
@@ -192,13 +214,23 @@ def _kind(fault: Fault) -> str:
     return "skipped" if fault.reason in NO_INPUT else "source" if fault.line is None else "row"
 
 
-def _read(file: InputFile, params: LoadParams) -> Iterator[_Document | Fault]:
+def _converted(files: Sequence[InputFile], params: LoadParams, converter: Converter) -> dict[str, Converted]:
+    """By name."""
+    rules = params.rules
+    wanted = [
+        FileToConvert(file.path, file.name)
+        for file in files
+        if is_converted(file.suffix, rules) and _not_to_be_read(file, params) is None
+    ]
+    found = converter.convert(wanted, rules) if wanted else []
+    return {file.name: conversion for file, conversion in zip(wanted, found, strict=True)}
+
+
+def _read(file: InputFile, params: LoadParams, conversion: Converted | None) -> Iterator[_Document | Fault]:
     try:
-        found = _found(file, params)
+        found = _found(file, params, conversion)
     except OSError as error:
-        found = _not_read(error)
-    except NoConverterError as error:
-        found = Fault("needs_docs", f"{file.suffix} {error}")
+        found = Fault(*not_read(error))
     except UndecodableError as error:
         found = Fault("encoding", str(error))
     except ValueError as error:
@@ -248,22 +280,27 @@ def _no_text(faults: Sequence[PageFault]) -> str:
     return faults[0].message if len(faults) == 1 else f"none of its {len(faults)} pages has text: {faults[0].message}"
 
 
-def _not_read(error: OSError) -> Fault:
-    if error.errno in CLOSED:
-        return Fault("unreadable", f"{error.strerror or error}; allow reading it or remove it")
-    return Fault("io_error", f"{error.strerror or error}; the next run reads it again")
-
-
-def _found(file: InputFile, params: LoadParams) -> DecodedText | Conversion | Fault:
+def _not_to_be_read(file: InputFile, params: LoadParams) -> Fault | None:
     if file.fault:
         return Fault(*file.fault)
-    if file.suffix not in WHOLE | RECORDS | CONVERTED:
+    if file.suffix not in WHOLE | RECORDS and not is_converted(file.suffix, params.rules):
         known = ", ".join(sorted(suffix[1:] for suffix in WHOLE | RECORDS | CONVERTED))
         return Fault("unsupported", f"suffix '{file.suffix}' is not read; convert it to one of {known}")
-    if file.path.stat().st_size > params.max_file_mb * 2**20:
-        return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
-    if file.suffix in CONVERTED:
-        return convert(file.path)
+    try:
+        if file.path.stat().st_size > params.max_file_mb * 2**20:
+            return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
+    except OSError as error:
+        return Fault(*not_read(error))
+    return None
+
+
+def _found(file: InputFile, params: LoadParams, conversion: Converted | None) -> DecodedText | Conversion | Fault:
+    if fault := _not_to_be_read(file, params):
+        return fault
+    if isinstance(conversion, NotConverted):
+        return Fault(conversion.reason, conversion.message)
+    if conversion:
+        return conversion
     return decoded(file.path.read_bytes(), params.encoding, params.encodings)
 
 

@@ -146,11 +146,11 @@ def test_what_was_written_to_while_it_was_read_is_read_again(folder: ProjectFold
     verb = REGISTRY.verbs["load_documents"]
     readings = []
 
-    def read(params: object) -> object:
+    def read(params: object, converter: object) -> object:
         readings.append(1)
         if len(readings) == 1:
             letter.write_text("Half of a let")
-        result = verb.function(params=params)
+        result = verb.function(params=params, converter=converter)
         letter.write_text("A second letter.") if len(readings) == 1 else None
         return result
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.documents.conversion import NEEDS_EXTRA
-from pipeline.documents.office import _markitdown
 from pipeline.engine.deletions import no_input
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest, document_id
@@ -188,25 +187,12 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".pdf", ".docx", ".pptx", ".xlsx", ".epub", ".html"])
 def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("markitdown", "openpyxl", "pypdfium2"):
-        monkeypatch.setitem(sys.modules, name, None)
-    _markitdown.cache_clear()
+    monkeypatch.setattr("pipeline.documents.limited_converter.converter_for", lambda suffix: "")
     (tmp_path / f"a{suffix}").write_bytes(b"<p>text</p>")
     _, rejects = load(tmp_path)
-    _markitdown.cache_clear()
     assert rejects["reason"].tolist() == ["needs_docs"]
     assert rejects["message"].iloc[0].endswith(NEEDS_EXTRA)
     assert no_input(rejects) == {f"{suffix[1:]} (needs the extra 'docs')": 1}
-
-
-def test_what_a_converter_stumbles_over_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stumbling:
-        def convert_local(self, path: str, **options: object) -> object:
-            raise KeyError("Root")
-
-    monkeypatch.setattr("pipeline.documents.office._markitdown", Stumbling)
-    (tmp_path / "a.html").write_bytes(b"<p>text</p>")
-    assert load(tmp_path)[1]["message"].tolist() == ["a.html: 'Root' is missing; mend it or remove it"]
 
 
 @pytest.mark.skipif(find_spec("markitdown") is None, reason="the extra 'docs' is not installed")

@@ -7,7 +7,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from pipeline.engine.resources import Model, Resources, WrappedChat, WrappedEmbedding
+from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert, NotConverted
+from pipeline.engine.deletions import NOT_CONVERTED
+from pipeline.engine.resources import Asked, Resources, WrappedChat, WrappedConverter, WrappedEmbedding
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Result, Talk, Tokenizer
 from pipeline.models.conversations import Exchange, Memory, in_rounds
@@ -53,8 +55,11 @@ class Tally:
         self.calls += 1
         self.input_tokens += tokens
 
-    def rehearsed(self, model: Model) -> Model:
-        """The model, which answers from what it knows; what it would have to ask is counted."""
+    def rehearsed(self, model: Asked) -> Asked:
+        """The model, which answers from what it knows; what it would have to ask is counted. A converter converts
+        nothing: a file that it does not know has the reason NOT_CONVERTED."""
+        if isinstance(model, Converter):
+            return RehearsedConverter(model, self)
         return RehearsedChat(model, self) if isinstance(model, ChatModel) else RehearsedEmbedding(model, self)
 
 
@@ -122,11 +127,24 @@ class RehearsedEmbedding(WrappedEmbedding):
         return np.zeros((len(texts), 1), dtype=np.float32)
 
 
+@dataclass(frozen=True)
+class RehearsedConverter(WrappedConverter):
+    tally: Tally
+
+    def convert(
+        self, files: Sequence[FileToConvert], rules: ConversionRules, listener: object = None, anew: Anew | None = None
+    ) -> list[Converted]:
+        self.tally.keys |= self.converter.keys(files)
+        not_yet = NotConverted(NOT_CONVERTED, "is to be converted yet")
+        return [known or not_yet for known in self.converter.known(files, rules)]
+
+
 def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> set[str]:
-    """Keys of the replies and vectors that the workflow's live tables are made of."""
+    """Keys of the replies and vectors that the workflow's live tables are made of, and of the conversions of the files
+    that are there."""
     manifest, tally = snapshots.manifest(workflow.name), Tally(resources.tokenizer)
     for step in workflow.steps:
-        if step.models and set(step.inputs.values()) <= set(manifest.tables):
+        if (step.models or resources.converters_of(step)) and set(step.inputs.values()) <= set(manifest.tables):
             inputs = step.inputs_from(lambda table: snapshots.read(manifest.tables[table]))
             resources.call(step, inputs, tally.rehearsed)
     return tally.keys

@@ -25,6 +25,7 @@ from pipeline.engine.deletions import (
     document_changes,
     documents_before,
     identities,
+    not_converted,
     refuse_nothing,
     with_kept,
 )
@@ -43,11 +44,13 @@ UNITS = "text_unit_ids"
 @dataclass(frozen=True)
 class Forecast:
     """``documents``: what has become of them since the last run, beside the step that writes them; None where that
-    cannot be told, or nothing has."""
+    cannot be told, or nothing has. ``to_convert``: how many files the step would convert: what they say, and what that
+    would cost, is not known."""
 
     planned: PlannedStep
     estimate: Estimate
     documents: DocumentChanges | None = None
+    to_convert: int = 0
 
 
 def forecast(
@@ -78,6 +81,7 @@ class Forecaster:
         self._known: dict[str, Snapshot] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._to_come: dict[str, PendingReplies] = {}
+        self._to_convert: dict[str, frozenset[str]] = {}
 
     def forecasts(self, planner: Planner) -> Iterator[Forecast]:
         for position, step in enumerate(self.workflow.steps):
@@ -87,7 +91,8 @@ class Forecaster:
                 yield Forecast(planned, Estimate())
                 continue
             estimate = self._estimate(planned) if step.id in self._needed else Estimate()
-            yield Forecast(planned, estimate, self._documents(step))
+            to_convert = len(self._to_convert.get(step.id, ()))
+            yield Forecast(planned, estimate, self._documents(step), to_convert)
             read = {table for later in self.workflow.steps[position + 1 :] for table in later.inputs.values()}
             self._frames = {name: frame for name, frame in self._frames.items() if name in read}
 
@@ -109,7 +114,9 @@ class Forecaster:
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or after is None:
             return None
         there = before and self.snapshots.exists(before)
-        return document_changes(identities(self.snapshots, before) if before and there else after[:0], after)
+        to_convert = frozenset[str]().union(*self._to_convert.values())
+        then = identities(self.snapshots, before) if before and there else after[:0]
+        return document_changes(then, after, to_convert)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
         step = planned.step
@@ -137,8 +144,11 @@ class Forecaster:
         inputs = step.inputs_from(self._table)
         kept = kept_rows(planned, inputs, self.previous, self.snapshots) if planned.reason == "input" else None
         frames = self.resources.call(step, kept.inputs if kept else inputs, tally.rehearsed)
+        if to_convert := not_converted(frames):
+            self._to_convert[step.id] = to_convert
         frames = with_kept(step, frames, self.previous, self.snapshots)
-        refuse_nothing(step, frames)
+        if not to_convert:
+            refuse_nothing(step, frames)
         read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
         for name, schema in step.writes.items():
             if name == REJECTS or step.outputs[name] not in read:

@@ -2,13 +2,15 @@
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert
 from pipeline.contract.registry import Tracker
-from pipeline.engine.resources import Model, WrappedChat, WrappedEmbedding
+from pipeline.engine.resources import Asked, WrappedChat, WrappedConverter, WrappedEmbedding
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
 from pipeline.models.base import Anew, ChatModel, Result, Talk, Usage
@@ -67,9 +69,10 @@ THROTTLED = "throttled"
 
 @dataclass
 class Meter(Tracker):
-    """Sums of one step; the Listener of its models and the Tracker of its verb. ``tick`` is called with (done,
-    expected) rows of work;
-    ``documents`` says which document a row is of, where it is of one."""
+    """Sums of one step; the Listener of its models and of its converter, and the Tracker of its verb. ``tick`` is
+    called with (done, expected) rows of work; ``documents`` says which document a row is of, where it is of one;
+    ``conversions`` counts files that were ``converted``, and those of which the conversion was ``kept``,
+    ``converters`` those that were by another converter than that of today."""
 
     step: str
     tick: Callable[[int, int], None]
@@ -84,6 +87,8 @@ class Meter(Tracker):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
+    conversions: Counter[str] = field(default_factory=Counter)
+    converters: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, rows: int) -> None:
@@ -93,6 +98,11 @@ class Meter(Tracker):
     def finished(self, rows: int) -> None:
         self.done += rows
         self.tick(self.done, self.expected)
+
+    def converted(self, kept: bool, by_another: str = "") -> None:
+        self.conversions["kept" if kept else "converted"] += 1
+        self.converters[by_another] += bool(by_another)
+        self.finished(1)
 
     def begun(self, expected: Usage) -> str:
         """Raises BudgetError, so that the call is not sent, when the budget is used up."""
@@ -120,9 +130,23 @@ class Meter(Tracker):
         self.budget.reserve(tokens, cost)
 
 
-def metered(model: Model, meter: Meter, anew: Anew | None = None) -> Model:
-    """The model, which tells the meter what it does. ``anew``: see MeteredChat."""
-    return MeteredChat(model, meter, anew) if isinstance(model, ChatModel) else MeteredEmbedding(model, meter)
+def metered(asked: Asked, meter: Meter, anew: Anew | None = None) -> Asked:
+    """The model, or converter, which tells the meter what it does. ``anew``: rows whose bad replies are asked for
+    again, mended though they are, and files that are converted again."""
+    if isinstance(asked, Converter):
+        return MeteredConverter(asked, meter, anew)
+    return MeteredChat(asked, meter, anew) if isinstance(asked, ChatModel) else MeteredEmbedding(asked, meter)
+
+
+@dataclass(frozen=True)
+class MeteredConverter(WrappedConverter):
+    meter: Meter
+    anew: Anew | None = None
+
+    def convert(
+        self, files: Sequence[FileToConvert], rules: ConversionRules, listener: object = None, anew: Anew | None = None
+    ) -> list[Converted]:
+        return self.converter.convert(files, rules, self.meter, self.anew)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The database that remembers replies, limits and batches: SQLite, or PostgreSQL for many machines."""
+"""The database that remembers replies, conversions, limits and batches: SQLite, or PostgreSQL for many machines."""
 
 import threading
 import time
@@ -22,9 +22,9 @@ from sqlalchemy.schema import CreateTable
 from pipeline.errors import SettingsError, StoreError
 
 Item = TypeVar("Item")
-SCHEMA_VERSION = 4
-"""1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches; they are brought to 4 as they
-are opened."""
+SCHEMA_VERSION = 5
+"""1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches, 4 no conversions; they are
+brought to 5 as they are opened."""
 
 KEYS_PER_STATEMENT = 500
 SECONDS_TO_WAIT_FOR_A_LOCK = 60
@@ -73,6 +73,17 @@ BATCHES = sa.Table(
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("created", sa.DateTime(timezone=True), nullable=False),
     sa.Column("digest", sa.BigInteger),
+)
+CONVERSIONS = sa.Table(
+    "conversions",
+    TABLES,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("converter", sa.Text, nullable=False),
+    sa.Column("limits", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("created", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("digest", sa.BigInteger, nullable=False),
 )
 SCHEMA = sa.Table("graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True))
 ADDED = {

@@ -13,13 +13,23 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.errors import StoreError
 from pipeline.files import tell
-from pipeline.models.cache.database import BATCHES, COMPLETIONS, EMBEDDINGS, Database, address, complaint, lenient_text
+from pipeline.models.cache.database import (
+    BATCHES,
+    COMPLETIONS,
+    CONVERSIONS,
+    EMBEDDINGS,
+    Database,
+    address,
+    complaint,
+    lenient_text,
+)
 
-KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES)
+KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES, CONVERSIONS)
 READS: dict[str, LiteralString] = {
     "completions": "SELECT rowid, * FROM completions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
     "embeddings": "SELECT rowid, * FROM embeddings NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
     "batches": "SELECT rowid, * FROM batches NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
+    "conversions": "SELECT rowid, * FROM conversions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
 }
 ROWS_AT_ONCE = 500
 MOST_UNREADABLE = 20_000

@@ -13,17 +13,25 @@ import numpy as np
 import sqlalchemy as sa
 
 from pipeline.files import tell
-from pipeline.models.cache.database import COMPLETIONS, EMBEDDINGS, Database, SharedWrites, row_digest, slices
+from pipeline.models.cache.database import (
+    COMPLETIONS,
+    CONVERSIONS,
+    EMBEDDINGS,
+    Database,
+    SharedWrites,
+    row_digest,
+    slices,
+)
 from pipeline.models.cache.repair import compact, mend
 
-FORGETTABLE = (COMPLETIONS, EMBEDDINGS)
+FORGETTABLE = (COMPLETIONS, EMBEDDINGS, CONVERSIONS)
 
 
-def _is_whole(digest: int | None, *content: str | int | bytes) -> bool:
+def is_whole(digest: int | None, *content: str | int | bytes, anew: str = "it is asked again") -> bool:
     """Rows of earlier versions have no digest."""
     if digest is None or digest == row_digest(*content):
         return True
-    tell(f"cache: the row of {content[0]} is damaged; it is asked again")
+    tell(f"cache: the row of {content[0]} is damaged; {anew}")
     return False
 
 
@@ -63,7 +71,7 @@ class ReplyCache:
         columns = [COMPLETIONS.c[name] for name in ("key", "digest", *Completion.__dataclass_fields__)]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
         found = {key: (digest, Completion(*row)) for key, digest, *row in rows}
-        return {key: reply for key, (digest, reply) in found.items() if _is_whole(digest, key, *_content(reply))}
+        return {key: reply for key, (digest, reply) in found.items() if is_whole(digest, key, *_content(reply))}
 
     def store_completion(self, key: str, model: str, reply: Completion) -> None:
         """Keep the reply, in place of an older one; it is on disk when the call returns."""
@@ -105,7 +113,7 @@ class ReplyCache:
     def vectors(self, keys: Iterable[str]) -> dict[str, np.ndarray]:
         columns = [EMBEDDINGS.c[name] for name in ("key", "digest", "vector")]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
-        whole = {key: vector for key, digest, vector in rows if _is_whole(digest, key, vector)}
+        whole = {key: vector for key, digest, vector in rows if is_whole(digest, key, vector)}
         return {key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in whole.items()}
 
     def known_vectors(self, keys: Iterable[str]) -> set[str]:
@@ -124,7 +132,8 @@ class ReplyCache:
 
     def forget_all_but(self, keys: Iterable[str]) -> int:
         """Delete what this owner has stored, but for these keys, and leave no trace of it in the database's file.
-        Returns how many replies and vectors went. Raises StoreError when a trace may be left: the same call goes on."""
+        Returns how many replies, vectors and conversions went. Raises StoreError when a trace may be left: the same
+        call goes on."""
         if not self.database.there:
             return 0
         kept = set(keys)
@@ -141,11 +150,11 @@ class ReplyCache:
         return gone
 
     def owned(self) -> int:
-        """How many replies and vectors are this owner's."""
+        """How many replies, vectors and conversions are this owner's."""
         return self._count(self._owners)
 
     def unowned(self) -> int:
-        """How many replies and vectors have no owner: an older version stored them."""
+        """How many replies, vectors and conversions have no owner: an older version stored them."""
         return self._count({""})
 
     def _count(self, owners: set[str]) -> int:

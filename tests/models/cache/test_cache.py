@@ -276,7 +276,7 @@ def test_of_a_damaged_cache_what_can_be_read_is_kept_and_nothing_wrong_is_served
 ):
     replies = filled(path)
     whole = path.read_bytes()
-    middle = len(whole) // 2 // 4096 * 4096
+    middle = whole.index(b"reply 200 reply 200") // 4096 * 4096
     if damage == "page":
         path.write_bytes(whole[:middle] + b"\xaa" * 4096 + whole[middle + 4096 :])
     elif damage == "end":

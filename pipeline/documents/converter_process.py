@@ -1,0 +1,118 @@
+"""What runs in a process that converts files, one after the other, and has only so much memory: a file is asked for on
+one pipe, what came of it goes out on another. It ends with the process that started it, however that ends."""
+
+import ctypes
+import importlib.util
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from pipeline.contract.conversion import FILE, Conversion, Converted, NotConverted, OwnConverter
+from pipeline.documents.conversion import MOST_SAID, NoConverterError, convert
+from pipeline.documents.files import not_read
+from pipeline.errors import in_words
+
+RESULT: TypeAdapter[Converted] = TypeAdapter(Converted)
+TOO_MUCH_MEMORY = "too_much_memory"
+_PR_SET_PDEATHSIG = 1
+_SECONDS_BETWEEN_LOOKS = 1
+
+
+class Wanted(BaseModel):
+    """A file to be converted, and by what of the user's own; ``name``: of that converter, for people."""
+
+    path: str
+    own: OwnConverter | None = None
+    folder: str = "."
+    name: str = ""
+
+
+def result_of(wanted: Wanted, megabytes: int) -> Converted:
+    try:
+        return _by_own(wanted, wanted.own) if wanted.own else convert(Path(wanted.path))
+    except NoConverterError as error:
+        return NotConverted("needs_docs", f"{Path(wanted.path).suffix.lower()} {error}")
+    except MemoryError:
+        return NotConverted(TOO_MUCH_MEMORY, f"takes more than {megabytes} MB; remove it or set input.convert_mb")
+    except OSError as error:
+        return NotConverted(*not_read(error))
+    except ValueError as error:
+        return NotConverted("parse", str(error))
+    except Exception as error:  # noqa: BLE001 - a converter of the user's own raises what it likes
+        return NotConverted("parse", f"{in_words(error)[:MOST_SAID]}; mend it or remove it")
+
+
+def _by_own(wanted: Wanted, own: OwnConverter) -> Conversion:
+    made = _function(wanted.folder, own)(Path(wanted.path)) if isinstance(own, str) else _said(own, wanted)
+    if isinstance(made, Conversion):
+        return made
+    if not isinstance(made, str):
+        raise ValueError(f"input.converter: {wanted.name} gave {type(made).__name__}; return a text or a Conversion")
+    return Conversion(made, wanted.name)
+
+
+@cache
+def _function(folder: str, own: str) -> Any:
+    file, name = own.rsplit(":", 1)
+    path = Path(folder, file).resolve()
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(function := getattr(module, name, None)):
+        raise ValueError(f"input.converter: {path.name} has no function '{name}'; correct settings.yaml")
+    return function
+
+
+def _said(words: tuple[str, ...], wanted: Wanted) -> str:
+    """What the command prints. It has the limits of this process, and ends with it."""
+    command = [word.replace(FILE, wanted.path) for word in words]
+    done = subprocess.run(  # noqa: S603 - settings name the command
+        command, cwd=wanted.folder, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        preexec_fn=_end_with_the_parent,
+    )  # fmt: skip
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())[-MOST_SAID:]
+        raise ValueError(f"{wanted.name} ended with {done.returncode} ({said}); mend it or remove it")
+    return done.stdout.decode(errors="replace")
+
+
+def _end_with_the_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os._exit(1)
+
+
+def main() -> None:
+    questions, answers, megabytes, parent = map(int, sys.argv[2:])
+    _end_with_the_parent()
+    if sys.platform != "linux":
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (megabytes * 2**20, megabytes * 2**20))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    asked, told = Connection(questions, writable=False), Connection(answers, readable=False)
+    while True:
+        try:
+            wanted = Wanted.model_validate_json(asked.recv_bytes())
+        except EOFError:
+            return
+        told.send_bytes(RESULT.dump_json(result_of(wanted, megabytes)))

@@ -1,0 +1,120 @@
+"""A file that was converted keeps its conversion for as long as its content is the same, whatever its name and
+whichever converter is the present one. What could not be converted, or not whole, is tried again by another converter,
+or within other limits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.contract.conversion import (
+    Conversion,
+    ConversionListener,
+    ConversionRules,
+    Converted,
+    FileToConvert,
+)
+from pipeline.documents.converter_process import RESULT
+from pipeline.documents.files import file_digest
+from pipeline.documents.limited_converter import LimitedConverter, converter_name
+from pipeline.models.base import Anew
+from pipeline.models.cache.conversions import ConversionCache, KeptConversion
+from pipeline.text.ids import digest
+
+PASSING = frozenset({"needs_docs", "unreadable", "io_error"})
+"""Reasons that say nothing of the content."""
+Earlier = Callable[[Sequence[FileToConvert]], Mapping[str, Conversion]]
+"""What is known of files, by name, from before conversions were kept."""
+
+
+def nothing_earlier(files: Sequence[FileToConvert]) -> Mapping[str, Conversion]:
+    return {}
+
+
+def conversion_key(file: FileToConvert) -> str:
+    """Over its content, and the suffix, which says how it is read; empty for one that cannot be read."""
+    try:
+        return digest("conversion", file.suffix, file_digest(file.path))
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class KeepingConverter:
+    """``earlier``: asked for what is not kept."""
+
+    cache: ConversionCache
+    earlier: Earlier = nothing_earlier
+    converter: LimitedConverter = field(default_factory=LimitedConverter)
+
+    def convert(
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        listener: ConversionListener | None = None,
+        anew: Anew | None = None,
+    ) -> list[Converted]:
+        """Each conversion is stored as soon as it is there."""
+        if listener:
+            listener.expect(len(files))
+        keys = list(map(conversion_key, files))
+        wanted = [anew is None or not anew(file.name) for file in files]
+        found = self._found([file for file, known in zip(files, wanted, strict=True) if known], rules)
+        results: list[Converted | None] = []
+        for key, known in zip(keys, wanted, strict=True):
+            kept = found.get(key) if known else None
+            results.append(kept.result if kept else None)
+            if kept and listener:
+                listener.converted(kept=True, by_another=kept.by_another)
+            if kept and kept.is_new:
+                self._store(key, kept.result, kept.by_another, rules)
+        places = [place for place, result in enumerate(results) if result is None]
+
+        def ended(number: int, result: Converted) -> None:
+            file, key = files[places[number]], keys[places[number]]
+            results[places[number]] = result
+            if key and key == conversion_key(file):  # else it was written to meanwhile
+                self._store(key, result, converter_name(file.suffix, rules), rules)
+            if listener:
+                listener.converted(kept=False)
+
+        if places:
+            self.converter.each([files[place] for place in places], rules, ended)
+        return [result for result in results if result is not None]
+
+    def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
+        found = self._found(files, rules)
+        return [found[key].result if (key := conversion_key(file)) in found else None for file in files]
+
+    def keys(self, files: Sequence[FileToConvert]) -> set[str]:
+        return set(filter(None, map(conversion_key, files)))
+
+    def _found(self, files: Sequence[FileToConvert], rules: ConversionRules) -> dict[str, "_Known"]:
+        by_key = {key: file for file in files if (key := conversion_key(file))}
+        found: dict[str, _Known] = {}
+        for key, kept in self.cache.find(by_key):
+            result, name = RESULT.validate_json(kept.content), converter_name(by_key[key].suffix, rules)
+            if _is_whole(result) or (kept.converter, kept.limits) == (name, rules.limits):
+                found[key] = _Known(result, kept.converter if kept.converter != name else "")
+        missing = {key: file for key, file in by_key.items() if key not in found}
+        known = self.earlier(list(missing.values())) if missing else {}
+        for key, file in missing.items():
+            if file.name in known:
+                found[key] = _Known(known[file.name], known[file.name].converter, is_new=True)
+        return found
+
+    def _store(self, key: str, result: Converted, name: str, rules: ConversionRules) -> None:
+        if isinstance(result, Conversion) or result.reason not in PASSING:
+            content = RESULT.dump_json(result).decode()
+            self.cache.store(key, KeptConversion(name, rules.limits, content))
+
+
+def _is_whole(result: Converted) -> bool:
+    return isinstance(result, Conversion) and bool(result.text.strip()) and not result.faults
+
+
+@dataclass(frozen=True)
+class _Known:
+    """``by_another``: the converter, where it is not that of today; ``is_new``: not in the cache yet."""
+
+    result: Converted
+    by_another: str = ""
+    is_new: bool = False

@@ -1,0 +1,199 @@
+"""A file that hangs, fills or ends its converter costs itself alone; no process outlives the one that started it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.contract.conversion import (
+    Conversion,
+    ConversionRules,
+    Converted,
+    FileToConvert,
+    NotConverted,
+    OwnConverters,
+    own_converters,
+)
+from pipeline.documents import limited_converter
+from pipeline.documents.converter_process import RESULT, Wanted, result_of
+from pipeline.documents.limited_converter import LimitedConverter, converter_name
+from pipeline.errors import SettingsError
+
+OWN = """
+import os, time
+
+def shout(path):
+    said = path.read_text()
+    if said == "sleep":
+        time.sleep(1000)
+    while said == "spin":
+        pass
+    if said == "fill":
+        filled = []
+        while True:
+            filled.append(bytearray(10_000_000))
+    if said == "abort":
+        os.abort()
+    if said == "stumble":
+        raise KeyError("Root")
+    if said == "number":
+        return 3
+    if said == "print":
+        print("noise " * 100_000)
+    return said.upper()
+"""
+HOSTILE = {
+    "sleep": "too_slow",
+    "spin": "too_slow",
+    "fill": "too_much_memory",
+    "abort": "crashed",
+    "stumble": "parse",
+    "number": "parse",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+def rules(
+    folder: Path, own: OwnConverters = "own.py:shout", seconds: float = 5, megabytes: int = 300
+) -> ConversionRules:
+    return ConversionRules(seconds, megabytes, own_converters(own), str(folder))
+
+
+def files(folder: Path, *said: str) -> list[FileToConvert]:
+    for word in said:
+        (folder / f"{word}.pdf").write_text(word)
+    return [FileToConvert(folder / f"{word}.pdf", word) for word in said]
+
+
+def outcomes(found: list[Converted]) -> list[str]:
+    return [one.text if isinstance(one, Conversion) else one.reason for one in found]
+
+
+def test_no_file_hinders_another(folder: Path):
+    wanted = files(folder, "one", *HOSTILE, "two", "print", "three")
+    found = LimitedConverter().convert(wanted, rules(folder, seconds=3))
+    assert outcomes(found) == ["ONE", *HOSTILE.values(), "TWO", "PRINT", "THREE"]
+    messages = [one.message for one in found if isinstance(one, NotConverted)]
+    assert all(";" in message for message in messages)
+    assert "3 s" in messages[0]
+    assert "300 MB" in messages[2]
+    assert "SIGABRT" in messages[3]
+
+
+def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
+    """A process that has converted before, and has no memory left, is not the next file's fault."""
+    (folder / "own.py").write_text(
+        "kept = []\ndef hold(path):\n    kept.append(bytearray(100_000_000))\n    return path.read_text()\n"
+    )
+    names = [f"file {number}" for number in range(6)]
+    found = LimitedConverter(processes=1).convert(files(folder, *names), rules(folder, "own.py:hold"))
+    assert outcomes(found) == names
+
+
+def test_a_command_converts_within_the_same_limits(folder: Path):
+    script = 'import sys, time; said = open(sys.argv[1]).read(); said == "sleep" and time.sleep(1000); '
+    script += 'said == "fail" and sys.exit("no such page"); print(said * 2)'
+    own = rules(folder, (sys.executable, "-c", script, "{file}"), seconds=3)
+    found = LimitedConverter().convert(files(folder, "one", "sleep", "fail"), own)
+    assert outcomes(found) == ["oneone\n", "too_slow", "parse"]
+    assert isinstance(found[2], NotConverted)
+    assert "ended with 1 (no such page)" in found[2].message
+    assert converter_name(".pdf", own) == Path(sys.executable).name
+
+
+def test_a_converter_of_ones_own_may_be_for_one_suffix_and_say_more_than_a_text(folder: Path):
+    (folder / "own.py").write_text(
+        "from pipeline.contract.conversion import Conversion\n"
+        "def scan(path):\n    return Conversion('text', 'scanner 2', 'Title', (0, 2), {'camera': 'x'})\n"
+    )
+    (folder / "a.rtf").write_text("")
+    wanted = [FileToConvert(folder / "a.rtf", "a.rtf")]
+    found = LimitedConverter().convert(wanted, rules(folder, {"RTF": "own.py:scan"}))
+    assert found == [Conversion("text", "scanner 2", "Title", (0, 2), {"camera": "x"})]
+    assert RESULT.validate_json(RESULT.dump_json(found[0])) == found[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [("gone.py:f", "no such file"), (("no-such-command", "{file}"), "no command 'no-such-command'")],
+)
+def test_a_converter_that_is_not_there_is_named_before_any_file(folder: Path, own: OwnConverters, message: str):
+    with pytest.raises(SettingsError, match=message):
+        LimitedConverter().convert(files(folder, "one"), rules(folder, own))
+
+
+@pytest.mark.parametrize("own", ["own.py", ":f", ("cat",), {"pdf": "own.py"}])
+def test_what_is_no_converter_is_refused(own: OwnConverters):
+    with pytest.raises(ValueError, match=r"add it|write file"):
+        own_converters(own)
+
+
+def test_without_the_extra_no_process_is_started(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limited_converter, "converter_for", lambda suffix: "")
+    monkeypatch.setattr(limited_converter, "_Process", None)
+    assert outcomes(LimitedConverter().convert(files(folder, "one"), ConversionRules())) == ["needs_docs"]
+
+
+def test_a_file_that_is_gone_may_come_back(folder: Path):
+    wanted = Wanted(path=str(folder / "gone.pdf"), own="own.py:shout", folder=str(folder))
+    assert outcomes([result_of(wanted, 100)]) == ["io_error"]
+    (folder / "stumble.pdf").write_text("stumble")
+    stumbles = result_of(wanted.model_copy(update={"path": str(folder / "stumble.pdf")}), 100)
+    assert stumbles == NotConverted("parse", "'Root' is missing; mend it or remove it")
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from pipeline.contract.conversion import ConversionRules, FileToConvert
+from pipeline.documents.limited_converter import LimitedConverter
+print("started", flush=True)
+own = {"": (sys.executable, "-c", sys.argv[2], "{file}")} if sys.argv[2] else {"": "own.py:shout"}
+files = [FileToConvert(Path(sys.argv[1], f"{word}.pdf"), word) for word in ("sleep", "spin")]
+LimitedConverter(processes=2).convert(files, ConversionRules(1000, 300, own, sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("command", ["", "import time; time.sleep(1000)"], ids=["function", "command"])
+def test_no_process_outlives_the_one_that_started_it(folder: Path, ending: signal.Signals, command: str):
+    files(folder, "sleep", "spin")
+    with started([sys.executable, "-c", SCRIPT, str(folder), command]) as process:
+        below = wait_for(process, at_least=4 if command else 2)
+        process.send_signal(ending)
+        process.wait(30)
+        _, alive = psutil.wait_procs(below, timeout=30)
+        assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(process: subprocess.Popen[str], at_least: int) -> list[psutil.Process]:
+    """What runs below it, as soon as so many processes do."""
+    assert process.stdout
+    assert process.stdout.readline() == "started\n"
+    while process.poll() is None:
+        below = psutil.Process(process.pid).children(recursive=True)
+        if len(below) >= at_least:
+            return below
+    raise AssertionError("it has ended")
