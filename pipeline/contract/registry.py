@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, get_args, get_type_hints
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
@@ -59,6 +60,10 @@ Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
 """The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
 
 
+Touches = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], pd.Series]
+"""Of a dictionary: the rows, what it was and what it is -> which of the rows may come out otherwise, as booleans."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """What the engine knows of a verb.
@@ -66,6 +71,8 @@ class Verb:
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
     ``row_of``: of each output, the column that says of which row (by ``id``) of that input a row is; with it, rows
     whose input has not changed are kept from the last run.
+    ``lookup``: the inputs of which a row uses some entries alone, as it uses a dictionary; by which it is told, where
+    one has changed, whose rows are to be made again all the same. Without it those of all.
     ``optional`` names the roles that may be left unbound.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
@@ -86,6 +93,7 @@ class Verb:
     takes_params: bool = False
     rowwise: str | None = None
     row_of: Mapping[str, str] = field(default_factory=dict)
+    lookup: Mapping[str, Touches] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     settings: str | None = None
     stamp: Callable[[Any], str] | None = None
@@ -99,13 +107,19 @@ class Verb:
         A Tracker that ``roles`` does not bind tells nobody.
 
         Raises DataError where a required cell is missing."""
-        filled = {
-            name: self.inputs[name].filled(table, f"verb '{self.name}': table '{name}'")
-            for name, table in tables.items()
-        }
+        filled = {name: self._filled(name, table) for name, table in tables.items()}
         returned = self.function(**filled, **{**dict.fromkeys(self.roles_of(Tracker), UNTRACKED), **roles})
         frames = returned if isinstance(returned, tuple) else (returned,)
         return dict(zip(self.outputs, frames, strict=True))
+
+    def touched(self, dictionary: str, rows: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> np.ndarray:
+        """Which of the rows of the rowwise input may come out otherwise where this other one was ``before``."""
+        assert self.rowwise
+        filled = self._filled(self.rowwise, rows), self._filled(dictionary, before), self._filled(dictionary, now)
+        return self.lookup[dictionary](*filled).to_numpy(dtype=bool)
+
+    def _filled(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
+        return self.inputs[name].filled(table, f"verb '{self.name}': table '{name}'")
 
     def written(self, read: Mapping[str, TableSchema], params: Params) -> dict[str, TableSchema]:
         """The schemas of what comes of tables of these schemas. Raises ValueError where the params do not fit."""
@@ -153,6 +167,7 @@ def verb(
     outputs: Mapping[str, TableSchema | Derived],
     rowwise: str | None = None,
     row_of: Mapping[str, str] | None = None,
+    lookup: Mapping[str, Touches] | None = None,
     libraries: tuple[str, ...] = (),
     placeholders: Mapping[str, Placeholders] | None = None,
     settings: str | None = None,
@@ -181,6 +196,7 @@ def verb(
             takes_params="params" in names,
             rowwise=rowwise,
             row_of=row_of or {},
+            lookup=lookup or {},
             libraries=libraries,
             settings=settings,
             stamp=stamp,

@@ -223,9 +223,9 @@ class KeptRows:
 def kept_rows(
     planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
 ) -> KeptRows | None:
-    """What of the step's last run can be kept: it differs in the rows of its rowwise input only, as far as the verb
-    reads its inputs, and its verb says of which row each row of its outputs is. Rows with a reject are worked on again.
-    None where nothing can be kept."""
+    """What of the step's last run can be kept: it differs in the rows of its rowwise input, and in dictionaries that
+    they look something up in, only, as far as the verb reads its inputs, and its verb says of which row each row of its
+    outputs is. Rows with a reject are worked on again. None where nothing can be kept."""
     step, verb = planned.step, planned.step.verb
     record = previous.steps.get(step.id)
     before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise else None
@@ -234,17 +234,20 @@ def kept_rows(
     if not all(map(snapshots.exists, [before, *record.outputs.values()])):
         return None
     assert verb.rowwise
-    if not all(_as_before(planned, name, inputs, previous, snapshots) for name in inputs if name != verb.rowwise):
+    changed = _others_that_changed(planned, inputs, previous, snapshots)
+    if changed is None or not set(changed) <= set(verb.lookup):
         return None
     now = inputs[verb.rowwise]
     same = _unchanged(now, snapshots.read(before))
     if same is None or not same.any():
         return None
+    for name, then in changed.items():
+        same &= ~verb.touched(name, now, then, inputs[name])
     if REJECTS in record.outputs:
         same &= ~now["id"].isin(snapshots.read(record.outputs[REJECTS])["row_id"])
     ids = frozenset(now.loc[same, "id"])
-    changed = {**inputs, verb.rowwise: now[~same].reset_index(drop=True)}
-    return KeptRows(changed, ids, record, verb.row_of, snapshots)
+    left = {**inputs, verb.rowwise: now[~same].reset_index(drop=True)}
+    return KeptRows(left, ids, record, verb.row_of, snapshots)
 
 
 def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
@@ -256,14 +259,23 @@ def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: 
     return now == then and read_then == {**tables, **outside} and set(step.verb.row_of) == set(record.outputs)
 
 
-def _as_before(
-    planned: PlannedStep, name: str, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
-) -> bool:
-    """Whether the columns that the verb reads of this input are those of the last run."""
-    then = previous.tables[planned.step.inputs[name]]
-    if then.sha256 == planned.components["inputs"][name]:
-        return True
-    return snapshots.exists(then) and snapshots.read(then, list(inputs[name].columns)).equals(inputs[name])
+def _others_that_changed(
+    planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
+) -> dict[str, pd.DataFrame] | None:
+    """The inputs beside the rowwise one that differ, in columns that the verb reads, from those of the last run; as
+    they were then. None where that cannot be read."""
+    step = planned.step
+    changed = {}
+    for name in set(inputs) - {step.verb.rowwise}:
+        then = previous.tables[step.inputs[name]]
+        if then.sha256 == planned.components["inputs"][name]:
+            continue
+        if not snapshots.exists(then):
+            return None
+        frame = snapshots.read(then, list(inputs[name].columns))
+        if not frame.equals(inputs[name]):
+            changed[name] = frame
+    return changed
 
 
 def _unchanged(now: pd.DataFrame, before: pd.DataFrame) -> pd.Series | None:

@@ -1,7 +1,8 @@
-"""Titles of documents as names, and where a text has one of them."""
+"""Titles of documents as names: which of them are any, and where a text has one."""
 
 import re
-from collections import defaultdict
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from pipeline.phrases.lexicon import ARTICLES, CALENDAR, DEMONYMS, LABELS, STARTERS
@@ -14,6 +15,21 @@ _FIRST_WORD = re.compile(rf"(?<![\w'’&-])[{UPPER}\d]\w*")
 _WORD_ENDS = re.compile(rf"(?![\w+#@]|[-'’&][{UPPER}])")
 _CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
 _NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
+_NAMING = frozenset(("given", "heading", ""))
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+
+
+def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """By document the title that names what it is about: one that was given or is a heading, and that no other document
+    has, were it as its first line: a letterhead is nobody's name. ``documents``: id, title and title_from (nothing
+    counts as given)."""
+    titled = [
+        (id, title, found, match_key(title_name(title)))
+        for id, title, found in documents
+        if title.strip() and found != "file_name"
+    ]
+    sharing = Counter(key for *_, key in titled)
+    return {id: title for id, title, found, key in titled if found in _NAMING and sharing[key] == 1}
 
 
 def title_name(title: str) -> str:
@@ -36,6 +52,11 @@ def title_aliases(title: str) -> list[str]:
         return []
     base, within = name[: found.start()], clean_name(found["within"] or "")
     return [base, within] if within and is_chinese(base) != is_chinese(within) else [base]
+
+
+def title_forms(title: str) -> list[str]:
+    """The title as a name, and its aliases."""
+    return [title_name(title), *title_aliases(title)]
 
 
 class Spellings:
@@ -70,7 +91,7 @@ class Gazetteer:
     @classmethod
     def of_titles(cls, titles: Iterable[str]) -> "Gazetteer":
         """Of the titles and what their brackets qualify."""
-        return cls(form for title in titles for form in [title_name(title), *title_aliases(title)])
+        return cls(form for title in titles for form in title_forms(title))
 
     def find(self, sentence: str) -> list[Name]:
         """The names in the sentence, disjoint; line breaks count as spaces."""
@@ -88,6 +109,37 @@ class Gazetteer:
             for name in self._spellings.at(sentence[start : start + 2], sentence, start):
                 yield Name(start, start + len(name), name)
                 break
+
+
+class TitleSearch:
+    """Tells fast whether a text may have one of the names: whether its letters and digits, whatever stands between
+    them, go on with those of one. That is so wherever a Gazetteer finds the name, and wherever a name of the text has
+    the name's match key."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        letters = {"".join(_words(name)) for name in names}
+        self._spellings = Spellings((name[:2], name) for name in letters)
+
+    def may_find(self, text: str) -> bool:
+        words = _words(text)
+        letters = "".join(words)
+        start = 0
+        for word in words:
+            for length in (2, 1):
+                beginning = letters[start : start + length]
+                if next(self._spellings.at(beginning, letters, start), None):
+                    return True
+            start += len(word)
+        return False
+
+
+def _words(text: str) -> list[str]:
+    """Letters and digits as ``match_key`` folds them, in pieces at whose beginnings a name may begin: each character
+    where there is another than those of ASCII."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return [character for character in decomposed if character.isalnum()]
 
 
 def _beginning(name: str) -> str | None:

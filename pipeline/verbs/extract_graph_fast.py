@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import pandas as pd
@@ -12,7 +13,7 @@ from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.contract.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
-from pipeline.phrases.titles import Gazetteer
+from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles, title_forms
 from pipeline.text.ids import match_key
 
 ALIAS_KEYWORD = "also known as"
@@ -65,11 +66,26 @@ class _Link:
     alias: bool = False
 
 
+def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
+    """Which text units may give other rows with the titles of now: those of a document whose title is another one, or
+    none any more, and those that may hold a title that has come or gone."""
+    then, titles = _titles(before), _titles(now)
+    documents = {document for document, _ in then.items() ^ titles.items()}
+    forms, forms_then = (frozenset(chain.from_iterable(map(title_forms, some.values()))) for some in (titles, then))
+    search = TitleSearch(forms ^ forms_then)
+    return text_units["document_id"].isin(documents) | text_units["text"].map(search.may_find).astype(bool)
+
+
+def _titles(documents: pd.DataFrame) -> dict[str, str]:
+    return naming_titles(documents[["id", "title", "title_from"]].itertuples(index=False, name=None))
+
+
 @verb(
     inputs={"text_units": TEXT_UNITS, "documents": TITLES},
     outputs={"extractions": EXTRACTIONS},
     rowwise="text_units",
     row_of={"extractions": "text_unit_id"},
+    lookup={"documents": _may_differ},
     libraries=("regex", "rjieba", "stopwordsiso"),
 )
 def extract_graph_fast(
@@ -84,10 +100,11 @@ def extract_graph_fast(
     of mentions. A relationship's description is the first sentence both ends share, its keywords the
     sentences' key phrases, its weight the number of sentences; its source is the end that comes first.
     The title of a text unit's document counts as present in each of its sentences. The titles of all
-    documents are looked for in every text unit. What is read from a text stands in it: all is ``grounded``.
+    documents are looked for in every text unit. Titles are those that were given or are headings, and that no two
+    documents share: a letterhead is nobody's name. What is read from a text stands in it: all is ``grounded``.
     """
-    titles = dict(zip(documents["id"], documents["title"].fillna(""), strict=True))
-    gazetteer = Gazetteer.of_titles(title for title in titles.values() if title.strip())
+    titles = _titles(TITLES.filled(TITLES.seen(documents), "documents"))
+    gazetteer = Gazetteer.of_titles(titles.values())
     rows: list[tuple[object, ...]] = []
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""})
     tracker.expect(len(texts))

@@ -1,43 +1,68 @@
 """Rows that are kept are those that would be made again: after each night the tables are a full build's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pipeline.engine import runner
-from pipeline.engine.plan import PlannedStep, kept_rows
-from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
+from pipeline.engine.plan import PlannedStep, RunOptions, kept_rows
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.sizes import size
 
-HARBOUR = DOCUMENTS["harbour.txt"]
-ADDED = "The Harbour of Quill was named after Idra Senn.\n"
-NIGHTS: Mapping[str, tuple[Mapping[str, str | None], int | None]] = {
-    "a sentence": ({"institute.txt": DOCUMENTS["institute.txt"] + ADDED}, 1),
-    "a title": (
-        {"harbour.txt": HARBOUR.replace("The Harbour of Quill", "Anselm Torr's Harbour")},
-        None,
-    ),
-    "a new document": ({"new.txt": "Optics\n\nAnselm Torr taught optics to Mira Vale."}, None),
-    "a deleted document": ({"observatory.txt": None}, None),
+DOCUMENTS = {
+    "harbour.md": "# The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871, at Quill Point.\n",
+    "institute.md": "# The Brack Institute\n\nIdra Senn also endowed the\nTollen Observatory.\n",
+    "observatory.md": "# The Tollen Observatory\n\nIt was opened by Governor Pell. Anselm Torr ground its lens.\n",
+    "letter.txt": "CONFIDENTIAL\n\nAnselm Torr saw the Harbour of Quill.\n",
 }
-"""What changes, None for what goes; and of how many text units the names are read anew, None for all."""
+HARBOUR, LETTER = DOCUMENTS["harbour.md"], DOCUMENTS["letter.txt"]
+NIGHTS: Mapping[str, tuple[Mapping[str, str | None], int]] = {
+    "a sentence": ({"institute.md": DOCUMENTS["institute.md"] + "It lies in Tessing.\n"}, 1),
+    "a title that a letter holds, and its new name that nothing holds": (
+        {"harbour.md": HARBOUR.replace("The Harbour of Quill", "The Port")}, 2
+    ),
+    "a new document that another one names": ({"torr.md": "# Anselm Torr\n\nHe taught optics."}, 3),
+    "a new document that nothing names": ({"new.md": "# Optics\n\nHe taught in Tessing."}, 1),
+    "a letter with the same letterhead": ({"second.txt": LETTER.replace("Torr", "Moor")}, 1),
+    "a deleted document that another one names": ({"observatory.md": None}, 1),
+    "a deleted document that nothing names": ({"institute.md": None}, 0),
+    "a title that is another's too": ({"copy.md": "# The Tollen Observatory\n\nIt burnt down.\n"}, 3),
+}  # fmt: skip
+"""What changes, None for what goes; and of how many text units the names are read anew."""
 
 
 def tables(folder: ProjectFolder) -> dict[str, str]:
     with folder.open() as project:
-        assert project.index("fast").outcome == "completed"
+        assert project.index("fast", options=RunOptions(allow_deletes=True)).outcome == "completed"
         return {name: snapshot.sha256 for name, snapshot in project.snapshots.manifest("fast").tables.items()}
 
 
+def change(folder: ProjectFolder, changes: Mapping[str, str | None]) -> None:
+    for name, text in changes.items():
+        if text is None:
+            folder.delete(name)
+        else:
+            folder.write(name, text)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
+    folder = new_project(tmp_path_factory.mktemp("first") / "p", NO_STORE, DOCUMENTS)
+    tables(folder)
+    return folder
+
+
 @pytest.mark.parametrize("night", NIGHTS)
-def test_fast_extraction_reads_again_what_changed_unless_titles_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: str
+def test_fast_extraction_reads_again_what_changed_and_what_may_hold_a_title_that_did(
+    first: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: str
 ):
     changes, read_again = NIGHTS[night]
-    folder = new_project(tmp_path / "p", NO_STORE)
-    tables(folder)
+    folder = first.copy(tmp_path / "p")
     read: dict[str, int | None] = {}
 
     def watched(planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], *rest: Any) -> Any:
@@ -46,11 +71,32 @@ def test_fast_extraction_reads_again_what_changed_unless_titles_did(
         return kept
 
     monkeypatch.setattr(runner, "kept_rows", watched)
-    for name, text in changes.items():
-        if text is None:
-            folder.delete(name)
-        else:
-            folder.write(name, text)
+    change(folder, changes)
     documents = {name: text for name, text in {**DOCUMENTS, **changes}.items() if text is not None}
     assert tables(folder) == tables(new_project(tmp_path / "fresh", NO_STORE, documents))
     assert read["extract_graph_fast"] == read_again
+
+
+NAMES = ("Mira Vale", "Harrow Light", "MIRA VALE", "Vale", "Notes", "林海灯塔")
+TEXTS = ("Mira Vale lit the Harrow\nLight.", "Later Vale saw Ann Moor (Notes).", "林海灯塔在海边。", "nothing here")
+DOCUMENT = st.tuples(st.sampled_from(("# {}\n\n", "{}\n\n", "---\ntitle: {}\n---\n")), st.sampled_from(NAMES)).flatmap(
+    lambda head: st.sampled_from(TEXTS).map(lambda text: f"{head[0].format(head[1])}{text}\n")
+)
+CHANGES = st.dictionaries(st.sampled_from([f"{number}.md" for number in range(5)]), st.none() | DOCUMENT, max_size=3)
+
+
+@settings(max_examples=size(2, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(CHANGES, min_size=1, max_size=size(3, 6)))
+def test_after_any_nights_of_titles_the_tables_are_those_of_a_full_build(
+    tmp_path_factory: pytest.TempPathFactory, history: Sequence[Mapping[str, str | None]]
+):
+    root = tmp_path_factory.mktemp("nights")
+    documents: dict[str, str] = {"first.md": "# Ann Moor\n\nAnn Moor met Mira Vale.\n", "0.md": "Notes\n\nVale came."}
+    folder = new_project(root / "p", NO_STORE, documents)
+    tables(folder)
+    for night in history:
+        changes = {name: text for name, text in night.items() if text is not None or name in documents}
+        change(folder, changes)
+        documents = {name: text for name, text in {**documents, **changes}.items() if text is not None}
+        tables(folder)
+    assert tables(folder) == tables(new_project(root / "fresh", NO_STORE, documents))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.phrases.names import is_chinese
-from pipeline.phrases.titles import Gazetteer
+from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles
+from pipeline.text.ids import match_key
 
 SHARED = {"latin": "Invoice {} ACME Corp", "chinese": "会议{}记录"}
 
@@ -73,3 +74,33 @@ def test_each_title_is_found_where_no_longer_one_overlaps_it(titles: list[str], 
         for name in Gazetteer([title]).find(text):
             assert name in of_all or places.intersection(range(name.start, name.end))
             assert not is_chinese(title) or title in text
+
+
+def test_titles_that_were_given_or_are_headings_and_nobody_elses_are_names():
+    documents = [
+        ("a", "Harrow Light", "given"),
+        ("b", "The Brack Institute", "heading"),
+        ("c", "Tessing", ""),
+        ("d", "Dear all,", "first_line"),
+        ("e", "scan0001", "file_name"),
+        ("f", " ", "given"),
+        ("g", "Minutes", "given"),
+        ("h", "MINUTES", "heading"),
+        ("i", "ACME Corp", "heading"),
+        ("j", "ACME Corp", "first_line"),
+        ("k", "Lamp", "heading"),
+        ("l", "lamp", "file_name"),
+    ]
+    named = {"a": "Harrow Light", "b": "The Brack Institute", "c": "Tessing", "k": "Lamp"}
+    assert naming_titles(documents) == naming_titles(reversed(documents)) == named
+
+
+KEYED = st.text(alphabet="aAeéßﬁⅧ™.-_ '’İıςΣσ林ｱ가\u0301\u0345ᾳ℃①²K", max_size=6)
+
+
+@given(KEYED, KEYED, KEYED)
+def test_a_search_misses_no_name_whatever_its_spelling(before: str, name: str, after: str):
+    text = f"{before} {name} {after}"
+    for spelled in (name, name.upper(), name.casefold()):
+        if match_key(spelled) == match_key(name) and any(map(str.isalnum, name)):
+            assert TitleSearch([spelled]).may_find(text)

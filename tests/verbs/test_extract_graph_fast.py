@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS
+from pipeline.contract.registry import REGISTRY
+from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.verbs.extract_graph_fast import ALIAS_KEYWORD, FastParams, extract_graph_fast
 from tests.sizes import size
 
@@ -207,3 +208,47 @@ def test_rowwise(texts, cut, random):
     shuffled = units.sample(frac=1, random_state=random.randrange(1000))
     other = titles[::-1]
     pd.testing.assert_frame_equal(extract_graph_fast(shuffled, other).sort_values(KEY, ignore_index=True), whole)
+
+
+PIECES = (
+    "Mira", "Vale", "MIRA VALE", "Ann", "Moor", "of", "the", "Guild", "C++", "C", "7", "U.S.", "US", "O’Brien",
+    "O'Brien", "l'Avenir", "deVries", "Har-\nbour", "Harbour", "World- Wide", "World-Wide", "Jr.", "AT&T", "Foo_bar",
+    "Café", "Cafe\u0301", "ﬁnn", "Finn", "Ⅷ", "VIII", "™", "林海", "灯塔", "林海灯塔", "Ａｎｎ", "(film)",
+    ", 1826-1958", "|", "-", ".", "\n", "\n\n", "《林海》",
+)  # fmt: skip
+JOINED = st.tuples(st.sampled_from(("", " ")), st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)).map(
+    lambda parts: parts[0].join(parts[1])
+)
+ENTRY = st.tuples(st.sampled_from("abc"), JOINED, st.sampled_from(("given", "heading", "first_line")))
+ENTRIES = st.lists(ENTRY, max_size=3, unique_by=lambda entry: entry[0])
+
+
+@settings(deadline=None, max_examples=size(60, 5_000))
+@given(st.lists(JOINED, min_size=1, max_size=3), ENTRIES, ENTRIES)
+def test_a_text_that_no_changed_title_touches_gives_the_rows_that_it_gave(
+    texts: list[str], before: list[tuple[str, str, str]], now: list[tuple[str, str, str]]
+):
+    units = text_units(*texts, document="a")
+    then, titles = TITLES.frame(before), TITLES.frame(now)
+    untouched = units[~REGISTRY.verbs["extract_graph_fast"].touched("documents", units, then, titles)]
+    assert extract_graph_fast(untouched, titles).equals(extract_graph_fast(untouched, then))
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "touched"),
+    [
+        ("Mira Vale", "So Mira\nVale came.", True),
+        ("Mira Vale", "So MIRA VALE came.", True),
+        ("Mira Vale (film)", "So Mira Vale came.", True),
+        ("Mira Vale", "So Mira came, and Vale.", False),
+        ("Vale", "So Mira Vale came.", True),
+        ("Art", "The party was over.", False),
+        ("林海", "我在林海灯塔。", True),
+        ("林海", "我在海边。", False),
+        ("Invoice 000123 ACME Corp", "It answers Invoice 000122 ACME Corp.", False),
+    ],
+)
+def test_a_new_title_touches_the_texts_that_may_hold_it(title: str, text: str, touched: bool):
+    units, none = text_units(text, document="other"), TITLES.frame()
+    for before, now in ((none, TITLES.frame([("d", title, "given")])), (TITLES.frame([("d", title, "given")]), none)):
+        assert list(REGISTRY.verbs["extract_graph_fast"].touched("documents", units, before, now)) == [touched]

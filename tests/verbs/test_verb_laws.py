@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import pipeline.verbs
@@ -33,7 +34,7 @@ from tests.verbs.graphrag_folders import version_3, write
 
 CORPUS = {
     "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
-    "letters/otto.md": "# Otto Holm\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. " * 4,
+    "letters/otto.md": "# Lamp\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. " * 4,
     "river.txt": "奥托在河边写信。信里说,灯塔很亮。" * 8,
     "towns.jsonl": '{"id": "t1", "title": "Skarrow", "text": "Skarrow is a town of Ada Holm."}\n',
     "odd.bin": "\x00\x01",
@@ -246,6 +247,32 @@ def test_a_rowwise_verb_may_be_given_slices(name: str, batch_rows: int, tables: 
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     assert run(verb, given, folder, batch_rows) == run(verb, given, folder)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].lookup))
+def test_rows_that_an_entry_of_a_dictionary_does_not_touch_stay(name: str, tables: dict[str, pa.Table], folder: Path):
+    """Whatever entry comes or goes."""
+    verb = REGISTRY.verbs[name]
+    given = inputs_of(name, tables)
+    rows = given[str(verb.rowwise)]
+    made = run(verb, given, folder)
+    stay = 0
+    for dictionary in verb.lookup:
+        entries = given[dictionary]
+        for place in range(len(entries)):
+            fewer = entries.drop(index=place).reset_index(drop=True)
+            without = run(verb, {**given, dictionary: fewer}, folder)
+            for before, now in ((entries, fewer), (fewer, entries)):
+                untouched = rows["id"][~verb.touched(dictionary, rows, before, now)]
+                stay += len(untouched)
+                for output, column in verb.row_of.items():
+                    kept = pa.array(untouched, pa.large_string())
+                    assert of_rows(made[output], column, kept) == of_rows(without[output], column, kept)
+    assert stay
+
+
+def of_rows(table: pa.Table, column: str, ids: pa.Array) -> pa.Table:
+    return table.filter(pc.is_in(table[column], ids))
 
 
 @pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].inputs))
