@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.contract.conversion import Conversion, PageFault
 from pipeline.documents.ocr import ocr_version, read_picture
-from pipeline.documents.pdf_pages import is_scan, seems_tabular, with_tables
+from pipeline.documents.pdf_pages import is_scan, table_layout, with_tables
 from pipeline.documents.titles import declared
 from pipeline.errors import install_extra
 from pipeline.text.ids import clean
@@ -71,8 +71,8 @@ def _add(found: _Pages, pdf: Any, page: Any, place: int) -> None:
             text = clean(seen) or text
             if not seen:
                 found.faults.append(_no_text(place + 1))
-        elif text and seems_tabular(page, layer):
-            text = clean(with_tables(pdf, place)).strip() or text
+        elif text and (layout := table_layout(page, layer)):
+            text = clean(with_tables(pdf, place, layout)).strip() or text
     finally:
         layer.close()
     found.texts.append(text)

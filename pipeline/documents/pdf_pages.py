@@ -7,7 +7,7 @@ those whose columns are merely aligned; what has found more cells is taken.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.documents.markdown import as_table, n_cells, without_padding
 
@@ -43,9 +43,15 @@ def is_scan(page: Any, characters: int) -> bool:
     return share > (_WHOLE_PICTURE if characters else _PART_PICTURE) or (not characters and drawn > _DRAWN)
 
 
-def seems_tabular(page: Any, layer: Any) -> bool:
-    """Whether lines or boxes are drawn on the page, or what stands on it is aligned in columns. ``layer``: its text."""
-    return _is_ruled(page) or _is_aligned(layer)
+Layout = Literal["", "aligned", "ruled"]
+
+
+def table_layout(page: Any, layer: Any) -> Layout:
+    """Whether lines or boxes are drawn on the page, or else what stands on it is aligned in columns. ``layer``: its
+    text."""
+    if _is_ruled(page):
+        return "ruled"
+    return "aligned" if _is_aligned(layer) else ""
 
 
 def _is_ruled(page: Any) -> bool:
@@ -83,11 +89,11 @@ def _columns(row: list[tuple[float, float]]) -> int:
     return columns
 
 
-def with_tables(pdf: Any, place: int) -> str:
+def with_tables(pdf: Any, place: int, layout: Layout) -> str:
     """A page's text with its tables as Markdown, the page counted from 0; "" where that cannot be read."""
     try:
         page = _alone(pdf, place)
-        ruled, all_found = _ruled(page)
+        ruled, all_found = _ruled(page) if layout == "ruled" else ("", False)
         return ruled if all_found else max(ruled, _aligned(page), key=n_cells)
     except Exception:  # noqa: BLE001  (two more libraries: what they stumble over has a text all the same)
         return ""

@@ -96,13 +96,15 @@ def test_text_around_tables_is_there_once_and_in_order(tmp_path: Path):
 
 def test_pages_of_prose_are_not_looked_at_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked = []
-    monkeypatch.setattr("pipeline.documents.pdf.with_tables", lambda pdf, place: asked.append(place) or "")
+    monkeypatch.setattr(
+        "pipeline.documents.pdf.with_tables", lambda pdf, place, layout: asked.append((place, layout)) or ""
+    )
     convert(written(prose(PROSE * 12, PROSE * 12), tmp_path / "prose.pdf"))
     assert asked == []
     made = next(table_pdfs())
     (tmp_path / "ruled.pdf").write_bytes(made.content)
     assert convert(tmp_path / "ruled.pdf").text
-    assert asked == [0]
+    assert asked == [(0, "ruled")]
 
 
 def test_a_page_that_the_readers_of_tables_stumble_over_has_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
