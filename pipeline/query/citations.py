@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipeline.query.context import LONGEST as LONGEST_OF_DATA
@@ -39,27 +39,33 @@ class Citations:
 
     def stream(self, pieces: Iterable[str]) -> Generator[str, None, int]:
         """The checked text in pieces; returns how many citations were removed. What may yet become a citation is held
-        back until it is known."""
-        removed, line, sent = 0, "", 0
+        back until it is known; what was shown is not looked at again."""
+        removed, line = 0, _Line()
         for piece in pieces:
-            *ended, line = _lines(line + piece)
-            for whole in ended:
-                text, count = self._line(whole)
-                if len(text) > sent:
-                    yield text[sent:]
-                removed, sent = removed + count, 0
-            text, _ = self._line(line[: _settled(line)])
-            if len(text) > sent:
-                yield text[sent:]
-                sent = len(text)
-        text, count = self._line(line)
-        if len(text) > sent:
-            yield text[sent:]
+            *ended, rest = _lines(piece)
+            for end in ended:
+                text, count = self._rest_of_line(line.text + end, line.begun)
+                removed, line = removed + count, _Line()
+                if text:
+                    yield text
+            line.add(rest)
+            if settled := line.take_settled():
+                text, count = self._checked(settled)
+                removed += count
+                if text:
+                    yield text
+        text, count = self._rest_of_line(line.text, line.begun)
+        if text:
+            yield text
         return removed + count
 
-    def _line(self, line: str) -> tuple[str, int]:
-        if len(line) <= LONGEST and self._made_up_entry(line):
+    def _rest_of_line(self, rest: str, begun: bool) -> tuple[str, int]:
+        """``begun``: what stands before it on the line was shown already."""
+        if not begun and len(rest) <= LONGEST and self._made_up_entry(rest):
             return "", 1
+        return self._checked(rest)
+
+    def _checked(self, line: str) -> tuple[str, int]:
         line, strange = self.records.checked(line)
         cited = [number for citation in _NUMBERS.findall(line) for number in _numbers(citation)]
         unknown = [number for number in cited if number not in self._numbers]
@@ -117,25 +123,37 @@ def _lines(text: str) -> list[str]:
     return [*(f"{line}\n" for line in ended), last]
 
 
-def _settled(line: str) -> int:
-    """How much of a line that goes on is as it stays."""
-    begun = line.lstrip(" \t-*0123456789.")
-    if (not begun or begun.startswith("[")) and len(line) <= LONGEST:
-        return 0
-    settled = min(_open(line), default=len(line))
-    return len(line[:settled].rstrip(" "))
+@dataclass
+class _Line:
+    """What of a line that goes on is not shown yet. ``begun``: some of it was; ``opened``: where the brackets are that
+    may yet be closed."""
 
+    text: str = ""
+    begun: bool = False
+    opened: list[int] = field(default_factory=list)
 
-def _open(line: str) -> list[int]:
-    """Where the brackets are that may yet be closed."""
-    opened: list[int] = []
-    for place, character in enumerate(line):
-        kinds = [line[start] for start in opened]
-        if character in PAIRS and PAIRS[character] in kinds:
-            opened = opened[: len(kinds) - 1 - kinds[::-1].index(PAIRS[character])]
-        elif character in PAIRS.values():
-            opened.append(place)
-    return [place for place in opened if len(line) - place <= _longest(line, place)]
+    def add(self, piece: str) -> None:
+        begin = len(self.text)
+        self.text += piece
+        for place, character in enumerate(piece, start=begin):
+            if character in PAIRS:
+                kinds = [self.text[start] for start in self.opened[::-1]]
+                if PAIRS[character] in kinds:
+                    del self.opened[len(kinds) - 1 - kinds.index(PAIRS[character]) :]
+            elif character in PAIRS.values():
+                self.opened.append(place)
+
+    def take_settled(self) -> str:
+        """What is as it stays; it is not here any more."""
+        words = self.text[:LONGEST].lstrip(" \t-*0123456789.")
+        if not self.begun and (not words or words.startswith("[")) and len(self.text) <= LONGEST:
+            return ""
+        self.opened = [place for place in self.opened if len(self.text) - place <= _longest(self.text, place)]
+        settled = self.text[: min(self.opened, default=len(self.text))].rstrip(" ")
+        if settled:
+            self.text, self.begun = self.text[len(settled) :], True
+            self.opened = [place - len(settled) for place in self.opened]
+        return settled
 
 
 def _longest(line: str, place: int) -> int:

@@ -88,6 +88,26 @@ def test_a_stream_does_not_wait_for_the_end_of_a_line():
     assert next(stream) == "Ada wrote"
 
 
+class Counted(Citations):
+    """Counts the characters that are looked at."""
+
+    looked = 0
+
+    def _checked(self, line: str) -> tuple[str, int]:
+        Counted.looked += len(line)
+        return super()._checked(line)
+
+
+@pytest.mark.parametrize("said", ["words of one line ", "a [1] b [99] c (so) ", "字", "- item "])
+def test_no_part_of_a_line_is_looked_at_twice_after_it_was_shown(said: str):
+    whole_line = said * (20_000 // len(said))
+    Counted.looked = 0
+    checked = Counted(SHOWN.references)
+    pieces = [whole_line[start : start + 4] for start in range(0, len(whole_line), 4)]
+    assert whole(checked.stream(pieces)) == whole(SHOWN.stream([whole_line]))
+    assert Counted.looked <= 2 * len(whole_line)
+
+
 def test_a_bracket_that_never_closes_holds_nothing_back_for_long():
     said = "x [" + "y" * 1000
     shown = SHOWN.stream(iter(said))
