@@ -16,7 +16,9 @@ from pipeline.resolution.spelling import (
     JOINED_TITLES,
     LEGAL_FORMS,
     LEGAL_FORMS_IN_FRONT,
+    RANKS,
     TITLES,
+    VAGUE_TYPES,
     counted,
     expanded,
     folded,
@@ -47,6 +49,7 @@ _ALIKE = (
     (re.compile("i+"), "i"), (re.compile(r"i(?=[aeu])"), ""), (re.compile(r"(.)\1"), r"\1"),
 )  # fmt: skip
 _BRACKETED = re.compile(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]")
+_RANKED = re.compile(rf"([^,]+), (?i:{'|'.join(RANKS)})(?: Palatine)? of ([^,]+)")
 _DOTTED = re.compile(r"\b(?:[^\W\d_]\.){2,}")
 _SMALL_WORDS = frozenset("of the and for in on de la le du des der die das und et y e".split())
 _SHORTEST_ACRONYM = 2
@@ -123,6 +126,35 @@ class Name:
     @cached_property
     def is_person(self) -> bool:
         return is_person(self.type)
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether its type leaves open what it is."""
+        return self.type in VAGUE_TYPES
+
+    @cached_property
+    def may_be_person(self) -> bool:
+        parts = self.name.split()
+        personal = len(parts) <= 3 and all(part.isalpha() and part[0].isupper() for part in parts)
+        return self.is_person or (self.is_vague and personal)
+
+    @cached_property
+    def marks(self) -> str:
+        """What a title may be told from another by."""
+        return "".join(letter for letter in plain_width(self.name) if letter in "!?")
+
+    @cached_property
+    def unqualified(self) -> str:
+        """Of "Name (qualifier)" the joined words of the name; else empty."""
+        found = _BRACKETED.fullmatch(plain_width(self.name))
+        return "".join(counted(words(folded(found[1])), words(found[1]))) if found else ""
+
+    @cached_property
+    def of_place(self) -> str:
+        """Of "Name, Rank of Place" the joined words of "Name of Place"; else empty."""
+        found = _RANKED.fullmatch(plain_width(self.name))
+        whole = f"{found[1]} of {found[2]}" if found else ""
+        return "".join(counted(words(folded(whole)), words(whole)))
 
 
 def read_name(name: str, type: str) -> Name:

@@ -13,19 +13,14 @@ import pandas as pd
 import regex
 from rapidfuzz import fuzz
 
+from pipeline.resolution.spelling import RANKS
 from pipeline.text.ids import match_key
 
-_RANKS = """
-    archbishop archduchess archduke bishop abbot abbess baron baroness caliph count countess duke duchess earl elector
-    electress emir emperor empress graf gräfin infante infanta khan king landgrave landgravine lady lord margrave
-    margravine marquess marquis marchioness patriarch pope prince princess queen shah sultan tsar tsarina viscount
-    viscountess voivode
-""".split()
 _BEFORE_GIVEN_NAMES = """
     king queen emperor empress prince princess count countess duke duchess margrave landgrave elector pope sultan
     archduke archduchess
 """.split()
-_RANK = f"(?i:{'|'.join(_RANKS)})"
+_RANK = f"(?i:{'|'.join(RANKS)})"
 _WORD = r"\p{Lu}[\p{L}\p{M}'’]*+"
 _PLACE = rf"{_WORD}(?:[ ]?-[ ]?{_WORD}|[ ]{_WORD}){{0,3}}+"
 _EPITHET = regex.compile(

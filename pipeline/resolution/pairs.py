@@ -4,6 +4,8 @@ Which pairs of names are worth comparing: those that share a key. The number of 
 their square: a key that many share is compared only along its sorted members.
 """
 
+import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
 from pipeline.resolution.name import Name
-from pipeline.resolution.spelling import PROPER_TYPES
+from pipeline.resolution.spelling import DOCUMENT, PROPER_TYPES
 
 Outcome = Literal["same", "perhaps", "different"]
 SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 8, 9
@@ -29,8 +31,23 @@ RARE = 20
 """Names that may share a word for it to propose pairs."""
 SHORTEST_WORD = 4
 TABLES, SEED = 16, 7
+_APOSTROPHE = re.compile("['’‘ʼ´`]")
 MEMBERS_OF_A_CELL = 8
 Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Company:
+    """In how many text units each of two names stands, and in how many both."""
+
+    one: int = 0
+    two: int = 0
+    both: int = 0
+
+    @property
+    def close(self) -> bool:
+        """Whether they are mostly met together: as names that a text gives to one thing are, and not by chance."""
+        return self.both > 0 and 2 * self.both >= max(self.one, self.two)
 
 
 @dataclass(frozen=True)
@@ -50,19 +67,29 @@ class Rules:
     similarity: float
     defined: dict[str, str]
 
-    def compare(self, one: Name, two: Name) -> Comparison:
-        """Symmetric."""
+    def compare(self, one: Name, two: Name, company: Company = Company()) -> Comparison:
+        """Symmetric. ``company``: where the two are met; nowhere together by default."""
         if one.numbers != two.numbers:
             return Comparison("different", "numbers", 0.0)
-        rule = _same_by_spelling(one, two) or self._same_by_acronym(one, two)
+        spelled = _same_by_spelling(one, two)
+        by_chance = spelled and not company.close and _by_chance(one, two)
+        rule = ("" if by_chance else spelled) or self._same_by_acronym(one, two)
         if rule:
             return Comparison("same", rule, 1.0)
         if clash := _clash(one, two):
             return Comparison("different", clash, 0.0)
-        rule = _same_by_core(one, two) or _same_person(one, two) or _same_abroad(one, two) or _mistyped(one, two)
+        if by_chance:
+            return Comparison("perhaps", spelled, 1.0)
+        rule = (
+            _same_by_core(one, two, company)
+            or _same_person(one, two)
+            or _same_by_qualifier(one, two, company)
+            or _same_abroad(one, two)
+            or _mistyped(one, two, company)
+        )
         if rule:
             return Comparison("same", rule, 1.0)
-        return self._perhaps(one, two)
+        return self._perhaps(one, two, company)
 
     def _same_by_acronym(self, one: Name, two: Name) -> str:
         """Long Name (LN) is Long Name, and LN, where no other name claims LN; then these two are one as well."""
@@ -76,9 +103,9 @@ class Rules:
                 return "acronym"
         return ""
 
-    def _perhaps(self, one: Name, two: Name) -> Comparison:
+    def _perhaps(self, one: Name, two: Name, company: Company) -> Comparison:
         score = fuzz.token_sort_ratio(one.text, two.text) / 100
-        if _is_acronym_of(one, two) or _is_acronym_of(two, one):
+        if company.both and (_is_acronym_of(one, two) or _is_acronym_of(two, one)):
             return Comparison("perhaps", "acronym", score)
         if one.is_person and two.is_person and _initials_fit(one.core, two.core, least=1):
             return Comparison("perhaps", "initials", score)
@@ -97,6 +124,40 @@ def _fuse_safely(one: Name, two: Name) -> bool:
     return one.tokens == two.tokens or min(map(len, map("".join, (one.tokens, two.tokens)))) >= 2
 
 
+def _by_chance(one: Name, two: Name) -> bool:
+    """Whether names that are spelled alike may well be two: L.A. and La, Oh Boy! and Oh Boy, titles of two documents;
+    and, where types do not say what they are, Christ Church and Christchurch, Réunion and Reunion, Michel'le and
+    Michelle, Game I and Game 1."""
+    vague = one.is_vague or two.is_vague
+    if one.marks != two.marks and (vague or one.type != two.type):
+        return True
+    if one.type == two.type == DOCUMENT:
+        return True
+    short, long = sorted((one, two), key=lambda name: len(name.name))
+    if "." in long.name and long.acronym and not short.acronym:
+        return True
+    if not vague:
+        return False
+    if len(one.tokens) != len(two.tokens):
+        fused = min(one, two, key=lambda name: len(name.tokens)).name
+        return fused.isalpha() and fused[1:].islower()
+    if len(one.tokens) > 1:
+        last = {one.name[-1], two.name[-1]}
+        return len(last) == 2 and bool(last & set("IVX")) and any(map(str.isdecimal, last))
+    return _accents(one) != _accents(two) or _apostrophe(one) != _apostrophe(two)
+
+
+def _accents(name: Name) -> list[str]:
+    """Acute, grave and circumflex, which tell words apart."""
+    return [mark for mark in unicodedata.normalize("NFD", name.name) if mark in "\u0300\u0301\u0302"]
+
+
+def _apostrophe(name: Name) -> bool:
+    """Whether there is one that sets apart more than a particle or a sound."""
+    parts = _APOSTROPHE.split(name.name)
+    return len(parts) > 1 and len(parts[0]) > 3 and len(parts[-1]) > 1
+
+
 def _clash(one: Name, two: Name) -> str:
     if one.legal and two.legal and one.legal != two.legal:
         return "legal form"
@@ -105,10 +166,13 @@ def _clash(one: Name, two: Name) -> str:
     return ""
 
 
-def _same_by_core(one: Name, two: Name) -> str:
-    """The names without what stands around them, where the entities are of one type."""
-    if one.type != two.type or not one.joined:
+def _same_by_core(one: Name, two: Name, company: Company) -> str:
+    """The names without what stands around them, where the entities are of one type or mostly met together; there the
+    words may have another order too."""
+    if not one.joined or not (one.type == two.type or company.close):
         return ""
+    if company.close and one.core != two.core and sorted(one.core) == sorted(two.core):
+        return "order"
     if one.joined == two.joined:
         if one.inverted != two.inverted:
             return "inversion"
@@ -117,7 +181,8 @@ def _same_by_core(one: Name, two: Name) -> str:
         if one.title is not None or two.title is not None:
             return "title"
         return "article" if len(one.core) > 1 else ""
-    plain = not (one.legal or two.legal) and one.article == two.article and one.type not in PROPER_TYPES
+    plain = not (one.legal or two.legal) and one.article == two.article
+    plain = plain and (company.close or one.type not in PROPER_TYPES)
     return "plural" if plain and one.singular == two.singular else ""
 
 
@@ -138,6 +203,17 @@ def _initials_fit(one: tuple[str, ...], two: tuple[str, ...], least: int) -> boo
     return fits and len(pairs) >= least
 
 
+def _same_by_qualifier(one: Name, two: Name, company: Company) -> str:
+    """Name (qualifier), and the name in no other text units; Name, Rank of Place, and Name of Place, where the name has
+    a number or the two are mostly met together."""
+    for whole, part, alone in ((one, two, company.two), (two, one, company.one)):
+        if whole.unqualified and whole.unqualified == part.joined and 0 < alone == company.both:
+            return "qualifier"
+        if whole.of_place and whole.of_place == part.joined and (whole.numbers or company.close):
+            return "qualifier"
+    return ""
+
+
 def _same_abroad(one: Name, two: Name) -> str:
     """The same name in Cyrillic or Greek and in Latin letters."""
     if one.foreign == two.foreign or one.type != two.type or len(one.core) != len(two.core):
@@ -146,19 +222,22 @@ def _same_abroad(one: Name, two: Name) -> str:
     return "transliteration" if alike and all(len(word) > 1 for word in (*one.core, *two.core)) else ""
 
 
-def _mistyped(one: Name, two: Name) -> str:
+def _mistyped(one: Name, two: Name, company: Company) -> str:
     """One letter of one long word is missing, doubled, or changed places with the next, within the word. A letter in
     place of another is no such mistake: sulfate and sulfite, Colombia and Columbia; nor is a missing one in a word that
-    stands alone: deprecate and depreciate. Of people's names none is: Anderson and Andersson are two."""
-    if one.is_person or one.type != two.type or len(one.core) != len(two.core):
+    stands alone: deprecate and depreciate. Of people's names, and of what may be one, none is: Anderson and Andersson
+    are two. Names that are mostly met together may be shorter, and people's."""
+    if len(one.core) != len(two.core) or not (company.close or one.type == two.type):
+        return ""
+    if not company.close and (one.may_be_person or two.may_be_person):
         return ""
     unequal = [(a, b) for a, b in zip(one.core, two.core, strict=True) if a != b]
     if len(unequal) != 1:
         return ""
     least = SHORTEST_TYPO if len(one.core) > 1 else SHORTEST_TYPO_ALONE
     a, b = unequal[0]
-    long_enough = min(len(a), len(b)) >= least and (a + b).isalpha()
-    likely = len(one.core) > 1 or len(a) == len(b) or _single(a) == _single(b)
+    long_enough = min(len(a), len(b)) >= (SHORTEST_WORD if company.close else least) and (a + b).isalpha()
+    likely = company.close or len(one.core) > 1 or len(a) == len(b) or _single(a) == _single(b)
     return "typo" if long_enough and likely and slipped(a, b) else ""
 
 
@@ -203,6 +282,11 @@ def _keys(name: Name) -> Iterator[str]:
         yield f"spelling {spelling} {numbers}"
     yield f"core {name.joined} {numbers}"
     yield f"core {name.singular} {numbers}"
+    for other in (name.unqualified, name.of_place):
+        if other:
+            yield f"core {other} {numbers}"
+    if len(name.core) > 1:
+        yield f"order {' '.join(sorted(name.core))} {numbers}"
     if name.short:
         yield f"core {name.long} {numbers}"
         yield f"acronym {name.short}"

@@ -13,7 +13,7 @@ from itertools import combinations, product
 from typing import Literal
 
 from pipeline.resolution.name import Name
-from pipeline.resolution.pairs import Comparison, Pair, Rules, defined_acronyms, named_pairs
+from pipeline.resolution.pairs import Company, Comparison, Pair, Rules, defined_acronyms, named_pairs
 from pipeline.resolution.pins import Decision
 
 Test = Callable[[int, int], bool]
@@ -117,13 +117,15 @@ class PairDecision:
 @dataclass
 class Resolution:
     """``pins``: what a person says of pairs. ``near``: pairs whose vectors are near, with their cosine. Positions of
-    names, the smaller first, stand for them. ``most``: of one name's doubtful pairs, how many are considered."""
+    names, the smaller first, stand for them. ``most``: of one name's doubtful pairs, how many are considered.
+    ``units``: the text units of each name."""
 
     names: Sequence[Name]
     similarity: float
     most: int
     pins: Mapping[Pair, Decision] = field(default_factory=dict)
     near: Mapping[Pair, float] = field(default_factory=dict)
+    units: Sequence[frozenset[str]] = ()
     verdicts: dict[Pair, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,10 +192,16 @@ class Resolution:
     def _comparison(self, pair: Pair) -> Comparison:
         return self.found.get(pair) or self._with_vectors(pair)
 
+    def _company(self, one: int, two: int) -> Company:
+        if not self.units:
+            return Company()
+        first, second = self.units[one], self.units[two]
+        return Company(len(first), len(second), len(first & second))
+
     def _with_vectors(self, pair: Pair) -> Comparison:
         """By the names and, where these say nothing, by the vectors."""
         if pair not in self._compared:
-            one = self._rules.compare(self.names[pair[0]], self.names[pair[1]])
+            one = self._rules.compare(self.names[pair[0]], self.names[pair[1]], self._company(*pair))
             if one.outcome == "different" and one.rule == "similarity" and pair in self.near:
                 one = Comparison("perhaps", "embedding", self.near[pair])
             self._compared[pair] = one

@@ -61,8 +61,19 @@ TITLES = {
     "reverend": "", "mx": "", "hon": "",
 }  # fmt: skip
 """What stands before a person's name -> m or f, where it says so."""
-DEGREES = frozenset({"phd", "esq", "msc", "mba", "dphil", "frs"})
+DEGREES = frozenset("phd esq msc mba dphil frs cbe obe mbe kbe dbe".split())
 """What stands behind a person's name and is no part of it. Junior and senior are."""
+VAGUE_TYPES = frozenset({"", "NAME", "TITLE", "UNKNOWN"})
+"""Types that leave open whether it is a person."""
+DOCUMENT = "TITLE"
+"""Type of what a document is called."""
+RANKS = """
+    archbishop archduchess archduke bishop abbot abbess baron baroness caliph count countess duke duchess earl elector
+    electress emir emperor empress graf gräfin infante infanta khan king landgrave landgravine lady lord margrave
+    margravine marquess marquis marchioness patriarch pope prince princess queen shah sultan tsar tsarina viscount
+    viscountess voivode
+""".split()
+"""What stands before "of" and a place in a person's epithet."""
 JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
 ARTICLES = frozenset({"the", "a", "an"})
 PLURAL_ONLY = frozenset(

@@ -94,7 +94,8 @@ def resolve_entities(
     positions = {id: position for position, id in enumerate(entities["id"])}
     near = near_pairs(_vectors(entities, embedding), params.near) if embedding else {}
     pins = read_pins_of({pin.ids: pin.decision for pin in read_pins(params.file)}, positions)
-    resolution = Resolution(names, params.similarity, params.candidates, pins, near)
+    units = [frozenset(of_entity) for of_entity in entities["text_unit_ids"]]
+    resolution = Resolution(names, params.similarity, params.candidates, pins, near, units)
     unknown = _judge(resolution, entities, params, judge, chat) if judge and chat else []
     clusters = resolution.clusters()
     into = _into(clusters.of_several, entities, resolution)
