@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 import pipeline.verbs
+from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import REGISTRY, UNTRACKED, Params, Tracker, Verb
 from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
+from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.models.base import (
     Anew,
     ChatModel,
@@ -138,6 +140,7 @@ ROLES: dict[type, Callable[[str], Any]] = {
     EmbeddingModel: lambda role: LetterEmbedding(),
     Tokenizer: lambda role: tokenizer("o200k_base"),
     Tracker: lambda role: UNTRACKED,
+    Converter: lambda role: LimitedConverter(),
 }
 
 
