@@ -199,6 +199,9 @@ EXTRACTIONS = table(
     text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING, target=STRING,
     description=STRING, keywords=STRINGS, weight=FLOAT, grounded=BOOL,
 )  # fmt: skip
+CO_OCCURS = "co-occurs"
+"""The keyword of a relationship that says no more than that a sentence holds both ends: what stands behind it in the
+list is of those sentences, what stands before it is stated of the two."""
 MENTIONS = table("entity_id", "text_unit_id", entity_id=STRING, text_unit_id=STRING, frequency=INT)
 MERGED_ENTITIES = table(
     "id",

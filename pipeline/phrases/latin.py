@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from pipeline.phrases.evidence import goes_on_in_list, kind_in_sentence, opens_cast
 from pipeline.phrases.lexicon import (
     ARTICLES,
     CALENDAR,
@@ -11,15 +12,18 @@ from pipeline.phrases.lexicon import (
     COURTESIES,
     DEMONYMS,
     GERMAN_PREPOSITIONS,
+    HEADS_IN_FRONT,
     HONORIFICS,
     INSTITUTIONS,
     LABELS,
+    LOCATION_HEADS,
     MONTHS,
     OF_NOUNS,
     ORGANIZATION_HEADS,
     RANKS,
     SMALL_WORDS,
     STARTERS,
+    SURNAME_HEADS,
     stop_words,
 )
 from pipeline.phrases.names import (
@@ -46,7 +50,9 @@ _WORD = (
     rf"{_PREFIX}?[{UPPER}]\w*+(?>(?:['’‘ʻ]\w++|&[{UPPER}]\w*+|{_HYPHEN})*))"
 )
 _NUMBER = rf"(?:{_SPACE}\d{{1,3}}\b(?![.,:%–-]?\d|%|\s(?:{MONTHS})\b))?"
-_RUN = rf"{_WORD}(?>(?:{_SPACE}(?:(?:{CONNECTORS}){_SPACE})?{_WORD})*)"
+_ORDINAL = rf"\d{{1,3}}(?:st|nd|rd|th){_SPACE}"
+_JUNIOR = r"(?:,[ ](?:Jr|Sr)\b\.?)?"
+_RUN = rf"(?:{_ORDINAL})?{_WORD}(?>(?:{_SPACE}(?:(?:{CONNECTORS}){_SPACE})?{_WORD})*){_JUNIOR}"
 _INSTITUTION = (
     rf"(?:{_WORD}{_SPACE})*?(?:{INSTITUTIONS}){_SPACE}(?:of|for){_SPACE}(?:the{_SPACE})?{_RUN}"
     rf"(?:{_SPACE}(?:and|for|for{_SPACE}the){_SPACE}(?!(?:{_WORD}{_SPACE}){{0,3}}(?:{INSTITUTIONS})\b){_RUN})?"
@@ -69,15 +75,31 @@ _ROMAN = re.compile(r"[IVXLC]+$")
 _HYPHEN_AND_SPACE = re.compile(r"(?<=\w)[-‐‑–] ")
 _MAX_RUN = 40  # words; more of them capitalised in a row are no names but a heading or a table
 _OPENERS = frozenset(':;•|#>*"“‘«')
-_NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS
+_NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS | {"jr", "sr", "am", "pm"}
+_BEFORE_PLACE = re.compile(r"\b(?:[Tt]he|[Ii]n|[Aa]t|[Nn]ear|[Oo]n|[Aa]cross|[Aa]long)\s$")
+_DATED = CALENDAR | {"am", "pm", "jr", "sr", "no", "vs"}
+_JUNIOR_COMMA = re.compile(r",(?= [JS]r\b)")
+_ORDINAL_WORD = re.compile(r"\d+(?:st|nd|rd|th)$")
 
 
-def find_names(sentence: str, gazetteer: Gazetteer, language: str = "en") -> list[Name]:
+def find_names(sentence: str, gazetteer: Gazetteer, language: str = "en", cells: bool = False) -> list[Name]:
     """The names in the sentence in order of place; two overlap only where a title stands within a name,
-    as in "Aldric II of Hallowfell"."""
+    as in "Aldric II of Hallowfell". ``cells``: it is a row of a table, where a lone word opens no sentence."""
     works = list(_quoted_works(sentence))
     fixed = leftmost_longest([*gazetteer.find(sentence), *works])
-    return overlay(list(_capitalised(sentence, language)), fixed, sentence)
+    return _with_evidence(overlay(list(_capitalised(sentence, language, cells)), fixed, sentence), sentence)
+
+
+def _with_evidence(names: list[Name], sentence: str) -> list[Name]:
+    """Names whose heads tell nothing with what the sentence calls them."""
+    told: list[Name] = []
+    cast, last = False, 0
+    for name in names:
+        cast = opens_cast(sentence, name.start) or (cast and goes_on_in_list(sentence[last : name.start]))
+        kind = kind_in_sentence(sentence, name.start, name.end) if name.type == "name" else None
+        told.append(name._replace(type=kind or "person") if kind or (cast and name.type == "name") else name)
+        last = name.end
+    return told
 
 
 def _quoted_works(sentence: str) -> Iterator[Name]:
@@ -87,17 +109,17 @@ def _quoted_works(sentence: str) -> Iterator[Name]:
         yield Name(found.end("work") - len(name), found.end("work"), name, "work")
 
 
-def _capitalised(sentence: str, language: str) -> Iterator[Name]:
+def _capitalised(sentence: str, language: str, cells: bool) -> Iterator[Name]:
     """Names by capital letters alone; disjoint."""
     first_letter = _LETTER.search(sentence)
-    opening = first_letter.start() if first_letter and language != "zh" else -1
+    opening = first_letter.start() if first_letter and language != "zh" and not cells else -1
     starters = STARTERS if language == "en" else STARTERS | stop_words(language)
     shouting = sentence.isupper()
     for run in _runs(sentence):
         start = run[0].start()
         initial = start <= opening or _character_before(sentence, start) in _OPENERS
         words = _without_opening(run, starters if initial else ARTICLES)
-        explained = initial and words[:1] == run[:1]
+        explained = initial and words[:1] == run[:1] and not _is_capitals(words, sentence)
         if language == "de" and words:
             explained = explained or not _after_preposition(sentence, words[0].start())
         if name := _name(sentence, words, explained, shouting):
@@ -138,6 +160,8 @@ def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> 
         return 0 if len(after) > 1 or folded in COURTESIES else None
     if word == "the" and before[-1][0].isupper() and not _is_byname(after):
         return 1
+    if word == "&" and len(before) > 1 and len(after) > 1 and kind_of_words(texts[start:]) == "name":
+        return 1
     if word == "of" and len(before) > 1 and _ends_before_of(before):
         return 1 + (after[0] == "the")
     return None
@@ -158,7 +182,8 @@ def _ends_before_of(words: list[str]) -> bool:
 def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> list[re.Match[str]]:
     for place, word in enumerate(words):
         folded = word[0].lower()
-        if not (word[0][0].islower() and word[0].islower()) and folded not in openers and folded != "i":
+        stays = folded not in openers or (len(folded) > 1 and word[0].isupper())
+        if not (word[0][0].islower() and word[0].islower()) and stays and folded != "i":
             return words[place:]
         openers = openers if folded in openers else ARTICLES
     return []
@@ -170,11 +195,14 @@ def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: 
     if not words:
         return None
     texts = [word[0] for word in words]
-    if not _can_be_name(texts):
+    if not _can_be_name(texts, shouting or not _is_capitals(words, sentence)):
         return None
     start = words[0].start()
     end = words[-1].end() - _ending(texts[-1])
     kind = kind_of_words(texts)
+    may_be_surname = texts[-1].lower() in SURNAME_HEADS and texts[0].lower() not in HEADS_IN_FRONT
+    if may_be_surname and not _BEFORE_PLACE.search(sentence, max(0, start - 8), start):
+        kind = "name"
     if kind == "event":
         start, end = _with_year(sentence, start, end)
     elif kind == "name" and (addressed or _is_person(sentence, texts, end)):
@@ -195,6 +223,8 @@ def _without_date(words: list[re.Match[str]]) -> list[re.Match[str]]:
     def is_date(word: re.Match[str]) -> bool:
         return word[0].lower() in CALENDAR
 
+    if len(words) > 1 and _ORDINAL_WORD.match(words[0][0]) and (is_date(words[1]) or words[1][0] == "Century"):
+        words = words[1:] if is_date(words[1]) or len(words) == 2 else words
     while words and is_date(words[0]):
         if len(words) > 1 and not (words[1][0].isdigit() or is_date(words[1])):
             break
@@ -211,7 +241,7 @@ def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]],
         ranked = words[0][0].lower() in RANKS and words[1][0].lower() in HONORIFICS and len(words) > 2
         title, rest = (words[1], words[2:]) if ranked else (words[0], words[1:])
         folded = title[0].lower().rstrip(".")
-        if folded not in HONORIFICS or rest[0][0].islower() or rest[-1][0].lower() in ORGANIZATION_HEADS:
+        if folded not in HONORIFICS or rest[0][0].islower() or _is_no_person([word[0] for word in rest]):
             break
         addressed = True
         if len(rest) == 1 and folded not in COURTESIES:
@@ -220,14 +250,30 @@ def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]],
     return words, addressed
 
 
-def _can_be_name(words: list[str]) -> bool:
+def _is_no_person(words: list[str]) -> bool:
+    """As what stands behind the title in "Major League Baseball" and "Prince Edward Island"."""
+    heads = [word.lower() for word in words]
+    return not ORGANIZATION_HEADS.isdisjoint(heads) or (heads[-1] in LOCATION_HEADS and heads[-1] not in SURNAME_HEADS)
+
+
+def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
+    """Whether this is a lone word in capitals, and those around it are not: WHO, US, IT."""
+    if len(words) != 1 or len(words[0][0]) < 2 or not words[0][0].isupper():
+        return False
+    before, after = sentence[: words[0].start()].split()[-1:], sentence[words[0].end() :].split(maxsplit=1)[:1]
+    return not any(len(word) > 1 and word.isupper() for word in (*before, *after))
+
+
+def _can_be_name(words: list[str], doubted: bool = True) -> bool:
+    """``doubted``: a lone word must be none of those that mean something else."""
     first = _POSSESSIVE.sub("", words[0])
     if not any(word[0].isalpha() and not (len(word) == 2 and word[1] == ".") for word in words):
         return False
     if len(words) == 1:
         letters = len(first) - first.count(".")
         ends = {first.lower().rstrip("."), first.lower().rpartition("-")[2]}
-        return letters > 1 and ends.isdisjoint(_NEVER_ALONE) and not _ROMAN.match(first)
+        common = not ends.isdisjoint(_NEVER_ALONE if doubted else _DATED)
+        return letters > 1 and not common and not _ROMAN.match(first)
     numbered = len(words) == 2 and (words[1].isdigit() or _ROMAN.match(words[1]) is not None)
     return not (numbered and first.lower() in LABELS)
 
@@ -265,4 +311,4 @@ def _after_preposition(sentence: str, place: int) -> bool:
 
 
 def _on_one_line(text: str) -> str:
-    return _HYPHEN_AND_SPACE.sub("-", " ".join(text.split()))
+    return _JUNIOR_COMMA.sub("", _HYPHEN_AND_SPACE.sub("-", " ".join(text.split())))

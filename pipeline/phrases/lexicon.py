@@ -135,7 +135,7 @@ OF_NOUNS = _words(
     """
     hall medal house states republic order church knight knights cross book books son sons daughter daughters
     member members secretary head chief premier archduke margrave elector landgrave viscount marquess sheriff
-    dean abbot rector curator keeper master chair act battle bill declaration day night king's queen's time
+    earl baron dean abbot rector curator keeper master chair act battle bill declaration day night king's queen's time
     part parts board ministry faculty friends sea coast city house isles straits bank banks
     """
 )
@@ -144,6 +144,74 @@ EVENT_HEADS = _words(
     treaty war wars battle battles siege festival storm flood revolution rebellion uprising olympics games
     cup championship championships tournament conference expedition earthquake fire disaster massacre
     election elections exhibition ceremony coronation congress prize award awards inquiry accord pact
+    """
+)
+# Heads of places that are surnames as well: "Benny Hill", "Michael Bay".
+SURNAME_HEADS = _words(
+    "hill hills bay castle park moor dale lane rock rocks street forest lake field ford county town creek beach falls "
+    "bridge cape port point mount church bank banks press booth"
+)
+# What a text calls a person, a place, an organization, a work or an event.
+_CLASSES = {
+    "person": """
+    actor actress director writer author novelist poet playwright dramatist screenwriter journalist editor producer
+    filmmaker cinematographer animator singer songwriter musician composer conductor pianist violinist guitarist
+    drummer bassist rapper vocalist soprano tenor dancer choreographer painter sculptor artist illustrator
+    photographer architect engineer designer inventor scientist physicist chemist biologist mathematician astronomer
+    philosopher theologian historian linguist economist psychologist sociologist anthropologist archaeologist
+    geologist botanist zoologist naturalist physician surgeon doctor nurse lawyer barrister attorney judge jurist
+    politician statesman diplomat ambassador senator congressman governor mayor president chancellor minister
+    businessman businesswoman entrepreneur industrialist banker merchant philanthropist activist teacher professor
+    academic scholar educator explorer navigator astronaut aviator pilot soldier officer general admiral colonel
+    commander footballer cricketer player swimmer athlete boxer wrestler cyclist golfer jockey skier skater gymnast
+    runner sprinter rower fencer coach goalkeeper midfielder defender striker bishop archbishop cardinal pope priest
+    monk nun abbot abbess saint missionary rabbi king queen prince princess emperor empress duke duchess earl count
+    countess baron baroness marquess viscount nobleman noblewoman aristocrat peer heiress courtier sultan caliph emir
+    tsar knight comedian humorist columnist presenter broadcaster model magician keeper librarian publisher translator
+    critic essayist biographer officeholder attorney spy criminal murderer outlaw pirate
+    """,
+    "location": """
+    village town city municipality commune hamlet suburb neighbourhood neighborhood district county province
+    region state country nation republic kingdom island archipelago peninsula river lake mountain volcano valley
+    bay harbour harbor port capital borough parish desert settlement prefecture canton township creek stream
+    """,
+    "organization": """
+    company band club university college school institute organization organisation corporation party newspaper
+    magazine label studio orchestra choir ministry agency association society foundation charity union airline
+    bank manufacturer publisher team network broadcaster hospital museum brewery guild order
+    """,
+    "work": """
+    film movie novel album song single play opera musical book poem series sitcom documentary novella anthology
+    soundtrack ballet symphony sonata sitcom episode comic manga anime videogame
+    """,
+    "event": "war battle tournament festival election earthquake expedition championship siege uprising rebellion",
+}
+# A word of two classes says nothing.
+CLASS_NOUNS = {
+    noun: kind
+    for kind, nouns in _CLASSES.items()
+    for noun in nouns.split()
+    if sum(noun in other.split() for other in _CLASSES.values()) == 1
+}
+KIN = (
+    "sons?|daughters?|wife|husband|brothers?|sisters?|father|mother|nephews?|nieces?|cousins?|grandsons?|"
+    "granddaughters?|grandfather|grandmother|widow|widower|uncle|aunt|stepson|stepdaughter|half-brother|half-sister|"
+    "father-in-law|mother-in-law|son-in-law|daughter-in-law|brother-in-law|sister-in-law|fiancée|fiancé"
+)
+# What something is of another: "capital of", "member of".
+RELATION_NOUNS = _words(
+    """
+    capital king queen emperor ruler duke count bishop archbishop president chancellor governor mayor minister member
+    founder co-founder director head chairman chairwoman leader author editor professor student pupil graduate
+    alumnus subsidiary division suburb tributary sequel prequel remake adaptation version successor predecessor
+    partner colleague disciple follower teacher keeper owner citizen resident native inhabitant
+    """
+)
+# Verbs whose past does not end in -ed.
+VERBS = _words(
+    """
+    wrote written won met built led held made sold bought founded taught fought born wed became succeeded left joined
+    drew drawn gave given shot led ran beat sang sung
     """
 )
 # After these a lone German noun is likely a name; after an article or an adjective it is any noun.

@@ -5,16 +5,17 @@ from collections import defaultdict
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from pipeline.phrases.evidence import kind_of_qualifier
 from pipeline.phrases.keyphrases import Phrase, candidate_phrases
 from pipeline.phrases.lexicon import guess_language, stop_words
+from pipeline.phrases.lines import cut_spans, read_layout
 from pipeline.phrases.names import Name, is_chinese, short_forms
+from pipeline.phrases.statements import statement
 from pipeline.phrases.titles import Gazetteer, title_aliases, title_name
 from pipeline.text.ids import match_key
 from pipeline.text.sentences import sentence_spans
 
 _WORD = re.compile(r"[^\W\d_]+")
-# A line that the page's width did not end: a heading, an address, a signature.
-_SHORT_LINE = re.compile(r"^(.{0,40})\n", re.MULTILINE)
 _LANGUAGE_SAMPLE = 1000
 _BETWEEN_ALIASES = re.compile(r"[\"”»》」』]?\s?[(（]\s?[\"“«]?$")
 _AFTER_ALIAS = re.compile(r"[\"”»]?\s?[)）,，;；]")
@@ -22,12 +23,15 @@ TITLE = "title"
 
 
 class Sentence(NamedTuple):
-    """Offsets of names and phrases are into ``text``; ``aliases`` are pairs of places in ``names``."""
+    """Offsets of names and phrases are into ``text``; ``aliases`` are pairs of places in ``names``, ``stated`` the
+    places of two neighbours with what the sentence says of them; ``row``: it is one of a table."""
 
     text: str
     names: list[Name]
     phrases: list[Phrase]
     aliases: list[tuple[int, int]]
+    stated: list[tuple[int, int, str]]
+    row: bool
 
 
 def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
@@ -35,21 +39,39 @@ def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
     from pipeline.phrases.chinese import read_chinese
     from pipeline.phrases.latin import find_names  # its patterns take 0.1 s to compile: not for a plan
 
-    sentences = [text[start:end].strip() for start, end in sentence_spans(text)]
-    sentences = [sentence for sentence in sentences if sentence]
-    chinese = [sentence for sentence in sentences if is_chinese(sentence)]
+    layout = read_layout(text)
+    spans = [_stripped(text, start, end) for start, end in cut_spans(sentence_spans(text), layout.cuts)]
+    spans = [(start, end) for start, end in spans if start < end]
+    chinese = [text[start:end] for start, end in spans if is_chinese(text[start:end])]
     readings = iter(read_chinese(chinese, gazetteer))
     language = guess_language([word[0] for word in islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)])
     result = []
-    for sentence in sentences:
+    for start, end in spans:
+        sentence, reading = text[start:end], layout.reading[start:end]
         if is_chinese(sentence):
             names, phrases = next(readings)
         else:
-            divided = _SHORT_LINE.sub(r"\1|", sentence)
-            names = find_names(divided, gazetteer, language)
-            phrases = candidate_phrases(divided, names, stop_words(language))
-        result.append(Sentence(sentence, names, phrases, _aliases(sentence, names)))
+            names = find_names(reading, gazetteer, language, start in layout.cells)
+            phrases = candidate_phrases(reading, names, stop_words(language))
+        stated = _stated(reading, names) if language == "en" else []
+        result.append(Sentence(sentence, names, phrases, _aliases(sentence, names), stated, start in layout.cells))
     return result
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the white space around it."""
+    span = text[start:end]
+    return start + len(span) - len(span.lstrip()), start + len(span.rstrip())
+
+
+def _stated(reading: str, names: list[Name]) -> list[tuple[int, int, str]]:
+    """What the sentence states of names that are neighbours in it; nothing of two that overlap."""
+    pairs = (
+        (place, place + 1, statement(reading, name.start, name.end, other.start, other.end))
+        for place, (name, other) in enumerate(pairwise(names))
+        if other.start > name.end
+    )
+    return [(place, other, said) for place, other, said in pairs if said]
 
 
 def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
@@ -82,9 +104,16 @@ class OwnTitle:
 
     def __init__(self, title: str) -> None:
         name = title_name(title)
-        self.referent = Referent(match_key(name), name, TITLE) if name.strip() else None
+        self.referent = Referent(match_key(name), name, kind_of_qualifier(name) or TITLE) if name.strip() else None
         aliases = [Referent(match_key(alias), alias, "name") for alias in title_aliases(title)]
         self.aliases = [alias for alias in aliases if self.referent and alias.key != self.referent.key]
+
+    def learn_type(self, names: list[Name]) -> None:
+        """The type that the text's names give it, where its brackets tell none."""
+        if self.referent and self.referent.type == TITLE:
+            forms = {form.name for form in [self.referent, *self.aliases]}
+            told = next((name.type for name in names if name.type != "name" and name.text in forms), TITLE)
+            self.referent = self.referent._replace(type=told)
 
     def by_key(self) -> dict[str, Referent]:
         """The title's referent by its match key and those of its aliases."""
@@ -96,7 +125,8 @@ def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> d
 
     A lone word is short for the one longer name of the text that begins or ends with it, before all for the
     document's title, unless it is a title of the gazetteer. A name that has more or fewer words between the
-    title's first and last ("Ann B. Moor" where the title is "Ann Moor") is the title's.
+    title's first and last ("Ann B. Moor" where the title is "Ann Moor") is the title's. What the text calls a place is
+    short for no person.
     """
     keys = {text: match_key(text) for text in dict.fromkeys(name.text for name in names)}
     known = _known(names, keys, title)
@@ -104,6 +134,8 @@ def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> d
     resolved = {}
     for text, key in keys.items():
         possible = owners.get(key, []) if key not in gazetteer.keys else []
+        if key in known and known[key].type == "location":
+            possible = [owner for owner in possible if owner.type == "location"]
         if title.referent in possible or (key not in gazetteer.keys and _is_variant(text, title)):
             resolved[text] = title.referent
         elif len(possible) == 1:

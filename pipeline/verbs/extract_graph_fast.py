@@ -10,7 +10,7 @@ import pandas as pd
 from pydantic import Field
 
 from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
-from pipeline.contract.schemas import EXTRACTIONS, TEXT_UNITS, TITLES
+from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
 from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles, title_forms
@@ -20,17 +20,18 @@ ALIAS_KEYWORD = "also known as"
 MAX_DESCRIPTION = 300
 MAX_KEYWORDS = 5
 MAX_PHRASES_PER_SENTENCE = 12
-MAX_LINKS_PER_SENTENCE = 1200
+LONG_ENUMERATION = 20
+"""Names of a sentence above which it is a list, whose entries have no more in common than that they are in it."""
 
 
 class FastParams(Params):
     """``min_phrase_count``: how often a text unit must use a key phrase to make it an entity.
-    ``max_links_per_name``: with how many of the names after it in a sentence a name is linked; fewer where a
-    sentence has more than 100 of them, which makes it a list or a table.
+    ``max_links_per_name``: with how many of the names after it a name is linked, in a sentence of a text without a
+    title of its own, or a row of a table; with the next one alone where there are more than 20, which makes it a list.
     """
 
     min_phrase_count: int = Field(default=2, ge=1)
-    max_links_per_name: int = Field(default=12, ge=0)
+    max_links_per_name: int = Field(default=3, ge=0)
 
 
 class _Mention(NamedTuple):
@@ -62,8 +63,12 @@ class _Keyword(NamedTuple):
 
 @dataclass
 class _Link:
+    """``stated``: what the text says of the two, but that both stand in a sentence, and the place of the sentence that
+    says so first; None for what no sentence says."""
+
     shared: list[_Shared] = field(default_factory=list)
-    alias: bool = False
+    stated: list[str] = field(default_factory=list)
+    sentence: int | None = None
 
 
 def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
@@ -97,8 +102,10 @@ def extract_graph_fast(
     """Names, document titles and repeated key phrases as entities; those that share a sentence, linked.
 
     An entity's description is the first sentence of the text unit that mentions it, its weight the number
-    of mentions. A relationship's description is the first sentence both ends share, its keywords the
-    sentences' key phrases, its weight the number of sentences; its source is the end that comes first.
+    of mentions. A relationship's description is the first sentence both ends share, its weight the number of such
+    sentences. Its keywords are what a sentence states of the two ("directed by"; the source is then the subject),
+    and, after CO_OCCURS, the sentences' key phrases; where nothing is stated CO_OCCURS is the first, and the source is
+    the end that comes first.
     The title of a text unit's document counts as present in each of its sentences. The titles of all
     documents are looked for in every text unit. Titles are those that were given or are headings, and that no two
     documents share: a letterhead is nobody's name. What is read from a text stands in it: all is ``grounded``.
@@ -121,11 +128,13 @@ def _records(
 ) -> Iterator[tuple[object, ...]]:
     """A text unit's extractions, entities first, without text_unit_id and order."""
     names = [name for sentence in sentences for name in sentence.names]
+    title.learn_type(names)
     referents = resolve_names(names, title, gazetteer)
     mentions = _mentions(sentences, referents, title, params.min_phrase_count)
     entities = _entities(mentions, title)
-    links = _links(mentions, title, params.max_links_per_name)
-    _mark_aliases(sentences, referents, title, links)
+    links = _stated_links(sentences, referents, title)
+    windows = [params.max_links_per_name if sentence.row or not title.referent else 0 for sentence in sentences]
+    _add_shared(links, mentions, title, windows)
     descriptions = [_clip(sentence.text) for sentence in sentences] or [""]
     phrases = _best_phrases(sentences)
     for entity in entities.values():
@@ -134,7 +143,7 @@ def _records(
         yield "entity", entity.referent.name, entity.referent.type, "", "", description, [], weight
     for (source, target), link in links.items():
         names_of_ends = entities[source].referent.name, entities[target].referent.name
-        description = descriptions[link.shared[0].sentence if link.shared else entities[source].sentence]
+        description = descriptions[_told_in(link, entities[source])]
         keywords = _keywords(link, phrases, (source, target))
         weight = float(max(1, len(link.shared)))
         yield "relationship", "", "", *names_of_ends, description, keywords, weight
@@ -176,44 +185,57 @@ def _entities(mentions: list[list[_Mention]], title: OwnTitle) -> dict[str, _Ent
     return {title.referent.key: own} | aliases | entities
 
 
-def _links(mentions: list[list[_Mention]], title: OwnTitle, max_links_per_name: int) -> dict[tuple[str, str], _Link]:
-    """By the match keys of (source, target): one link for two entities, whichever comes first elsewhere."""
+def _stated_links(
+    sentences: list[Sentence], referents: dict[str, Referent], title: OwnTitle
+) -> dict[tuple[str, str], _Link]:
+    """By the match keys of (source, target), in the direction of what is stated first."""
     links: dict[tuple[str, str], _Link] = {}
+    for place, sentence in enumerate(sentences):
+        aliases = [(one, other, ALIAS_KEYWORD) for one, other in sentence.aliases]
+        for one, other, said in [*aliases, *sentence.stated]:
+            subject, what = (referents.get(sentence.names[end].text) for end in (one, other))
+            if subject and what and subject.key != what.key and (what.key, subject.key) not in links:
+                link = _link(links, subject.key, what.key)
+                link.stated.append(said)
+                link.sentence = place if link.sentence is None else link.sentence
+    for alias in title.aliases:
+        if title.referent:
+            _link(links, title.referent.key, alias.key).stated.append(ALIAS_KEYWORD)
+    return links
+
+
+def _told_in(link: _Link, source: _Entity) -> int:
+    """The place of the sentence that describes the link."""
+    if link.sentence is not None:
+        return link.sentence
+    return link.shared[0].sentence if link.shared else source.sentence
+
+
+def _add_shared(
+    links: dict[tuple[str, str], _Link], mentions: list[list[_Mention]], title: OwnTitle, windows: list[int]
+) -> None:
+    """The sentences that two entities share: one link for the two, whichever comes first elsewhere. A title is linked
+    with all that its text names, a name with as many of those after it as the sentence's window lets it, and with
+    those that something is stated of."""
     own = title.referent.key if title.referent else None
-    for place, found in enumerate(mentions):
+    for place, (found, widest) in enumerate(zip(mentions, windows, strict=True)):
         first: dict[str, _Mention] = {}
         for mention in found:
             first.setdefault(mention.referent.key, mention)
         first.pop(own or "", None)
         present = list(first.items())
-        window = min(max_links_per_name, max(1, MAX_LINKS_PER_SENTENCE // max(1, len(present))))
+        window = widest if len(present) <= LONG_ENUMERATION else min(1, widest)
         for rank, (key, mention) in enumerate(present):
             if own is not None:
                 _link(links, own, key).shared.append(_Shared(place, 0, mention.start))
-            for other_key, other in present[rank + 1 : rank + 1 + window]:
-                _link(links, key, other_key).shared.append(_Shared(place, mention.end, other.start))
-    return links
+            for after, (other_key, other) in enumerate(present[rank + 1 :]):
+                if after < window or (key, other_key) in links or (other_key, key) in links:
+                    _link(links, key, other_key).shared.append(_Shared(place, mention.end, other.start))
 
 
 def _link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:
     """The link of the two, made from ``key`` to ``other`` where there is none."""
     return links.get((other, key)) or links.setdefault((key, other), _Link())
-
-
-def _mark_aliases(
-    sentences: list[Sentence],
-    referents: dict[str, Referent],
-    title: OwnTitle,
-    links: dict[tuple[str, str], _Link],
-) -> None:
-    for sentence in sentences:
-        for place, other in sentence.aliases:
-            ends = [referents.get(sentence.names[end].text) for end in (place, other)]
-            if ends[0] and ends[1] and ends[0].key != ends[1].key:
-                _link(links, ends[0].key, ends[1].key).alias = True
-    for alias in title.aliases:
-        if title.referent:
-            _link(links, title.referent.key, alias.key).alias = True
 
 
 def _best_phrases(sentences: list[Sentence]) -> list[list[_Keyword]]:
@@ -227,8 +249,8 @@ def _best_phrases(sentences: list[Sentence]) -> list[list[_Keyword]]:
 
 
 def _keywords(link: _Link, phrases: list[list[_Keyword]], ends: tuple[str, str]) -> list[str]:
-    """The shared sentences' key phrases: the most frequent first, then those that stand between the names,
-    then those with the better score."""
+    """What is stated, then CO_OCCURS and the shared sentences' key phrases: the most frequent first, then those that
+    stand between the names, then those with the better score."""
     counts: Counter[str] = Counter()
     between: Counter[str] = Counter()
     for sentence, start, end in link.shared:
@@ -236,8 +258,9 @@ def _keywords(link: _Link, phrases: list[list[_Keyword]], ends: tuple[str, str])
             if phrase.key not in ends:
                 counts[phrase.text] += 1
                 between[phrase.text] += start <= phrase.start < end
+    stated = [said for said, _ in Counter(link.stated).most_common()]
     ranked = sorted(counts, key=lambda text: (-counts[text], -between[text]))
-    return ([ALIAS_KEYWORD] * link.alias + ranked)[:MAX_KEYWORDS]
+    return list(dict.fromkeys([*stated, CO_OCCURS, *ranked]))[: MAX_KEYWORDS + 1]
 
 
 def _clip(sentence: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -10,11 +10,21 @@ import numpy as np
 import pandas as pd
 
 from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
-from pipeline.contract.schemas import EXTRACTIONS, MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, TEXT_UNITS
+from pipeline.contract.schemas import (
+    CO_OCCURS,
+    EXTRACTIONS,
+    MENTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    REJECTS,
+    TEXT_UNITS,
+)
 from pipeline.resolution.namesakes import told_apart
 from pipeline.text.ids import entity_id, relationship_id
 
 UNKNOWN = "UNKNOWN"
+VAGUE_TYPES = ("name", "title")
+"""What extract_graph_fast calls an entity that a text names without a word of what it is."""
 
 
 class MergeParams(Params):
@@ -171,13 +181,14 @@ def _merge_entities(
 
 
 def _type_counts(entities: pd.DataFrame) -> dict[int, list[dict[str, Any]]]:
-    """Entity -> its types with their weights, heaviest first, ties by code point."""
+    """Entity -> its types with their weights, heaviest first, ties by code point; those that tell nothing last."""
     typed = entities[entities["type"] != ""]
     by_type = typed.groupby(["entity", "type"], sort=True, observed=True)["weight"]
     weights = by_type.sum().round().astype("int64").rename("count")
-    ranked = weights.reset_index().sort_values(
-        ["entity", "count", "type"], ascending=[True, False, True], kind="stable"
-    )
+    ranked = weights.reset_index().assign(vague=lambda rows: rows["type"].isin(VAGUE_TYPES).astype(bool))
+    ranked = ranked.sort_values(
+        ["entity", "vague", "count", "type"], ascending=[True, True, False, True], kind="stable"
+    ).drop(columns="vague")
     counts: dict[int, list[dict[str, Any]]] = {}
     for entity, type, count in ranked.itertuples(index=False):
         counts.setdefault(entity, []).append({"type": type, "count": count})
@@ -211,13 +222,17 @@ def _merge_relationships(links: pd.DataFrame, names: list[str], known: list[str]
 
 
 def _keywords(links: pd.DataFrame) -> dict[int, list[str]]:
-    """Pair -> keywords, the most frequent first, then in order of appearance."""
+    """Pair -> keywords, the most frequent first, then in order of appearance; those that are stated before CO_OCCURS,
+    the others behind it."""
     ordered = links[["pair", "keywords"]].sort_values("pair", kind="stable")
     rows = zip(ordered["pair"].tolist(), ordered["keywords"], strict=True)
     keywords = {}
     for pair, of_pair in groupby(rows, key=itemgetter(0)):
-        counts = Counter(word for _, words in of_pair for word in words if word is not None)
-        keywords[pair] = [word for word, _ in counts.most_common()]
+        lists = [[word for word in words if word is not None] for _, words in of_pair]
+        stated = Counter(word for words in lists for word in takewhile(CO_OCCURS.__ne__, words))
+        counts = Counter(word for words in lists for word in words)
+        ranked = [word for word, _ in counts.most_common()]
+        keywords[pair] = sorted(ranked, key=lambda word: 0 if word in stated else 1 + (word != CO_OCCURS))
     return keywords
 
 
