@@ -127,3 +127,33 @@ def test_a_role_that_is_not_there_is_no_optional_one(folder: ProjectFolder):
     resolving(folder, "fast", {**STEP, "models": {"judge": "default"}})
     with folder.open() as project, pytest.raises(SettingsError, match="unknown roles"):
         project.workflow("fast")
+
+
+BEARERS = {
+    "bourbon.txt": "Agnes\n\nAgnes was a daughter of Henry II, Duke of Bourbon. Later Henry II left for Quill.",
+    "spain.txt": "Corunna\n\nIn 1520 Henry II, King of Spain, sailed from Corunna.",
+    "bare.txt": "Quill\n\nThey fled from Henry II in 1648.",
+}
+
+
+def test_nights_tell_people_of_one_name_apart_as_a_full_run_does(tmp_path: Path):
+    kept = new_project(tmp_path / "kept", "embedded", {"bourbon.txt": BEARERS["bourbon.txt"]})
+    nights = [("spain.txt", True), ("bare.txt", True), ("bourbon.txt", False)]
+    there = {"bourbon.txt"}
+    with kept.open() as nightly:
+        nightly.index("fast")
+    for night, (name, comes) in enumerate(nights):
+        if comes:
+            kept.write(name, BEARERS[name])
+            there.add(name)
+        else:
+            kept.delete(name)
+            there.discard(name)
+        fresh = new_project(tmp_path / f"fresh{night}", "embedded", {name: BEARERS[name] for name in there})
+        with kept.open() as nightly, fresh.open() as whole:
+            nightly.index("fast")
+            whole.index("fast")
+            assert table_hashes(nightly, "fast") == table_hashes(whole, "fast")
+            disputed = {"bourbon.txt", "spain.txt"} <= there
+            assert ("Henry II, King of Spain" in names(nightly, "fast")) == disputed
+            assert ("Henry II" in names(nightly, "fast")) == ("bare.txt" in there or not disputed)
