@@ -55,6 +55,9 @@ def query(
         str | None, typer.Option(help="Text units of what was found by RELATION, WEIGHT or VECTOR.")
     ] = None,
     related_chunk_number: Annotated[int | None, typer.Option(help="Text units of each, by WEIGHT or VECTOR.")] = None,
+    relationship_order: Annotated[
+        str | None, typer.Option(metavar="ORDER", help="Of relationships: question, or rank.")
+    ] = None,
     min_score: Annotated[float | None, typer.Option(help="No answer below this similarity.")] = None,
     where: Where = None,
     conversation_history: History = None,
@@ -116,6 +119,7 @@ def query(
             ll_keywords=listed(ll_keywords) if ll_keywords else None,
             kg_chunk_pick_method=kg_chunk_pick_method,
             related_chunk_number=related_chunk_number,
+            relationship_order=relationship_order,
             min_score=min_score,
             where=read_conditions(where or []),
             conversation_history=_conversation(conversation_history),

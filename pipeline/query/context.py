@@ -229,14 +229,13 @@ def room(request: QueryRequest, references: Sequence[Reference], tokenizer: Toke
 
 def _graph_tables(request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer) -> tuple[Table, Table]:
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
+    links_found = told_once(evidence.relationships)
 
     def entities(budget: int) -> Table:
         return cut(evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER, budget, tokenizer)
 
     def relationships(budget: int) -> Table:
-        return cut(
-            evidence.relationships, relationship_rows(evidence.relationships), RELATIONSHIP_HEADER, budget, tokenizer
-        )
+        return cut(links_found, relationship_rows(links_found), RELATIONSHIP_HEADER, budget, tokenizer)
 
     if request.mode == "global":
         links = relationships(min(relation_cap, left * relation_cap // (entity_cap + relation_cap)))
@@ -259,6 +258,12 @@ def told_dropped(context: Context, request: QueryRequest) -> tuple[str, ...]:
 
 def entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
     return entities.assign(id=range(1, len(entities) + 1)).rename(columns={"name": "entity", "degree": "rank"})
+
+
+def told_once(links: pd.DataFrame) -> pd.DataFrame:
+    """The relationships without those whose description has been told: a graph that was made without a model has one
+    sentence for all that it names."""
+    return links[~links["description"].duplicated() | (links["description"] == "")].reset_index(drop=True)
 
 
 def relationship_rows(links: pd.DataFrame) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from pipeline.query.context import (
     relationship_rows,
     room,
     sources_first,
+    told_once,
 )
 from pipeline.query.reports.windows import report_table
 from pipeline.query.request import QueryRequest
@@ -88,7 +89,7 @@ def mixed_citable(context: Context) -> DataCitations:
 def _inner_first(evidence: Evidence) -> pd.DataFrame:
     links, found = evidence.relationships, set(evidence.entities["id"])
     inner = links["source_entity_id"].isin(found) & links["target_entity_id"].isin(found)
-    return pd.concat([links[inner], links[~inner]]).reset_index(drop=True)
+    return told_once(pd.concat([links[inner], links[~inner]]))
 
 
 def _numbers(records: pd.DataFrame) -> list[int]:

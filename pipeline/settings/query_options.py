@@ -8,6 +8,7 @@ Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community"
 Records = Annotated[int, Field(ge=1, le=10_000)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 ChunkPick = Literal["RELATION", "WEIGHT", "VECTOR"]
+RelationshipOrder = Literal["question", "rank"]
 ContextKind = Literal["plain", "graphrag"]
 Few = Annotated[int, Field(ge=1, le=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -24,6 +25,9 @@ class QueryOptions(BaseModel):
 
     ``kg_chunk_pick_method``: which text units stand for the entities and relationships that were found, with WEIGHT
     and VECTOR about ``related_chunk_number`` for each.
+
+    ``relationship_order``: by their similarity to the question, in ``local`` those of the first entity first; or by
+    ``rank``, the degrees of their ends.
 
     ``min_score``: a question whose best text unit is less similar than this is not answered; 0 answers any.
 
@@ -55,6 +59,7 @@ class QueryOptions(BaseModel):
     history_share: Share = 0.25
     kg_chunk_pick_method: ChunkPick = "RELATION"
     related_chunk_number: Records = 5
+    relationship_order: RelationshipOrder = "question"
     min_score: float = Field(default=0.0, ge=0, le=1)
     response_type: str = Field(default="Multiple Paragraphs", min_length=1)
     user_prompt: str = ""

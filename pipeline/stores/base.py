@@ -279,8 +279,9 @@ class VectorReads(Protocol):
         """
         ...
 
-    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
-        """(id, cosine similarity) of those of the chunks that are nearest to the vector, best first, ties by id."""
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        """(id, cosine similarity) of those of the rows that are nearest to the vector, best first, ties by id.
+        ``table``: as of ``nearest``."""
         ...
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:

@@ -148,10 +148,11 @@ class MemoryStores:
             scored = [(id, score) for id, score in scored if id in seen]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
-    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
-        self.reads.append("nearest_of")
-        rows = _chosen(self.chunk_rows, chunk_ids)
-        scored = [(id, float(letters(text) @ vector)) for id, text in zip(rows["id"], rows["content"], strict=True)]
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        self.reads.append("nearest_of" if table == "chunks" else f"nearest_of {table}")
+        rows = _chosen(self._rows_of(table), ids)
+        texts = rows["content" if table == "chunks" else "description"]
+        scored = [(id, float(letters(text) @ vector)) for id, text in zip(rows["id"], texts, strict=True)]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def documents(self) -> pd.DataFrame:

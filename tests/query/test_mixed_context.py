@@ -27,9 +27,9 @@ id,entity,type,description,rank
 -----Relationships-----
 ```csv
 id,source,target,description,keywords,weight,rank
-1,Bea,Cid,meeting,"knows, since long",1.0,4
-2,Cid,Dov,lawsuit,"knows, since long",2.0,3
-3,Ada,Bea,teaching,"knows, since long",1.0,3
+1,Ada,Bea,teaching,"knows, since long",1.0,3
+2,Bea,Cid,meeting,"knows, since long",1.0,4
+3,Cid,Dov,lawsuit,"knows, since long",2.0,3
 ```
 
 -----Claims-----

@@ -153,10 +153,10 @@ def test_the_nearest_of_some_chunks(postgres: OpenStore):
     query = vectors(3, 1, 8)[0]
     everywhere = dict(store.nearest("chunks", query, 40))
     some = ["chunk-00007", "chunk-00002", "gone", "chunk-00031"]
-    found = store.nearest_of(some, query, 2)
+    found = store.nearest_of("chunks", some, query, 2)
     expected = sorted((id for id in some if id in everywhere), key=everywhere.__getitem__, reverse=True)[:2]
     assert [id for id, _ in found] == expected
-    assert store.nearest_of([], query, 2) == []
+    assert store.nearest_of("chunks", [], query, 2) == []
 
 
 def test_documents_and_the_origins_of_rows(postgres: OpenStore):

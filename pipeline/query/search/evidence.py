@@ -78,7 +78,21 @@ class ChunkChoice:
             return {}
         units = list(dict.fromkeys(chain.from_iterable(sources)))
         limit = max(1, self.number * len(sources) // 2)
-        return counted((id for id, _ in self.vectors.nearest_of(units, self.question, limit)), sources)
+        return counted((id for id, _ in self.vectors.nearest_of("chunks", units, self.question, limit)), sources)
+
+
+def by_question(
+    links: pd.DataFrame, entity_ids: Sequence[str], question: np.ndarray, vectors: VectorReads
+) -> pd.DataFrame:
+    """Relationships by the entity that leads to them, then by how similar they are to the question, then by rank and
+    weight."""
+    place = {id: position for position, id in enumerate(entity_ids)}
+    ends = [links[end].map(place) for end in ("source_entity_id", "target_entity_id")]
+    alike = dict(vectors.nearest_of("relationships", links["id"].tolist(), question, len(links)))
+    ranked = links.assign(
+        place=pd.concat(ends, axis=1).min(axis=1), alike=links["id"].map(alike).fillna(-1.0)
+    ).sort_values(["place", "alike", "rank", "weight", "id"], ascending=[True, False, False, False, True])
+    return ranked.drop(columns=["place", "alike"]).reset_index(drop=True)
 
 
 def by_relation(shared: pd.DataFrame, entity_ids: Sequence[str]) -> Picks:

@@ -39,8 +39,8 @@ class FilteredVectors:
     ) -> list[tuple[str, float]]:
         return self.vectors.nearest(table, vector, limit, self._seen(within))
 
-    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
-        return self.vectors.nearest_of(sorted(self.visible("chunks", chunk_ids)), vector, limit)
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
         found = self.vectors.chunks(ids, question)

@@ -13,7 +13,8 @@ from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingMod
 from pipeline.query.context import ranked_chunks
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Embed, Found
-from pipeline.query.search.evidence import ChunkChoice, Evidence, by_relation, merge_frames
+from pipeline.query.search.evidence import ChunkChoice, Evidence, by_question, by_relation, merge_frames
+from pipeline.settings.query_options import RelationshipOrder
 from pipeline.stores.base import GraphReads, VectorReads
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
@@ -84,14 +85,23 @@ def _with_conversation(request: QueryRequest) -> str:
     return "\n".join([request.query, "Conversation before it, the oldest turn first:", *turns])
 
 
-def local_search(low: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads) -> Evidence:
-    """Four reads whatever ``top_k`` is. Entities in the order of their similarity; relationships by rank, then
-    weight; text units as ``choice`` says."""
+def local_search(
+    low: np.ndarray,
+    top_k: int,
+    choice: ChunkChoice,
+    vectors: VectorReads,
+    graph: GraphReads,
+    order: RelationshipOrder = "question",
+) -> Evidence:
+    """Four reads whatever ``top_k`` is, one more to order relationships by the question. Entities in the order of their
+    similarity; relationships as ``order`` says; text units as ``choice`` says."""
     ids = [id for id, _ in vectors.nearest("entities", low, top_k)]
     if not ids:
         return Evidence()
     entities = graph.entities(ids)
     relationships = graph.relationships_of(ids, RELATIONSHIP_LIMIT)
+    if order == "question":
+        relationships = by_question(relationships, ids, choice.question, vectors)
     if choice.method == "RELATION":
         picks = by_relation(graph.shared_units(ids), ids)
     else:
@@ -100,16 +110,23 @@ def local_search(low: np.ndarray, top_k: int, choice: ChunkChoice, vectors: Vect
 
 
 def global_search(
-    high: np.ndarray, top_k: int, choice: ChunkChoice, vectors: VectorReads, graph: GraphReads
+    high: np.ndarray,
+    top_k: int,
+    choice: ChunkChoice,
+    vectors: VectorReads,
+    graph: GraphReads,
+    order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Three reads whatever ``top_k`` is, one more to compare text units. Relationships by rank, then weight; entities
-    in the order of the relationships' similarity; text units, the relationships' own, as ``choice`` says."""
+    """Three reads whatever ``top_k`` is, one more to compare text units. Relationships in the order of their
+    similarity, or by rank, then weight; entities in that of the relationships' similarity; text units, the
+    relationships' own, as ``choice`` says."""
     ids = [id for id, _ in vectors.nearest("relationships", high, top_k)]
     if not ids:
         return Evidence()
     nearest = graph.relationships(ids)
     ends = zip(nearest["source_entity_id"], nearest["target_entity_id"], strict=True)
-    ranked = nearest.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
+    by_rank = nearest.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
+    ranked = by_rank if order == "rank" else nearest
     return Evidence(
         entities=graph.entities(list(dict.fromkeys(chain.from_iterable(ends)))),
         relationships=ranked.reset_index(drop=True),
@@ -164,9 +181,9 @@ def retrieve(
         nearest = vectors.nearest("chunks", question.question, n_chunks)
         found.append(Evidence(chunk_lanes={"vector": {id: 1 for id, _ in nearest}}))
     if low is not None:
-        found.append(local_search(low, request.top_k, choice, vectors, graph))
+        found.append(local_search(low, request.top_k, choice, vectors, graph, request.relationship_order))
     if high is not None:
-        found.append(global_search(high, request.top_k, choice, vectors, graph))
+        found.append(global_search(high, request.top_k, choice, vectors, graph, request.relationship_order))
     return _merged(found)
 
 

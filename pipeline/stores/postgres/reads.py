@@ -78,11 +78,12 @@ class PostgresReads(PostgresDatabase):
                 found = connection.execute(_nearest(rows.c.id, unindexed, conditions, limit)).all()
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
-    def nearest_of(self, chunk_ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
-        distance = cast(CHUNKS.c.embedding, VECTOR(len(vector))).cosine_distance(vector)
-        conditions = [CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(chunk_ids))]
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        rows = VECTOR_TABLES[table]
+        distance = cast(rows.c.embedding, VECTOR(len(vector))).cosine_distance(vector)
+        conditions = [rows.c.workspace == self.workspace, rows.c.id == func.any(list(ids))]
         with self.connection() as connection:
-            found = connection.execute(_nearest(CHUNKS.c.id, distance, conditions, limit)).all()
+            found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
     def documents(self) -> pd.DataFrame:

@@ -16,7 +16,7 @@ def test_text_units_of_other_documents_are_not_there():
     vectors, _ = only("doc-1")
     assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9)] == ["c1"]
     assert vectors.chunks(["c2", "c1"], letters("Ada"))["id"].tolist() == ["c1"]
-    assert [id for id, _ in vectors.nearest_of(["c2", "c1"], letters("Ada"), 9)] == ["c1"]
+    assert [id for id, _ in vectors.nearest_of("chunks", ["c2", "c1"], letters("Ada"), 9)] == ["c1"]
 
 
 def test_of_documents_that_are_asked_for_only_those_are_there_that_may_be_seen():

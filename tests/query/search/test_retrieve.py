@@ -6,7 +6,7 @@ from pipeline.query.search.modes import Keywords, QuestionVectors, embed_questio
 from pipeline.settings.query_options import ChunkPick
 from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
 
-LOCAL = ["nearest entities", "entities", "relationships_of", "shared_units"]
+LOCAL = ["nearest entities", "entities", "relationships_of", "nearest_of relationships", "shared_units"]
 GLOBAL = ["nearest relationships", "relationships", "entities"]
 
 
@@ -108,9 +108,23 @@ def test_local_search_keeps_the_order_of_similarity():
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
     evidence = global_search(letters("lawsuit teaching"), 2, choice(stores), stores, stores)
-    assert evidence.relationships["id"].tolist() == ["rel-Cid-Dov", "rel-Ada-Bea"]
+    assert evidence.relationships["id"].tolist() == ["rel-Ada-Bea", "rel-Cid-Dov"]
+    by_rank = global_search(letters("lawsuit teaching"), 2, choice(stores), stores, stores, "rank")
+    assert by_rank.relationships["id"].tolist() == ["rel-Cid-Dov", "rel-Ada-Bea"]
     assert evidence.entities["name"].tolist() == ["Ada", "Bea", "Cid", "Dov"]
     assert evidence.chunk_lanes == {"relationship": {"c1": 1, "c3": 1}}
+
+
+def test_relationships_are_those_of_the_best_entity_first_and_the_most_similar_to_the_question():
+    stores = village()
+    wanted = choice(stores, "meeting")
+    by_question = local_search(letters("Bea"), 2, wanted, stores, stores)
+    assert by_question.entities["name"].tolist()[0] == "Bea"
+    assert by_question.relationships["description"].tolist()[:2] == ["meeting", "teaching"]
+    other = local_search(letters("Bea"), 2, choice(stores, "teaching"), stores, stores)
+    assert other.relationships["description"].tolist()[:2] == ["teaching", "meeting"]
+    by_rank = local_search(letters("Bea"), 2, wanted, stores, stores, "rank")
+    assert by_rank.relationships["rank"].is_monotonic_decreasing
 
 
 def test_hybrid_takes_turns_and_names_each_entity_once():
