@@ -301,8 +301,10 @@ class Services:
     def converter(self) -> Converter:
         from pipeline.documents.kept_conversions import KeepingConverter
         from pipeline.models.cache.conversions import ConversionCache
+        from pipeline.runs.earlier_conversions import EarlierConversions, stamp_of_then
 
-        return KeepingConverter(ConversionCache(self.cache))
+        stamp = memoized(lambda: stamp_of_then(str(self.input_folder), self.settings.input.file_pattern))
+        return KeepingConverter(ConversionCache(self.cache), EarlierConversions(self.snapshots, stamp))
 
     @made_once
     def tokenizer(self) -> Any:

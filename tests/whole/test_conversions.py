@@ -1,0 +1,232 @@
+"""What was converted is not converted again: nights, plans, a kill, a purge, an upgrade."""
+
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.contract.conversion import Conversion, ConversionRules, FileToConvert
+from pipeline.contract.schemas import DOCUMENTS
+from pipeline.documents.kept_conversions import KeepingConverter, conversion_key
+from pipeline.models.cache.conversions import ConversionCache
+from pipeline.models.cache.replies import ReplyCache
+from pipeline.runs.earlier_conversions import CONVERTER, EarlierConversions
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.purge.test_purge import CANARY, found_in
+
+OWN = """
+import os, time
+from pathlib import Path
+
+def convert(path):
+    said = path.read_text()
+    with open(Path(__file__).with_name("log.txt"), "a") as log:
+        log.write(path.name + "\\n")
+    while "wait" in said:
+        time.sleep(0.05)
+    if "bad" in said:
+        raise ValueError("a bad page; mend it")
+    return said
+"""
+WORKFLOW = "name: short\nsteps:\n  - verb: load_documents\n  - verb: chunk_documents\n"
+TEXTS = {
+    "notes.txt": "Mira Vale built the Harrow Light.",
+    "a.pdf": "Anselm Torr taught optics at the Brack Institute.",
+    "b.pdf": "Idra Senn founded the Brack Institute.",
+    "c.pdf": "Governor Pell opened the Tollen Tower.",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    project = new_project(tmp_path / "p", NO_STORE, TEXTS, input={"converter": "own.py:convert"}, max_reject_ratio=1)
+    (project.root / "own.py").write_text(OWN)
+    (project.root / "workflows/short.yaml").write_text(WORKFLOW)
+    return project
+
+
+def converted(folder: ProjectFolder) -> list[str]:
+    """Names of what was converted since the last look."""
+    log = folder.root / "log.txt"
+    names = log.read_text().split() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return sorted(names)
+
+
+def index(folder: ProjectFolder, *arguments: str) -> tuple[list[str], dict[str, int]]:
+    """What was converted, and what the run says of it."""
+    report = folder.report("index", "short", *arguments)
+    return converted(folder), report["steps"][0]["conversions"]
+
+
+def documents(folder: ProjectFolder) -> dict[str, str]:
+    with folder.open() as project:
+        table = project.table("documents", "short")
+    return dict(zip(table["source"], table["text"], strict=True))
+
+
+def test_a_conversion_is_kept_until_the_content_changes(folder: ProjectFolder):
+    assert index(folder) == (["a.pdf", "b.pdf", "c.pdf"], {"converted": 3})
+    folder.write("d.txt", "A new letter.")
+    assert index(folder) == ([], {"kept": 3})
+    (folder.root / "data/input/a.pdf").rename(folder.root / "data/input/renamed.pdf")
+    folder.write("b.pdf", "Idra Senn endowed the Tollen Tower.")
+    assert index(folder) == (["b.pdf"], {"kept": 2, "converted": 1})
+    assert documents(folder)["renamed.pdf"] == TEXTS["a.pdf"]
+    assert documents(folder)["b.pdf"] == "Idra Senn endowed the Tollen Tower."
+    assert index(folder, "--reconvert") == (["b.pdf", "c.pdf", "renamed.pdf"], {"converted": 3})
+
+
+def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolder):
+    planned = folder.report("plan", "short")
+    assert planned["documents"] == {"new": 4, "edited": 0, "gone": 0}
+    assert any(note.startswith("3 files to be converted") for note in planned["notes"])
+    for name in ("notes.txt", "b.pdf", "c.pdf"):
+        folder.delete(name)
+    assert "1 file to be converted" in str(folder.report("plan", "short")["notes"])  # there is no document yet
+    assert index(folder) == (["a.pdf"], {"converted": 1})
+    folder.write("a.pdf", "Anselm Torr ground a lens.")
+    folder.write("b.pdf", TEXTS["b.pdf"])
+    assert folder.report("plan", "short")["documents"] == {"new": 1, "edited": 1, "gone": 0}
+    with folder.open() as project:
+        changed = project.changed_documents("short")
+    assert dict(zip(changed["source"], changed["change"], strict=True)) == {"a.pdf": "edited", "b.pdf": "new"}
+    assert converted(folder) == []
+
+
+def test_another_converter_makes_what_failed_and_nothing_else(folder: ProjectFolder):
+    folder.write("b.pdf", "a bad one")
+    assert index(folder)[0] == ["a.pdf", "b.pdf", "c.pdf"]
+    folder.write("d.txt", "A new letter.")
+    assert index(folder) == ([], {"kept": 3})
+    assert "b.pdf" not in documents(folder)
+    (folder.root / "own.py").write_text(OWN.replace('if "bad" in said', 'if "worse" in said'))
+    report = folder.report("index", "short")
+    assert converted(folder) == ["b.pdf"]
+    assert documents(folder)["b.pdf"] == "a bad one"
+    assert [note for note in report["notes"] if "2 files as own.py:convert" in note]
+
+
+def test_what_failed_is_tried_again_within_other_limits_and_by_retry(folder: ProjectFolder):
+    folder.write("b.pdf", "a bad one")
+    index(folder)
+    folder.edit_settings(input={"converter": "own.py:convert", "convert_seconds": 200})
+    assert index(folder) == (["b.pdf"], {"kept": 2, "converted": 1})
+    folder.report("retry", "short")
+    assert converted(folder) == ["b.pdf"]
+
+
+def test_a_killed_run_keeps_what_it_has_converted(folder: ProjectFolder):
+    folder.write("z.pdf", "wait")
+    run = subprocess.Popen(
+        folder.command_line("index", "short"), env=folder.environment, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(run, lambda: kept_in(folder) == 3 and "z.pdf" in (folder.root / "log.txt").read_text())
+        below = psutil.Process(run.pid).children(recursive=True)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert converted(folder) == ["a.pdf", "b.pdf", "c.pdf", "z.pdf"]
+    _, alive = psutil.wait_procs(below, timeout=30)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    folder.write("z.pdf", "Now it says something.")
+    assert index(folder) == (["z.pdf"], {"kept": 3, "converted": 1})
+
+
+def wait_until(run: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
+    while not holds():
+        assert run.poll() is None
+
+
+def kept_in(folder: ProjectFolder) -> int:
+    path = folder.root / "data/cache.sqlite"
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as cache:
+        try:
+            return cache.execute("SELECT count(*) FROM conversions").fetchone()[0]
+        except sqlite3.OperationalError:  # it is being made
+            return 0
+
+
+def test_a_purge_leaves_no_conversion_of_the_document(folder: ProjectFolder):
+    folder.edit_settings(stores={})
+    folder.write("secret.pdf", f"Mira Vale hid the {CANARY} Stone.")
+    index(folder)
+    assert [name for name in found_in(folder.root, CANARY) if name.startswith("data/cache.sqlite")]
+    with folder.open() as project:
+        report = project.purge("secret.pdf")
+    assert report.forgotten == 1
+    assert found_in(folder.root, CANARY) == []
+    assert kept_in(folder) == 3
+    assert converted(folder) == []
+
+
+def test_a_damaged_conversion_is_made_again(folder: ProjectFolder):
+    index(folder)
+    with closing(sqlite3.connect(folder.root / "data/cache.sqlite")) as cache, cache:
+        cache.execute("UPDATE conversions SET content = replace(content, 'Anselm', 'Ansalm')")
+    folder.write("d.txt", "A new letter.")
+    assert index(folder) == (["a.pdf"], {"kept": 2, "converted": 1})
+    assert documents(folder)["a.pdf"] == TEXTS["a.pdf"]
+
+
+def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(folder: ProjectFolder, tmp_path: Path):
+    """Such a version left texts of files in its documents, with no word of what converted them."""
+    index(folder)
+    files = [FileToConvert(folder.root / "data/input" / name, name) for name in TEXTS if name.endswith(".pdf")]
+    theirs = {file.name: Conversion(TEXTS[file.name], CONVERTER) for file in files}
+    left_by_an_earlier_version(folder, "20200101T000000.000000-then")
+    with folder.open() as project:
+        assert EarlierConversions(project.snapshots, lambda: "another")(files) == {}  # written to since
+        assert EarlierConversions(project.snapshots, lambda: stamp(folder))(files) == theirs
+    left_by_an_earlier_version(folder, "29990101T000000.000000-then")
+    cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/new.sqlite"))
+    with folder.open() as project:
+        converter = KeepingConverter(cache, EarlierConversions(project.snapshots, lambda: "another"))
+        assert converter.known(files, ConversionRules()) == list(theirs.values())
+        assert KeepingConverter(cache).known(files, ConversionRules()) == [None] * len(files)
+        assert converter.convert(files, ConversionRules()) == list(theirs.values())
+    assert KeepingConverter(cache).known(files, ConversionRules()) == list(theirs.values())
+    cache.cache.close()
+
+
+def left_by_an_earlier_version(folder: ProjectFolder, run_id: str) -> None:
+    """Its documents have no metadata; the run of this id has made them, and no other."""
+    with folder.open() as project:
+        manifest = project.snapshots.manifest("short")
+        record = manifest.steps["load_documents"]
+        table = project.snapshots.read(record.outputs["documents"]).assign(metadata="{}")
+        written = project.snapshots.write("documents", DOCUMENTS.encode(table, "documents"))
+        steps = {"load_documents": replace(record, outputs={**record.outputs, "documents": written})}
+        for run in project.snapshots.history("short"):
+            project.snapshots.forget("short", run)
+        project.snapshots.publish(replace(manifest, steps={**manifest.steps, **steps}), run_id)
+
+
+def stamp(folder: ProjectFolder) -> str:
+    with folder.open() as project:
+        return str(project.snapshots.manifest("short").steps["load_documents"].components["inputs"]["source"])
+
+
+def test_a_file_that_is_written_to_while_it_is_converted_is_not_kept_as_what_it_was(tmp_path: Path):
+    path = tmp_path / "a.pdf"
+    path.write_text("before")
+    (tmp_path / "own.py").write_text(
+        "def convert(path):\n    said = path.read_text()\n    path.write_text('after')\n    return said\n"
+    )
+    cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
+    file = FileToConvert(path, "a.pdf")
+    rules = ConversionRules(own={"": "own.py:convert"}, folder=str(tmp_path))
+    before = conversion_key(file)
+    assert KeepingConverter(cache).convert([file], rules)
+    assert not list(cache.find([before, conversion_key(file)]))
+    cache.cache.close()
