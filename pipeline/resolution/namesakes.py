@@ -46,6 +46,8 @@ _WHOLE_WORD_WITH_YEARS = regex.compile(rf"(?:{_BOUNDARY})$")
 """Before one of a single word that has nothing but years: "western Iran (935–976)"."""
 _TITLE = regex.compile(rf"(?:\S+[ ])?{_RANK}[ ](?:of|Palatine)\b")
 """The beginning of what many are called one after the other."""
+_NUMBERED = regex.compile(rf"((?:{_WORD}[ ]){{1,3}}[IVX]+)(.+)")
+_OF_PLACE = regex.compile(rf"[ ]of[ ](?:the[ ])?(?P<place>{_PLACE})")
 _DASH = regex.compile(r"[ ]?-[ ]?")
 _NO_PEOPLE = frozenset("EVENT LOCATION PLACE GEO CITY COUNTRY ORGANIZATION ORGANISATION COMPANY WORK CONCEPT".split())
 """Types of what may have years, and places, but is nobody."""
@@ -113,11 +115,12 @@ def told_apart(extractions: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFr
     if not disputed:
         return extractions
     known = {key for of_unit in names.values() for key in of_unit.values()}
+    of_documents = {key: _by_document(said[key], documents) for key in disputed}
     fuller: dict[tuple[str, str], str] = {}
     for unit, of_unit in names.items():
         for name, key in of_unit.items():
             if key in disputed:
-                here = said[key].get(unit) or _elsewhere(said[key], documents, documents.get(unit, ""))
+                here = said[key].get(unit) or of_documents[key].get(documents.get(unit, ""), ())
                 meant = {disputed[key][bearer] for bearer in here}
                 if len(meant) == 1:
                     fuller[unit, name] = meant.pop().behind(name, known)
@@ -139,13 +142,21 @@ def _names_of_units(extractions: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def _said(names: Mapping[str, Mapping[str, str]], text_units: pd.DataFrame) -> Said:
+    """What stands behind a name; in a text where nothing does, its fuller form: one that has Charles I of England means
+    him by Charles I."""
     said: Said = defaultdict(dict)
-    for unit, text in zip(text_units["id"], text_units["text"], strict=True):
+    for unit, text in zip(text_units["id"].tolist(), text_units["text"].tolist(), strict=True):
         folded = {name.casefold(): key for name, key in names.get(unit, {}).items() if not _TITLE.match(name)}
         for place, bearer in _bearers(text) if folded else ():
             if name := _name_before(text, place, folded, bearer):
                 said[folded[name]].setdefault(unit, []).append(bearer)
-    return said
+    fuller = {name: found for name in set().union(*names.values()) if (found := _numbered(name))}
+    forms: Said = defaultdict(dict)
+    for unit, of_unit in names.items():
+        for name in fuller.keys() & of_unit.keys():
+            bare, bearer = fuller[name]
+            forms[bare].setdefault(unit, []).append(bearer)
+    return {bare: forms.get(bare, {}) | said.get(bare, {}) for bare in {**said, **forms}}
 
 
 def _bearers(text: str) -> Iterator[tuple[int, Bearer]]:
@@ -157,6 +168,15 @@ def _bearers(text: str) -> Iterator[tuple[int, Bearer]]:
         suffix = found[0] if found["called"] else f", {_DASH.sub('-', found[0].lstrip(' ,'))}"
         yield found.start(), Bearer(suffix, match_key(place), found["ordinal"] or "", life.born, life.died)
     yield from lives.items()
+
+
+def _numbered(name: str) -> tuple[str, Bearer] | None:
+    """Of Charles I of England the match key of Charles I, and who that is."""
+    found = _NUMBERED.fullmatch(name)
+    place = found and (_OF_PLACE.fullmatch(found[2]) or _EPITHET.fullmatch(found[2]))
+    if not found or not place or not place["place"]:
+        return None
+    return match_key(found[1]), Bearer(found[2], match_key(place["place"]))
 
 
 def _life(found: "regex.Match[str]") -> Bearer | None:
@@ -195,8 +215,11 @@ def _people(of_units: Mapping[str, list[Bearer]]) -> dict[Bearer, Bearer]:
     return {bearer: group[0] for group in groups for bearer in group}
 
 
-def _elsewhere(of_units: Mapping[str, list[Bearer]], documents: Mapping[str, str], document: str) -> list[Bearer]:
-    return [bearer for unit, bearers in of_units.items() if documents.get(unit) == document for bearer in bearers]
+def _by_document(of_units: Mapping[str, list[Bearer]], documents: Mapping[str, str]) -> dict[str, list[Bearer]]:
+    of_documents: dict[str, list[Bearer]] = defaultdict(list)
+    for unit, bearers in of_units.items():
+        of_documents[documents.get(unit, "")] += bearers
+    return of_documents
 
 
 def _renamed(extractions: pd.DataFrame, fuller: Mapping[tuple[str, str], str]) -> pd.DataFrame:

@@ -65,6 +65,16 @@ def test_an_entity_that_is_there_gives_the_fuller_name():
     assert told["1/0"] == ["Charles I of Spain"]
 
 
+def test_a_text_that_has_the_fuller_name_of_a_king_means_him_by_the_shorter():
+    kings = {"0/0": "Charles I of England reigned.", "0/1": BARE, "1/0": "Charles I of Spain. Charles I sailed."}
+    told = named(kings, "Charles I", "Charles I of England", "Charles I of Spain")
+    assert told == {
+        "0/0": ["Charles I of England", "Charles I of England"],
+        "0/1": ["Charles I of England"],
+        "1/0": ["Charles I of Spain", "Charles I of Spain"],
+    }
+
+
 @pytest.mark.parametrize(
     ("one", "two", "first", "second"),
     [
