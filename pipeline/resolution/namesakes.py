@@ -145,7 +145,7 @@ def _said(names: Mapping[str, Mapping[str, str]], text_units: pd.DataFrame) -> S
     """What stands behind a name; in a text where nothing does, its fuller form: one that has Charles I of England means
     him by Charles I."""
     said: Said = defaultdict(dict)
-    for unit, text in zip(text_units["id"].tolist(), text_units["text"].tolist(), strict=True):
+    for unit, text in zip(text_units["id"].tolist(), text_units["text"].fillna("").tolist(), strict=True):
         folded = {name.casefold(): key for name, key in names.get(unit, {}).items() if not _TITLE.match(name)}
         for place, bearer in _bearers(text) if folded else ():
             if name := _name_before(text, place, folded, bearer):
