@@ -76,7 +76,7 @@ def unchanged(asked: Asked) -> Asked:
 @dataclass(frozen=True)
 class Resources:
     """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and tell the listener.
-    ``converter``: None leaves that role to the verb's own."""
+    ``converter``: made when it is asked for; None leaves that role to the verb's own."""
 
     prompt: Callable[[str], Prompt]
     chat: Callable[[str], ChatModel]
@@ -84,7 +84,7 @@ class Resources:
     tokenizer: Tokenizer
     batched_chat: Callable[[str], ChatModel] | None = None
     settle_batches: Callable[[str, Listener], None] | None = None
-    converter: Converter | None = None
+    converter: Callable[[], Converter] | None = None
 
     @property
     def direct(self) -> "Resources":
@@ -112,7 +112,7 @@ class Resources:
         return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)
 
     def converters_of(self, step: Step) -> dict[str, Converter]:
-        return dict.fromkeys(step.verb.roles_of(Converter), self.converter) if self.converter else {}
+        return {role: self.converter() for role in step.verb.roles_of(Converter)} if self.converter else {}
 
     def call(
         self,

@@ -271,7 +271,7 @@ class Services:
 
         return Resources(
             memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches,
-            self.converter,
+            lambda: self.converter,
         )  # fmt: skip
 
     @made_once

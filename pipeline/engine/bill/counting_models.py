@@ -144,7 +144,8 @@ def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotSto
     that are there."""
     manifest, tally = snapshots.manifest(workflow.name), Tally(resources.tokenizer)
     for step in workflow.steps:
-        if (step.models or resources.converters_of(step)) and set(step.inputs.values()) <= set(manifest.tables):
+        asks = step.models or step.verb.roles_of(Converter)
+        if asks and set(step.inputs.values()) <= set(manifest.tables):
             inputs = step.inputs_from(lambda table: snapshots.read(manifest.tables[table]))
             resources.call(step, inputs, tally.rehearsed)
     return tally.keys
