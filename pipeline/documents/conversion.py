@@ -30,12 +30,12 @@ def converter_for(suffix: str) -> str:
 
 def convert(path: Path) -> Conversion:
     """What a file of one of the suffixes ``CONVERTED`` says. Raises NoConverterError without the extra, OSError when
-    the file cannot be read, ValueError when it is damaged."""
+    the file cannot be read, MemoryError when it takes more than there is, ValueError when it is damaged."""
     try:
         return convert_pdf(path) if path.suffix.lower() == PDF else convert_office(path)
     except ImportError as error:
         raise NoConverterError(NEEDS_EXTRA) from error
     except Exception as error:
-        if isinstance(error, OSError) and error.errno:  # of the file system, not of a library
-            raise
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
+            raise  # a library's own errors of input and output have no number
         raise ValueError(f"{in_words(error)[:MOST_SAID]}; mend it or remove it") from error

@@ -6,6 +6,17 @@ from typing import Any
 
 import numpy as np
 
+_SETTINGS = {
+    "Global.log_level": "error",
+    "Det.limit_type": "max",
+    "Det.limit_side_len": 1216,
+    "Rec.rec_batch_num": 1,
+    "EngineConfig.onnxruntime.enable_cpu_mem_arena": False,
+    "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+    "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+}
+"""A page in half a gigabyte, where it would take twice as much: lines are sought in a smaller picture, and read one by
+one in the whole one. Several pages are read at once in processes of their own."""
 _LEAST_SURE = 0.5
 """What is read with less confidence is noise in the picture."""
 _SAME_LINE = 0.6
@@ -23,7 +34,12 @@ def ocr_version() -> str:
 
 def read_picture(picture: np.ndarray) -> str:
     """The text of a picture (height, width, colours), line by line from the top, left to right."""
-    found = _reader()(picture)
+    try:
+        found = _reader()(picture)
+    except Exception as error:  # the runtime has a class of its own for it, below no other
+        if "bad_alloc" in str(error):
+            raise MemoryError from error
+        raise
     if found.txts is None:
         return ""
     boxes = [
@@ -49,4 +65,4 @@ def _lines(boxes: list[tuple[float, float, float, str]]) -> list[list[tuple[floa
 def _reader() -> Any:
     from rapidocr import RapidOCR  # pyright: ignore[reportMissingImports]
 
-    return RapidOCR(params={"Global.log_level": "error"})
+    return RapidOCR(params=_SETTINGS)

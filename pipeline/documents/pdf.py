@@ -7,6 +7,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipeline.contract.conversion import Conversion, PageFault
 from pipeline.documents.ocr import ocr_version, read_picture
 from pipeline.documents.pdf_pages import is_scan, table_layout, with_tables
@@ -18,8 +20,8 @@ NO_TEXT = "no_text_layer"
 _BETWEEN = "\n\n"
 _HYPHEN = re.compile("[\x02\ufffe](?:\r?\n)?(?P<capital>[A-Z])?")
 """What pdfium puts where a line ends in a hyphen, and what follows: in a capital a second name, else half a word."""
-_DOTS = 200 / 72
-"""How much a page is enlarged to be read: 200 dots an inch."""
+_DOTS, _MOST_DOTS = 200 / 72, 2400
+"""How much a page is enlarged to be read, 200 dots an inch, and how long its picture may be."""
 
 
 @dataclass
@@ -67,7 +69,7 @@ def _add(found: _Pages, pdf: Any, page: Any, place: int) -> None:
     try:
         text = clean(_HYPHEN.sub(_joined, layer.get_text_range())).strip()
         if is_scan(page, len(text)):
-            seen = read_picture(page.render(scale=_DOTS).to_numpy()) if ocr_version() else ""
+            seen = read_picture(_picture(page)) if ocr_version() else ""
             text = clean(seen) or text
             if not seen:
                 found.faults.append(_no_text(place + 1))
@@ -76,6 +78,10 @@ def _add(found: _Pages, pdf: Any, page: Any, place: int) -> None:
     finally:
         layer.close()
     found.texts.append(text)
+
+
+def _picture(page: Any) -> np.ndarray:
+    return page.render(scale=min(_DOTS, _MOST_DOTS / max(page.get_size()))).to_numpy()
 
 
 def _joined(hyphen: re.Match[str]) -> str:
