@@ -22,11 +22,14 @@ def rejects(
     reason: Annotated[str | None, typer.Option(help=f"Only those with this reason: {', '.join(REASONS)}.")] = None,
 ) -> None:  # fmt: skip
     """The rows that the last run left out, or answered by halves or by repair, and why."""
-    if reason and reason not in REASONS:
-        raise typer.BadParameter(f"{reason}; have: {', '.join(REASONS)}", param_hint="--reason")
     with open_project(context, folder, overrides, as_json) as project:
         workflow = name or project.shown_workflow()
         found = project.table("rejects", workflow)
+    given = {*REASONS, *found["reason"]}
+    if reason and reason not in given:
+        from pipeline.settings.validation import did_you_mean
+
+        raise typer.BadParameter(f"{reason}; {did_you_mean(reason, given)}", param_hint="--reason")
     chosen = found[found["reason"] == reason] if reason else found
     if as_json:
         print_json(chosen.to_dict("records"))

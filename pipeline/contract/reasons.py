@@ -1,4 +1,4 @@
-"""Why a row, or a part of one, is in the table of rejects: a closed list."""
+"""Why a row, or a part of one, is in the table of rejects: a closed list, beside what own verbs declare."""
 
 from collections.abc import Iterable, Mapping
 
@@ -52,8 +52,11 @@ EXTRAS: Mapping[str, str] = {"needs_docs": "needs the extra 'docs'", "no_text_la
 """Reason -> the extra whose absence it is."""
 
 
-def refuse_unknown_reasons(reasons: Iterable[str], where: str) -> None:
-    """Raises DataError for a reason that is not in the list."""
-    unknown = sorted(set(reasons) - set(REASONS))
+def refuse_unknown_reasons(reasons: Iterable[str], where: str, own: Iterable[str] = ()) -> None:
+    """Raises DataError for a reason that is not in the list, nor one of the verb's ``own``."""
+    unknown = sorted(set(reasons) - set(REASONS) - set(own))
     if unknown:
-        raise DataError(f"{where}: rejects have reasons that are not in the list: {', '.join(unknown)}; add them to it")
+        raise DataError(
+            f"{where}: rejects have reasons that nothing declares: {', '.join(unknown)}; declare them by "
+            "@verb(reasons={...}), or take one of `pipeline.contract.reasons`"
+        )

@@ -22,8 +22,9 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Placeholders, Prompt
+from pipeline.contract.reasons import REASONS
 from pipeline.contract.schemas import TableSchema
-from pipeline.errors import SettingsError
+from pipeline.errors import DataError
 from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -74,6 +75,7 @@ class Verb:
     ``lookup``: the inputs of which a row uses some entries alone, as it uses a dictionary; by which it is told, where
     one has changed, whose rows are to be made again all the same. Without it those of all.
     ``optional`` names the roles that may be left unbound.
+    ``reasons``: those of its rejects that are its own, and what they mean.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
     ``stamp`` digests, from the params, what the verb reads from outside, empty where that cannot be told for now: the
@@ -98,6 +100,7 @@ class Verb:
     settings: str | None = None
     stamp: Callable[[Any], str] | None = None
     version: Callable[[Any], str] | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
@@ -106,10 +109,18 @@ class Verb:
         """What the function makes of the tables, with nothing missing in those of fixed columns (TableSchema.filled).
         A Tracker that ``roles`` does not bind tells nobody.
 
-        Raises DataError where a required cell is missing."""
+        Raises DataError where a required cell is missing, or the function does not return a table for each output."""
         filled = {name: self._filled(name, table) for name, table in tables.items()}
         returned = self.function(**filled, **{**dict.fromkeys(self.roles_of(Tracker), UNTRACKED), **roles})
-        frames = returned if isinstance(returned, tuple) else (returned,)
+        return self._outputs(returned if isinstance(returned, tuple) else (returned,))
+
+    def _outputs(self, frames: tuple[Any, ...]) -> dict[str, pd.DataFrame]:
+        expected = f"expected {' and '.join(self.outputs) or 'none'}; return a DataFrame for each, in this order"
+        if len(frames) != len(self.outputs):
+            raise DataError(f"verb '{self.name}': returned {len(frames)} tables, {expected}")
+        for name, frame in zip(self.outputs, frames, strict=True):
+            if not isinstance(frame, pd.DataFrame):
+                raise DataError(f"verb '{self.name}': returned {type(frame).__name__} for '{name}', {expected}")
         return dict(zip(self.outputs, frames, strict=True))
 
     def touched(self, dictionary: str, rows: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> np.ndarray:
@@ -133,11 +144,6 @@ class Verb:
 class Registry:
     verbs: dict[str, Verb] = field(default_factory=dict)
 
-    def get(self, name: str, where: str) -> Verb:
-        if name not in self.verbs:
-            raise SettingsError(f"{where}: no verb '{name}'; have: {', '.join(sorted(self.verbs))}")
-        return self.verbs[name]
-
 
 REGISTRY = Registry()
 _REGISTERING: ContextVar[Registry] = ContextVar("registering", default=REGISTRY)
@@ -151,6 +157,38 @@ def registering_in(registry: Registry) -> Iterator[None]:
         yield
     finally:
         _REGISTERING.reset(token)
+
+
+def _fault(verb: Verb, parameters: list[str], unbound: list[str], params: Any) -> str:
+    """What of a declaration does not fit the function; "" if all does."""
+    missing = [name for name in verb.inputs if name not in parameters]
+    if missing:
+        return f"the function has no parameter for its input {_told(missing)}; add it, or remove the input"
+    if verb.takes_params and not (isinstance(params, type) and issubclass(params, Params)):
+        return "params has no annotation that is a subclass of Params; write params: MyParams"
+    if unbound:
+        return f"parameter {_told(unbound)} is neither input, params nor role; annotate a role, or remove it"
+    if verb.rowwise and verb.rowwise not in verb.inputs:
+        return f"rowwise names '{verb.rowwise}', which is no input; have: {', '.join(verb.inputs) or 'none'}"
+    return _fault_of_rows(verb)
+
+
+def _fault_of_rows(verb: Verb) -> str:
+    """What of ``row_of``, ``lookup`` and ``reasons`` does not fit."""
+    outputs = ", ".join(verb.outputs)
+    if verb.row_of and not (verb.rowwise and set(verb.row_of) == set(verb.outputs)):
+        return f"row_of needs a rowwise input, and a column for each output; outputs: {outputs}"
+    if verb.lookup and not (verb.row_of and set(verb.lookup) <= set(verb.inputs) - {verb.rowwise}):
+        return "lookup needs row_of, and names inputs beside the rowwise one"
+    if taken := sorted(set(verb.reasons) & set(REASONS)):
+        return f"reason {_told(taken)} has a meaning already (pipeline.contract.reasons); give it another name"
+    if verb.reasons and "rejects" not in verb.outputs:
+        return "declares reasons and has no output 'rejects'; add it"
+    return ""
+
+
+def _told(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter)
@@ -173,23 +211,23 @@ def verb(
     settings: str | None = None,
     stamp: Callable[[Any], str] | None = None,
     version: Callable[[Any], str] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
-    """Register the function under its own name and return it unchanged."""
+    """Register the function under its own name and return it unchanged. Raises TypeError where what is declared and
+    the function's parameters do not fit."""
 
     def register(function: Function) -> Function:
         hints = get_type_hints(function)
-        names = [name for name in inspect.signature(function).parameters if name not in inputs]
-        kinds = {name: _role_kind(hints[name]) for name in names}
+        parameters = list(inspect.signature(function).parameters)
+        names = [name for name in parameters if name not in inputs]
+        kinds = {name: _role_kind(hints.get(name)) for name in names}
         roles = {name: kind for name, kind in kinds.items() if kind}
-        unbound = [name for name in names if name != "params" and name not in roles]
-        if unbound:
-            raise TypeError(f"verb {function.__name__}: parameters {unbound} are neither input, params nor role")
-        _REGISTERING.get().verbs[function.__name__] = Verb(
+        declared = Verb(
             name=function.__name__,
             function=function,
             inputs=inputs,
             outputs=outputs,
-            params=hints.get("params", Params),
+            params=hints.get("params", Params) if "params" in names else Params,
             roles=roles,
             optional=frozenset(name for name in roles if hints[name] is not roles[name]),
             placeholders=placeholders or {},
@@ -201,7 +239,12 @@ def verb(
             settings=settings,
             stamp=stamp,
             version=version,
+            reasons=reasons or {},
         )
+        unbound = [name for name in names if name != "params" and name not in roles]
+        if fault := _fault(declared, parameters, unbound, hints.get("params")):
+            raise TypeError(f"verb '{function.__name__}': {fault}")
+        _REGISTERING.get().verbs[function.__name__] = declared
         return function
 
     return register

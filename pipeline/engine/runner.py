@@ -204,7 +204,7 @@ class Runner:
         for name, schema in step.writes.items():
             frame = frames[name]
             if name == REJECTS:
-                refuse_unknown_reasons(frame["reason"], f"step '{step.id}'")
+                refuse_unknown_reasons(frame["reason"], f"step '{step.id}'", step.verb.reasons)
                 retry = retry or bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             table = schema.joined(table, made.kept.table(name)) if made.kept else table

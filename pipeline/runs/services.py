@@ -77,7 +77,8 @@ class Services:
         """A workflow of this project; the one that settings name by default."""
         import pipeline.verbs  # noqa: F401  (registers them)
         from pipeline.contract.own_verbs import read_verbs
-        from pipeline.engine.workflow import InputStep, read_workflow
+        from pipeline.engine.workflow_file import InputStep, read_workflow
+        from pipeline.models.base import ChatModel, EmbeddingModel
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         steps = [
@@ -91,7 +92,8 @@ class Services:
             "project": {"root": str(self.root)},
         }
         own = read_verbs(self.root, self.settings.verbs)
-        return read_workflow(path, sections, steps, own)
+        models = {ChatModel: self.settings.models.chat, EmbeddingModel: self.settings.models.embedding}
+        return read_workflow(path, sections, steps, own, models)
 
     def why_not_loadable(self, name: str | None = None) -> str:
         """Why the tables that the workflow writes cannot be loaded, and what to do; empty where they can. Told by its

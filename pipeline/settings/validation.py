@@ -32,8 +32,12 @@ def parse_yaml(text: str) -> Any:
 
 
 def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
-    """The first fault, with the nearest right key for an unknown one. Values are not shown: one may be a secret."""
-    fault = error.errors(include_url=False, include_input=False)[0]
+    """The first fault, with the nearest right key for an unknown one, which is told before one that is missing beside
+    it. Values are not shown: one may be a secret."""
+    faults = error.errors(include_url=False, include_input=False)
+    missing = {fault["loc"][:-1] for fault in faults if fault["type"] == "missing"}
+    misspelt = [fault for fault in faults if fault["type"] == "extra_forbidden" and fault["loc"][:-1] in missing]
+    fault = misspelt[0] if misspelt and faults[0]["type"] == "missing" else faults[0]
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         said = fault["msg"].removeprefix("Value error, ")

@@ -9,7 +9,8 @@ import pipeline.verbs
 from pipeline.contract.fingerprint import code_fingerprint
 from pipeline.contract.own_verbs import read_verbs
 from pipeline.contract.registry import REGISTRY
-from pipeline.errors import SettingsError
+from pipeline.contract.schemas import TEXTS
+from pipeline.errors import DataError, SettingsError
 
 SOURCE = '''
 from __future__ import annotations
@@ -29,6 +30,10 @@ def shout(texts: pd.DataFrame, params: OwnParams) -> pd.DataFrame:
     """Louder."""
     return texts.assign(text=texts["text"] + params.suffix)
 '''
+
+
+def declaring(more: str) -> str:
+    return SOURCE.replace('rowwise="texts"', f'rowwise="texts", {more}')
 
 
 def test_a_file_declares_verbs_for_its_project_alone(tmp_path: Path):
@@ -100,7 +105,28 @@ def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Pa
         ("1 / 0", "ZeroDivisionError: division by zero; correct the file"),
         ("x = 1", "declares no verb; decorate a function with @verb"),
         (SOURCE.replace("shout", "select"), "there is a verb 'select' already"),
-        (SOURCE.replace("OwnParams) ->", "OwnParams, limit: int) ->"), r"parameters ['limit'] are neither"),
+        (SOURCE.replace("OwnParams) ->", "OwnParams, limit: int) ->"), "'limit' is neither input, params nor role"),
+        (SOURCE.replace("OwnParams) ->", "OwnParams, limit) ->"), "verb 'shout': parameter 'limit' is neither input"),
+        (
+            SOURCE.replace("texts: pd.DataFrame, ", ""),
+            "'shout': the function has no parameter for its input 'texts'",
+        ),
+        (
+            SOURCE.replace('rowwise="texts"', 'rowwise="text"'),
+            "'shout': rowwise names 'text', which is no input; have",
+        ),
+        (
+            SOURCE.replace("params: OwnParams", "params"),
+            "'shout': params has no annotation that is a subclass",
+        ),
+        (SOURCE.replace("params: OwnParams", "params: int"), "'shout': params has no annotation that is a subclass of"),
+        (declaring('row_of={"texts": "id"}'), "'shout': row_of needs a rowwise input, and a column for each output"),
+        (declaring('lookup={"texts": len}, row_of={"louder": "id"}'), "'shout': lookup needs row_of, and names inputs"),
+        (declaring('reasons={"parse": "no sense"}'), "'shout': reason 'parse' has a meaning already"),
+        (
+            declaring('reasons={"too_loud": "it hurts"}'),
+            "'shout': declares reasons and has no output 'rejects'",
+        ),
         (None, "cannot be read"),
     ],
 )
@@ -110,3 +136,23 @@ def test_a_file_that_is_of_no_use_is_refused(tmp_path: Path, source: str | None,
     with pytest.raises(SettingsError) as refused:
         read_verbs(tmp_path, ["own.py"])
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("None", r"verb 'shout': returned NoneType for 'louder', expected louder; return a DataFrame for each"),
+        (
+            "texts, texts",
+            r"verb 'shout': returned 2 tables, expected louder; return a DataFrame for each",
+        ),
+        ("texts['text']", r"verb 'shout': returned Series for 'louder', expected louder"),
+    ],
+)
+def test_a_verb_that_returns_something_else_is_named(tmp_path: Path, returned: str, message: str):
+    body = 'texts.assign(text=texts["text"] + params.suffix)'
+    assert body in SOURCE
+    (tmp_path / "own.py").write_text(SOURCE.replace(body, returned))
+    shout = read_verbs(tmp_path, ["own.py"]).verbs["shout"]
+    with pytest.raises(DataError, match=message):
+        shout.call({"texts": TEXTS.frame([("a", "hey")])}, {"params": shout.params()})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.workflow import read_workflow
+from pipeline.engine.workflow_file import read_workflow
 from tests.docs.verb_table import PAGE, page_with, verb_table
 
 

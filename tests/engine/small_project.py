@@ -10,8 +10,9 @@ import numpy as np
 
 from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
-from pipeline.engine.workflow import Workflow, read_workflow
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, Usage, one_question
+from pipeline.engine.workflow import Workflow
+from pipeline.engine.workflow_file import read_workflow
+from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Usage, one_question
 from tests.talking import converse
 
 WORKFLOW = """
@@ -108,7 +109,7 @@ class SmallProject:
         named = re.search(r"^name: (\w+)", self.workflow_text, re.MULTILINE)
         path = self.root / f"{named[1] if named else 'small'}.yaml"
         path.write_text(self.workflow_text)
-        return read_workflow(path, {"input": {"root": str(self.root)}})
+        return read_workflow(path, {"input": {"root": str(self.root)}}, models={ChatModel: ["default"]})
 
     @property
     def resources(self) -> Resources:

@@ -204,3 +204,22 @@ def test_without_rejects_the_table_is_there_and_empty(project: SmallProject):
     result = run(project)
     assert list(table(project, result, "rejects").columns) == REJECTS.columns
     assert result.reject_ratio == 0
+
+
+def test_a_verb_may_reject_rows_for_reasons_of_its_own(project: SmallProject):
+    def check_numbers(numbers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+        odd = numbers["value"] % 2 == 1
+        return numbers[~odd], REJECTS.frame([("", id, "row", "odd", "it is odd") for id in numbers.loc[odd, "id"]])
+
+    project.workflow_text = (
+        "name: small\nsteps:\n  - verb: read_numbers\n    args: {path: numbers.txt}\n  - verb: check_numbers\n"
+    )
+    tables = {"inputs": {"numbers": NUMBERS}, "outputs": {"checked": NUMBERS, "rejects": REJECTS}}
+    verb(**tables)(check_numbers)
+    with pytest.raises(
+        DataError, match=r"step 'check_numbers': rejects have reasons that nothing declares: odd; declare"
+    ):
+        runner(project).run(project.workflow, "run-1")
+    verb(**tables, reasons={"odd": "a number that is odd"})(check_numbers)
+    result = runner(project).run(project.workflow, "run-2")
+    assert result.steps[1].reject_reasons == {"odd": 2}

@@ -3,7 +3,8 @@ import pytest
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY, verb
 from pipeline.contract.schemas import TEXTS
-from pipeline.engine.workflow import read_workflow
+from pipeline.engine.workflow import Workflow
+from pipeline.engine.workflow_file import read_workflow
 from pipeline.errors import SettingsError
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import KeepParams
@@ -34,9 +35,9 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("verb: keep_even", "verb: keep_odd", r"no verb 'keep_odd'; have: describe_numbers, keep"),
-        ("name: small", "nam: small", r"name: Field required"),
-        ("  - verb: keep_even", "  - verbb: keep_even", r"steps.1.verb: Field required"),
+        ("verb: keep_even", "verb: keep_odd", r"no verb 'keep_odd'; did you mean 'keep_even'\?"),
+        ("name: small", "nam: small", r"unknown key 'nam'; did you mean 'name'\?"),
+        ("  - verb: keep_even", "  - verbb: keep_even", r"unknown key 'steps.1.verbb'; did you mean 'verb'\?"),
         ("id: describe_again", "ids: x", r"unknown key 'steps.3.ids'; did you mean 'id'\?"),
         ("{path: numbers.txt}", "{paht: numbers.txt, path: x}", r"unknown key 'paht'; did you mean 'path'\?"),
         ("{path: numbers.txt}", "{}", r"step 'read_numbers': args: path: Field required"),
@@ -51,6 +52,10 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
         ("{kept: evens}", "{kept: rejects}", r"step '\w+' writes 'rejects', which the run gathers"),
         ("inputs: {numbers: evens}", "inputs: {numbers: rejects}", r"step '\w+' reads 'rejects', which"),
         ("steps:", "steps: [", "not YAML at line"),
+        ("steps:", "step:", r"unknown key 'step'; did you mean 'steps'\?"),
+        ("{texts: more_texts}", "{texts: t}\n    models: {chat: careful}", r"step 'describe_again': models: chat: no model "
+         r"'careful' in models\.chat of the settings; have: default"),
+        ("{texts: more_texts}", "{texts: t}\n    after: keep_even", r"step 'describe_again': after: small extends no w"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(project: SmallProject, old: str, new: str, message: str):
@@ -77,11 +82,92 @@ def test_a_missing_workflow_names_those_there_are(project: SmallProject):
 def test_a_verb_is_registered_and_returned_as_it_is(project: SmallProject):
     def shorten(texts, limit: int = 3): ...
 
-    with pytest.raises(TypeError, match=r"verb shorten: parameters \['limit'\] are neither"):
+    with pytest.raises(TypeError, match=r"verb 'shorten': parameter 'limit' is neither"):
         verb(inputs={"texts": TEXTS}, outputs={})(shorten)
     assert "shorten" not in REGISTRY.verbs
 
     def pass_on(texts): ...
 
     assert verb(inputs={"texts": TEXTS}, outputs={"kept": TEXTS})(pass_on) is pass_on
-    assert REGISTRY.get("pass_on", "here").takes_params is False
+    assert REGISTRY.verbs["pass_on"].takes_params is False
+
+
+def extending(project: SmallProject, text: str, name: str = "more") -> Workflow:
+    """A workflow beside ``small``, which it may extend."""
+    _ = project.workflow
+    path = project.root / f"{name}.yaml"
+    path.write_text(f"name: {name}\n{text}")
+    return read_workflow(path, {"input": {"root": str(project.root)}})
+
+
+def test_the_steps_of_a_workflow_that_is_extended_come_first(project: SmallProject):
+    more = extending(
+        project,
+        """
+extends: small
+emit: {thirds: [json]}
+steps:
+  - verb: keep_even
+    id: keep_thirds
+    after: keep_even
+    args: {divisor: 3}
+    outputs: {kept: thirds}
+  - verb: describe_numbers
+    id: describe_again
+    inputs: {numbers: thirds}
+    outputs: {texts: more_texts}
+    prompts: {ask: ask_again}
+  - verb: describe_numbers
+    id: describe_all
+    outputs: {texts: all_texts}
+    prompts: {ask: ask}
+""",
+    )
+    assert [step.id for step in more.steps] == [
+        "read_numbers", "keep_even", "keep_thirds", "describe_numbers", "describe_again", "describe_all",
+    ]  # fmt: skip
+    assert (more.steps[2].params, more.steps[4].inputs) == (KeepParams(divisor=3), {"numbers": "thirds"})
+    assert more.emit == {"thirds": ("parquet", "json")}
+    small = {step.id: step for step in project.workflow.steps}
+    assert [step for step in more.steps if step == small.get(step.id)] == [
+        small[name] for name in ("read_numbers", "keep_even", "describe_numbers")
+    ]
+
+
+def test_a_workflow_that_extends_an_extended_one_has_the_steps_of_both(project: SmallProject):
+    extending(
+        project, "extends: small\nemit: {odds: [csv]}\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: odds}}\n"
+    )
+    most = extending(
+        project,
+        "extends: more\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: odds}, args: {divisor: 5}}\n",
+        "most",
+    )
+    assert [step.id for step in most.steps][-2:] == ["describe_again", "odd"]
+    assert most.steps[-1].params == KeepParams(divisor=5)
+    assert most.emit == {"odds": ("parquet", "csv")}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: smal\nsteps: []", r"smal\.yaml: no such workflow; have: more, small"),
+        ("extends: more\nsteps: []", r"more\.yaml: extends itself \(more -> more\); remove one"),
+        (
+            "extends: small\nsteps:\n  - {verb: keep_even, id: odd, after: keep_evn, outputs: {kept: odds}}",
+            r"more\.yaml: step 'odd': after: no step 'keep_evn'; did you mean 'keep_even'\?",
+        ),
+        (
+            "extends: small\nsteps:\n  - {verb: keep_even, after: read_numbers, outputs: {kept: evens}}",
+            r"more\.yaml: step 'keep_even': takes the place of the step of 'small'; remove after",
+        ),
+        (
+            "extends: small\nsteps:\n  - {verb: keep_even, outputs: {kept: evens}}\n  - {verb: keep_even, outputs: {kept: x}}",
+            r"more\.yaml: two steps are called 'keep_even'",
+        ),
+        ("extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: evens}}", "both write 'evens'"),
+    ],
+)
+def test_what_does_not_extend_is_said_with_its_place(project: SmallProject, text: str, message: str):
+    with pytest.raises(SettingsError, match=message):
+        extending(project, text)
