@@ -211,8 +211,8 @@ class _Reader:
             if known is not None and name not in known:
                 section = "chat" if verb.roles[role] is ChatModel else "embedding"
                 raise SettingsError(
-                    f"{where}: models: {role}: no model '{name}' in models.{section} of the settings; "
-                    f"{did_you_mean(name, known)}"
+                    f"{where}: models: {role}: no model '{name}' in models.{section} of the settings; have: "
+                    f"{', '.join(sorted(known)) or 'none'}"
                 )
 
 

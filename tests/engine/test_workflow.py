@@ -53,9 +53,9 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
         ("inputs: {numbers: evens}", "inputs: {numbers: rejects}", r"step '\w+' reads 'rejects', which"),
         ("steps:", "steps: [", "not YAML at line"),
         ("steps:", "step:", r"unknown key 'step'; did you mean 'steps'\?"),
-        ("{texts: more_texts}", "{texts: t}\n    models: {chat: careful}", r"step 'describe_again': models: chat: no model "
-         r"'careful' in models\.chat of the settings; have: default"),
-        ("{texts: more_texts}", "{texts: t}\n    after: keep_even", r"step 'describe_again': after: small extends no w"),
+        ("{texts: more_texts}", "{texts: t}\n    models: {chat: careful}",
+         r"step 'describe_again': models: chat: no model 'careful' in models\.chat of the settings; have: default"),
+        ("{texts: more_texts}", "{texts: t}\n    after: keep_even", r"step 'describe_again': after: small extends no"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(project: SmallProject, old: str, new: str, message: str):
@@ -162,8 +162,8 @@ def test_a_workflow_that_extends_an_extended_one_has_the_steps_of_both(project: 
             r"more\.yaml: step 'keep_even': takes the place of the step of 'small'; remove after",
         ),
         (
-            "extends: small\nsteps:\n  - {verb: keep_even, outputs: {kept: evens}}\n  - {verb: keep_even, outputs: {kept: x}}",
-            r"more\.yaml: two steps are called 'keep_even'",
+            "extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: x}}\n  - {verb: keep_even, id: odd}",
+            r"more\.yaml: two steps are called 'odd'",
         ),
         ("extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: evens}}", "both write 'evens'"),
     ],
