@@ -162,8 +162,8 @@ def test_a_workflow_that_extends_an_extended_one_has_the_steps_of_both(project: 
             r"more\.yaml: step 'keep_even': takes the place of the step of 'small'; remove after",
         ),
         (
-            "extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: x}}\n  - {verb: keep_even, id: odd}",
-            r"more\.yaml: two steps are called 'odd'",
+            "extends: small\nsteps:\n  - {verb: keep_even, id: o, outputs: {kept: x}}\n  - {verb: keep_even, id: o}",
+            r"more\.yaml: two steps are called 'o'",
         ),
         ("extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: evens}}", "both write 'evens'"),
     ],
