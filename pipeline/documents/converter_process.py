@@ -42,14 +42,22 @@ def result_of(wanted: Wanted, megabytes: int) -> Converted:
         return _by_own(wanted, wanted.own) if wanted.own else convert(Path(wanted.path))
     except NoConverterError as error:
         return NotConverted("needs_docs", f"{Path(wanted.path).suffix.lower()} {error}")
-    except MemoryError:
-        return NotConverted(TOO_MUCH_MEMORY, f"takes more than {megabytes} MB; remove it or set input.convert_mb")
     except OSError as error:
         return NotConverted(*not_read(error))
-    except ValueError as error:
-        return NotConverted("parse", str(error))
     except Exception as error:  # noqa: BLE001 - a converter of the user's own raises what it likes
-        return NotConverted("parse", f"{in_words(error)[:MOST_SAID]}; mend it or remove it")
+        if _is_of_memory(error):
+            return NotConverted(TOO_MUCH_MEMORY, f"takes more than {megabytes} MB; remove it or set input.convert_mb")
+        said = str(error) if isinstance(error, ValueError) else f"{in_words(error)[:MOST_SAID]}; mend it or remove it"
+        return NotConverted("parse", said)
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Libraries pass that on as a cause, or tell of it in words only."""
+    return error is not None and (
+        isinstance(error, MemoryError)
+        or MemoryError.__name__ in str(error)
+        or _is_of_memory(error.__cause__ or error.__context__)
+    )
 
 
 def _by_own(wanted: Wanted, own: OwnConverter) -> Conversion:

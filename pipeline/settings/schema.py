@@ -37,7 +37,7 @@ class InputSettings(Section):
     text_column: str = "text"
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
-    max_file_mb: PositiveInt = 1024
+    max_file_mb: PositiveInt = 100
     converter: str | tuple[str, ...] | dict[str, str | tuple[str, ...]] = ""
     convert_seconds: float = Field(default=300, gt=0)
     convert_mb: PositiveInt = 768

@@ -68,7 +68,7 @@ class LoadParams(Params):
     text_column: str = "text"
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
-    max_file_mb: int = Field(default=1024, ge=1)
+    max_file_mb: int = Field(default=100, ge=1)
     converter: OwnConverters = Field(default="", exclude=True)  # stamped, by name: its words may hold a secret
     converter_folder: str = Field(default=".", exclude=True)
     convert_seconds: float = Field(default=300, gt=0)
@@ -288,7 +288,7 @@ def _not_to_be_read(file: InputFile, params: LoadParams) -> Fault | None:
         return Fault("unsupported", f"suffix '{file.suffix}' is not read; convert it to one of {known}")
     try:
         if file.path.stat().st_size > params.max_file_mb * 2**20:
-            return Fault("too_large", f"over {params.max_file_mb} MB; split it or set max_file_mb")
+            return Fault("too_large", f"over {params.max_file_mb} MB; split it or set input.max_file_mb")
     except OSError as error:
         return Fault(*not_read(error))
     return None
