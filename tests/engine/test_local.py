@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 
 from pipeline.engine.usage.budget import Meter, MeteredChat, MeteredEmbedding
 from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Usage
+from pipeline.models.here.builtin import TEXTS_AT_ONCE, BuiltinEmbedding
 from tests.engine.small_project import NoEmbedding, ScriptedChat
 
 
@@ -41,3 +42,13 @@ def test_a_metered_model_is_the_model_and_counts_its_calls():
     assert isinstance(embedding, EmbeddingModel)
     assert not isinstance(embedding, ChatModel)
     assert embedding.embed(["a", "b"]).shape == (2, 2)
+
+
+def test_embedding_says_how_many_texts_are_done_while_it_goes_on():
+    seen: list[tuple[int, int]] = []
+    embedding = MeteredEmbedding(
+        BuiltinEmbedding(), Meter("embed", lambda done, expected: seen.append((done, expected)))
+    )
+    embedding.embed(["", *(f"text {number}" for number in range(2 * TEXTS_AT_ONCE))])
+    everything = 2 * TEXTS_AT_ONCE + 1
+    assert seen == [(0, everything), (TEXTS_AT_ONCE, everything), (2 * TEXTS_AT_ONCE, everything), (everything,) * 2]
