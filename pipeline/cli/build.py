@@ -90,14 +90,17 @@ def plan(
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
         from pipeline.engine.bill.forecast import totals
+        from pipeline.engine.extraction_check import why_nothing_found
 
         workflow = project.workflow(name).name
         forecasts = project.forecast(name, _selection(start, only, skip, force))
         sums = totals(forecasts)
         fact = project.why_not_loadable(name)
+        found = why_nothing_found(project.runs.last_health(workflow))
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     counts = changes.counts if changes else {}
     notes = _notes(forecasts, fact and f"{fact}; until then 'graphmill index {workflow}' alone runs it", counts)
+    notes += (f"the last run: {found}",) if found else ()
     if as_json:
         report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
         print_json({**report.to_json(), "estimate": sums, "documents": counts})

@@ -149,6 +149,11 @@ class Runs:
         """The newest report that can be read; None where there is none."""
         return next(self.reports(), None)
 
+    def last_health(self, workflow: str) -> Mapping[str, float]:
+        """What the last run of the workflow that came so far says of its extraction; nothing where there is none."""
+        told = (report["health"] for report in self.reports() if report["workflow"] == workflow)
+        return next(filter(None, told), {})
+
     def ids(self, workflow: str) -> list[str]:
         """Ids of the workflow's runs, whatever became of them, oldest first."""
         return sorted(report["run_id"] for report in self.reports() if report["workflow"] == workflow)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.engine.extraction_check import health
+from pipeline.engine.extraction_check import health, why_nothing_found
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
@@ -64,7 +64,8 @@ class RunState:
             f"{self.workflow.name}'"
         )
         told = [unread] if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects else []
-        return (*self.runner.notes, *told, *self.store_notes)
+        found = why_nothing_found(self.health)
+        return (*self.runner.notes, *told, *filter(None, [found]), *self.store_notes)
 
     @property
     def above_max_rejects(self) -> bool:

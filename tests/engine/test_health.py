@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from pipeline.contract.schemas import DOCUMENTS as ALL_DOCUMENTS
 from pipeline.contract.schemas import (
     EXTRACTIONS,
     MERGED_ENTITIES,
@@ -16,7 +17,7 @@ from pipeline.contract.schemas import (
     TEXT_UNITS,
     TableSchema,
 )
-from pipeline.engine.extraction_check import health, refuse_all_empty
+from pipeline.engine.extraction_check import health, refuse_all_empty, why_nothing_found
 from pipeline.errors import DataError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
@@ -62,11 +63,37 @@ UNITS = {
 
 def test_counts(store: SnapshotStore):
     assert measured(store, UNITS, rejected=("d/3",)) == {
-        "text_units": 4, "without_entities": 2, "entities_per_unit": 0.75, "ungrounded": 2,
+        "text_units": 4, "without_entities": 2, "only_title": 0, "entities_per_unit": 0.75, "ungrounded": 2,
         "orphan_relationships": 2,
     }  # fmt: skip
     assert measured(store, {"d/0": []}, rejected=("d/0",))["without_entities"] == 1
     assert measured(store, {})["entities_per_unit"] == 0
+
+
+def test_units_whose_only_entity_is_their_title_are_counted(store: SnapshotStore):
+    units = {"d/0": [entity("Island Baby"), entity("Island Baby (film)")], "d/1": [entity("Ada")], "d/2": []}
+    found, texts = extractions(units)
+    documents = ALL_DOCUMENTS.frame([("d", "Island Baby (film)", "", "", "{}", "", "given")])
+    tables = {
+        "documents": (ALL_DOCUMENTS, documents),
+        "text_units": (TEXT_UNITS, texts),
+        "extractions": (EXTRACTIONS, found),
+        "rejects": (REJECTS, REJECTS.frame()),
+    }
+    counts = health(snapshots(store, tables), store)
+    assert (counts["only_title"], counts["without_entities"]) == (1, 1)
+    assert "in 2 of 3 text units" in (why_nothing_found(counts) or "")
+    assert why_nothing_found({**counts, "only_title": 0}) is None
+    assert why_nothing_found({}) is None
+
+
+def test_run_and_plan_say_that_a_script_without_capitals_has_no_names(tmp_path: Path):
+    texts = {"a.md": "# المنارة\n\nكتب الحارس في الليل. هبت الريح.", "b.md": "# الميناء\n\nوصلت السفينة صباحا."}
+    folder = new_project(tmp_path / "p", NO_STORE, texts)
+    report = folder.report("index", "fast")
+    assert (report["health"]["only_title"], report["health"]["text_units"]) == (2, 2)
+    assert any("nothing was found but the title" in note for note in report["notes"])
+    assert any("nothing was found but the title" in note for note in folder.report("plan", "fast")["notes"])
 
 
 def test_orphans_that_are_dropped_are_counted(store: SnapshotStore):
