@@ -20,6 +20,7 @@ _PLACE_BEFORE = re.compile(
     r"(?:in|at)|(?:city|town|village|municipality|province|capital|island|river|state|country|commune) of)(?:\sthe)?\s$"
 )
 _PERSON_BEFORE = re.compile(r"\b(?:directed by|starring|[Ss]tars|featuring|portrayed by|played by)\s$")
+_NO_SUBJECT = re.compile(r"(?:,|\b(?:of|and|for|by|in|at|with|from|to|on|than)(?:\sthe)?)\s?$")
 _NEXT_OF_LIST = re.compile(r",\s(?:and\s)?|\sand\s|\s&\s")
 _LAST_WORD = re.compile(r"(?:^|[\s(\"“])(?P<word>[a-zà-ÿ]+)\s[\"“«]?$")
 _QUALIFIER = re.compile(r"[(（][^()（）]*?(?P<word>[a-zà-ÿ]+)[)）]$")
@@ -27,10 +28,10 @@ _QUALIFIER = re.compile(r"[(（][^()（）]*?(?P<word>[a-zà-ÿ]+)[)）]$")
 
 def kind_in_sentence(sentence: str, start: int, end: int) -> str | None:
     """person, location, organization, work or event, as what stands around ``start:end`` says; None: it says none."""
-    for pattern in (_IS, _BESIDE):
+    before = sentence[max(0, start - _BEFORE) : start]
+    for pattern in (_BESIDE,) if _NO_SUBJECT.search(before) else (_IS, _BESIDE):
         if (found := pattern.match(sentence, end)) and (kind := _kind_of_phrase(found["phrase"])):
             return kind
-    before = sentence[max(0, start - _BEFORE) : start]
     if _KIN_BEFORE.search(before) or _PERSON_BEFORE.search(before):
         return "person"
     if _PLACE_BEFORE.search(before):

@@ -8,9 +8,11 @@ from pipeline.phrases.evidence import goes_on_in_list, kind_in_sentence, opens_c
 from pipeline.phrases.lexicon import (
     ARTICLES,
     CALENDAR,
+    CLASS_NOUNS,
     CONNECTORS,
     COURTESIES,
     DEMONYMS,
+    EVENT_HEADS,
     GERMAN_PREPOSITIONS,
     HEADS_IN_FRONT,
     HONORIFICS,
@@ -75,9 +77,11 @@ _ROMAN = re.compile(r"[IVXLC]+$")
 _HYPHEN_AND_SPACE = re.compile(r"(?<=\w)[-‐‑–] ")
 _MAX_RUN = 40  # words; more of them capitalised in a row are no names but a heading or a table
 _OPENERS = frozenset(':;•|#>*"“‘«')
-_NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS | {"jr", "sr", "am", "pm"}
+_SUFFIXES = frozenset(("jr", "sr", "am", "pm", "co", "corp", "inc", "ltd", "bros"))
+_NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS | _SUFFIXES
+_KINDS = ORGANIZATION_HEADS.union(LOCATION_HEADS, EVENT_HEADS, CLASS_NOUNS) - SURNAME_HEADS
 _BEFORE_PLACE = re.compile(r"\b(?:[Tt]he|[Ii]n|[Aa]t|[Nn]ear|[Oo]n|[Aa]cross|[Aa]long)\s$")
-_DATED = CALENDAR | {"am", "pm", "jr", "sr", "no", "vs"}
+_DATED = CALENDAR | _SUFFIXES | {"no", "vs"}
 _JUNIOR_COMMA = re.compile(r",(?= [JS]r\b)")
 _ORDINAL_WORD = re.compile(r"\d+(?:st|nd|rd|th)$")
 
@@ -103,10 +107,17 @@ def _with_evidence(names: list[Name], sentence: str) -> list[Name]:
 
 
 def _quoted_works(sentence: str) -> Iterator[Name]:
-    for found in _QUOTED.finditer(sentence):
-        text = _on_one_line(found["work"])
-        name = without_article(text)
+    """A straight quotation mark opens where as many have closed as opened before it."""
+    place, counted, marks = 0, 0, 0
+    while found := _QUOTED.search(sentence, place):
+        marks += sentence.count('"', counted, found.start())
+        counted = found.start()
+        if sentence[counted] == '"' and marks % 2:
+            place = counted + 1
+            continue
+        name = without_article(_on_one_line(found["work"]))
         yield Name(found.end("work") - len(name), found.end("work"), name, "work")
+        place = found.end()
 
 
 def _capitalised(sentence: str, language: str, cells: bool) -> Iterator[Name]:
@@ -208,12 +219,13 @@ def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: 
     elif kind == "name" and (addressed or _is_person(sentence, texts, end)):
         kind = "person"
     lone = len(texts) == 1
+    common = lone and not addressed and _is_common_noun(texts[0])
     return Name(
         start,
         end,
         _on_one_line(sentence[start:end]),
         kind,
-        shouting or (lone and explained and not addressed),
+        shouting or common or (lone and explained and not addressed),
     )
 
 
@@ -250,10 +262,23 @@ def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]],
     return words, addressed
 
 
+def _is_adjective(word: str) -> bool:
+    """As "German-Ukrainian" and "May–June"."""
+    parts = re.split("[-‐‑–]", word.lower())
+    return len(parts) > 1 and all(part in DEMONYMS or part in CALENDAR for part in parts)
+
+
 def _is_no_person(words: list[str]) -> bool:
     """As what stands behind the title in "Major League Baseball" and "Prince Edward Island"."""
     heads = [word.lower() for word in words]
     return not ORGANIZATION_HEADS.isdisjoint(heads) or (heads[-1] in LOCATION_HEADS and heads[-1] not in SURNAME_HEADS)
+
+
+def _is_common_noun(word: str) -> bool:
+    """Whether the word says what kind of thing is meant: "the Guild", "Universities"."""
+    folded = word.lower()
+    forms = {folded, folded.removesuffix("s"), re.sub("ies$", "y", folded)}
+    return not forms.isdisjoint(_KINDS) and folded not in SURNAME_HEADS
 
 
 def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
@@ -272,8 +297,10 @@ def _can_be_name(words: list[str], doubted: bool = True) -> bool:
     if len(words) == 1:
         letters = len(first) - first.count(".")
         ends = {first.lower().rstrip("."), first.lower().rpartition("-")[2]}
-        common = not ends.isdisjoint(_NEVER_ALONE if doubted else _DATED)
+        common = not ends.isdisjoint(_NEVER_ALONE if doubted else _DATED) or _is_adjective(first)
         return letters > 1 and not common and not _ROMAN.match(first)
+    if len(words) == 2 and words[1].lower() in DEMONYMS:
+        return False
     numbered = len(words) == 2 and (words[1].isdigit() or _ROMAN.match(words[1]) is not None)
     return not (numbered and first.lower() in LABELS)
 

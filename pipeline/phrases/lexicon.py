@@ -90,6 +90,7 @@ DEMONYMS = _words(
     swedish swiss thai turkish ukrainian vietnamese welsh christian catholic protestant muslim islamic
     buddhist hindu orthodox anglican roman norman albanian algerian armenian bengali bosnian bolivian burmese
     cambodian catalan cypriot ethiopian flemish ghanaian jamaican kenyan lebanese libyan malayalam moroccan
+    victorian elizabethan edwardian florentine venetian parisian cornish silesian moravian bohemian
     nepalese palestinian prussian saxon syrian tamil telugu trinidadian tunisian uruguayan venezuelan
     """
 )
@@ -135,6 +136,8 @@ OF_NOUNS = _words(
     """
     hall medal house states republic order church knight knights cross book books son sons daughter daughters
     member members secretary head chief premier archduke margrave elector landgrave viscount marquess sheriff
+    survey artist novel award star song tale tales story stories history life legend return rise fall end museum gallery
+    archive archives register records journal review rights voice people heart garden gardens temple tomb gate gates
     earl baron dean abbot rector curator keeper master chair act battle bill declaration day night king's queen's time
     part parts board ministry faculty friends sea coast city house isles straits bank banks
     """

@@ -56,6 +56,14 @@ def types(sentence: str) -> dict[str, str]:
         ("He and I met an American writer who spoke French.", []),
         ("See Table 4 and Figure II.", []),
         ("In 931 it was J. R. and I who left.", []),
+        ("Today the WHO and UNICEF met the US in Geneva.", ["WHO", "UNICEF", "US", "Geneva"]),
+        ("WHO met us when IT failed.", ["WHO", "IT"]),
+        ("He played in Major League Baseball for 20th Century Fox.", ["Major League Baseball", "20th Century Fox"]),
+        ("They met Martin King, Jr. there.", ["Martin King Jr."]),
+        ("They met Ann Moor & Bob Vale of Simon & Ballard.", ["Ann Moor", "Bob Vale", "Simon & Ballard"]),
+        ("He saw Prince Edward Island and a German-Ukrainian in May–June.", ["Prince Edward Island"]),
+        ("They went to the Universities and to War, to Ltd.", []),
+        ("Dear Anna, we met all.", ["Anna"]),
         ("The end came. ", []),
         ("", []),
     ],
@@ -103,6 +111,18 @@ def test_quoted_works_keep_their_small_words():
     }
 
 
+def test_what_stands_between_two_quotations_is_none():
+    assert types('There were David "Noodles" Aaronson and Maximilian "Max" Moor, and" Lamp Light".') == {
+        "David": "name",
+        "Aaronson": "name",
+        "Maximilian": "name",
+        "Moor": "name",
+        "Noodles": "name",
+        "Max": "name",
+        "Lamp Light": "work",
+    }
+
+
 def test_types_by_head_word():
     assert types("Ana (born 1901) of the Harbour Guild saw Lake Annoch and the Treaty of Quill in Tessing.") == {
         "Ana": "person",
@@ -114,6 +134,16 @@ def test_types_by_head_word():
     assert types("We lost the Great Flood of 1927 and the 1998 World Cup.") == {
         "Great Flood of 1927": "event",
         "1998 World Cup": "event",
+    }
+
+
+def test_heads_of_places_that_are_surnames_are_places_only_where_the_text_says_so():
+    assert types("They met Benny Hill, Michael Bay and James Badge Dale in Hyde Park and at Lake Annoch.") == {
+        "Benny Hill": "name",
+        "Michael Bay": "name",
+        "James Badge Dale": "name",
+        "Hyde Park": "location",
+        "Lake Annoch": "location",
     }
 
 
