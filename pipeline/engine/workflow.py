@@ -14,6 +14,8 @@ from pipeline.settings.validation import did_you_mean
 REJECTS = "rejects"
 """The one output that every step may write: the run gathers them into one table."""
 
+LOADER, DOCUMENTS = "load_documents", "documents"
+
 PLACE = "args."
 """What the names of a step's ``place`` begin with."""
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import REGISTRY, Registry, Verb
-from pipeline.engine.workflow import PLACE, REJECTS, Execution, Format, Step, Workflow, wired
+from pipeline.engine.workflow import DOCUMENTS, LOADER, PLACE, REJECTS, Execution, Format, Step, Workflow, wired
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.settings.validation import did_you_mean, explain, not_yaml, parse_yaml
@@ -28,9 +28,6 @@ class InputStep:
     where: str
     verb: str
     args: Mapping[str, Any]
-
-
-LOADER, DOCUMENTS = "load_documents", "documents"
 
 
 class _StepFile(BaseModel):
