@@ -71,7 +71,7 @@ class ConversionRules:
     """``seconds``, and ``megabytes`` of memory, that a file may take; ``own``: suffix, or "" for all that are
     converted, -> what converts such files in place of this package, from files below ``folder``."""
 
-    seconds: float = 300
+    seconds: float = 900
     megabytes: int = 768
     own: Mapping[str, OwnConverter] = field(default_factory=dict)
     folder: str = "."

@@ -39,7 +39,7 @@ class InputSettings(Section):
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: PositiveInt = 100
     converter: str | tuple[str, ...] | dict[str, str | tuple[str, ...]] = ""
-    convert_seconds: float = Field(default=300, gt=0)
+    convert_seconds: float = Field(default=900, gt=0)
     convert_mb: PositiveInt = 768
     steps: tuple[InputStep, ...] = ()
 

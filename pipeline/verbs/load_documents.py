@@ -71,7 +71,7 @@ class LoadParams(Params):
     max_file_mb: int = Field(default=100, ge=1)
     converter: OwnConverters = Field(default="", exclude=True)  # stamped, by name: its words may hold a secret
     converter_folder: str = Field(default=".", exclude=True)
-    convert_seconds: float = Field(default=300, gt=0)
+    convert_seconds: float = Field(default=900, gt=0)
     convert_mb: int = Field(default=768, ge=1)
     mounts: tuple[str, ...] = Field(default=(), exclude=True)  # noted
 

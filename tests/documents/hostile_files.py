@@ -23,7 +23,7 @@ _END = "</w:body></w:document>"
 _PARAGRAPH = "<w:p><w:r><w:t>bomb</w:t></w:r></w:p>"
 
 
-def docx(path: Path, write: Callable[[Callable[[bytes], object]], None]) -> None:
+def docx(path: Path, write: Callable[[Callable[[bytes], object]], object]) -> None:
     """``write`` is given what writes the main part."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", _TYPES)
@@ -50,13 +50,13 @@ def entities(path: Path) -> None:
     lines = [f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in pairwise(names)]
     dtd = f'<!DOCTYPE w:document [<!ENTITY a "bomb ">{"".join(lines)}]>'
     text = f"{dtd}{_DOCUMENT}<w:p><w:r><w:t>&j;</w:t></w:r></w:p>{_END}"
-    docx(path, lambda out: out(text.encode()) and None)
+    docx(path, lambda out: out(text.encode()))
 
 
 def another_file(path: Path, secret: Path) -> None:
     dtd = f'<!DOCTYPE w:document [<!ENTITY secret SYSTEM "{secret.as_uri()}">]>'
     text = f"{dtd}{_DOCUMENT}<w:p><w:r><w:t>said: &secret;</w:t></w:r></w:p>{_END}"
-    docx(path, lambda out: out(text.encode()) and None)
+    docx(path, lambda out: out(text.encode()))
 
 
 def nested(path: Path, depth: int) -> None:
