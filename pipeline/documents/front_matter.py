@@ -11,6 +11,8 @@ from pipeline.documents.metadata import as_json, cleaned
 _BLOCK = re.compile(r"\s*?---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST = 20_000
 """Characters of a text in which the end of its front matter is sought."""
+_DEEPEST = 20
+"""Fields within fields. The parser takes half a minute for 20,000 brackets, one within the other."""
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
@@ -26,13 +28,23 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
 
 def _fields(block: str) -> Mapping[str, Any] | None:
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(block, yaml.SafeLoader)):
-            return None  # a few lines of them may stand for gigabytes
+        if not _is_small(block):
+            return None
         found = cleaned(yaml.safe_load(block))
         as_json({"": found})
     except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date such as 2020-13-45, a number too long
         return None
     return found if isinstance(found, dict) else None
+
+
+def _is_small(block: str) -> bool:
+    """Whether what the block stands for is as small as it: a few lines of aliases may stand for gigabytes."""
+    depth = 0
+    for event in yaml.parse(block, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
+            return False
+    return True
 
 
 def taken_title(fields: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

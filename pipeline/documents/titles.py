@@ -8,7 +8,7 @@ from pipeline.text.ids import clean
 
 LONGEST = 120
 Found = Literal["given", "heading", "first_line", "file_name"]
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<title>\S.*?)[ \t#]*$")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<title>\S.*)")
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 
@@ -38,8 +38,8 @@ def _first_heading(text: str) -> str:
     for line in text.splitlines():
         if mark := _FENCE.match(line):
             fence = _fenced(fence, mark["fence"], line)
-        elif not fence and (heading := _HEADING.match(line)):
-            return heading["title"] if len(heading["title"]) <= LONGEST else ""
+        elif not fence and (heading := _HEADING.match(line)) and (title := heading["title"].rstrip(" \t#")):
+            return title if len(title) <= LONGEST else ""
     return ""
 
 

@@ -59,6 +59,7 @@ def test_three_files_with_front_matter_are_three_titles(tmp_path: Path):
         "---\na: &a [x]\nb: *a\n---\nmore",
         "---\nx: !!python/object/apply:os.system [ls]\n---\nmore",
         "---\nx: " + "[" * 5000 + "\n---\nmore",
+        "---\nx: " + "[" * 30 + "]" * 30 + "\n---\nmore",
         "---\n? [a, b]\n: c\n---\nmore",
         "----\ntitle: no\n----\n",
         "---\n---\nnothing between",
