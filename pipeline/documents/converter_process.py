@@ -10,19 +10,22 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipeline.contract.conversion import FILE, Conversion, Converted, NotConverted, OwnConverter
 from pipeline.documents.conversion import MOST_SAID, NoConverterError, convert
 from pipeline.documents.files import not_read
 from pipeline.errors import in_words
+from pipeline.text.ids import clean
 
 RESULT: TypeAdapter[Converted] = TypeAdapter(Converted)
+_CONVERSION = TypeAdapter(Conversion)
 TOO_MUCH_MEMORY = "too_much_memory"
 _PR_SET_PDEATHSIG = 1
 _SECONDS_BETWEEN_LOOKS = 1
@@ -48,7 +51,7 @@ def result_of(wanted: Wanted, megabytes: int) -> Converted:
         if _is_of_memory(error):
             return NotConverted(TOO_MUCH_MEMORY, f"takes more than {megabytes} MB; remove it or set input.convert_mb")
         said = str(error) if isinstance(error, ValueError) else f"{in_words(error)[:MOST_SAID]}; mend it or remove it"
-        return NotConverted("parse", said)
+        return NotConverted("parse", clean(said))
 
 
 def _is_of_memory(error: BaseException | None) -> bool:
@@ -62,11 +65,24 @@ def _is_of_memory(error: BaseException | None) -> bool:
 
 def _by_own(wanted: Wanted, own: OwnConverter) -> Conversion:
     made = _function(wanted.folder, own)(Path(wanted.path)) if isinstance(own, str) else _said(own, wanted)
-    if isinstance(made, Conversion):
-        return made
-    if not isinstance(made, str):
+    if isinstance(made, str):
+        return Conversion(clean(made), wanted.name)
+    if not isinstance(made, Conversion):
         raise ValueError(f"input.converter: {wanted.name} gave {type(made).__name__}; return a text or a Conversion")
-    return Conversion(made, wanted.name)
+    return _sendable(made, wanted)
+
+
+def _sendable(made: Conversion, wanted: Wanted) -> Conversion:
+    """As it arrives where it is sent to: its author may have put anything into it."""
+    try:
+        sent = RESULT.dump_json(replace(made, text=clean(made.text)), warnings=False)
+        return _CONVERSION.validate_json(sent)
+    except (TypeError, AttributeError, ValueError) as error:
+        invalid = isinstance(error, ValidationError)
+        fact = f"{'.'.join(map(str, error.errors()[0]['loc']))}: no such type" if invalid else in_words(error)
+        raise ValueError(
+            f"input.converter: {wanted.name} gave a Conversion that cannot be kept ({fact[:MOST_SAID]}); mend it"
+        ) from error
 
 
 @cache

@@ -91,6 +91,17 @@ def test_no_file_hinders_another(folder: Path):
     assert "SIGABRT" in messages[3]
 
 
+@pytest.mark.parametrize("said", ["None, 'x'", "'', 'x', None", "'', 'x', '', ('a',)", "'', 'x', '', (), {1: object()}"])
+def test_a_conversion_of_the_wrong_types_is_a_reject_of_its_file(folder: Path, said: str):
+    (folder / "own.py").write_text(
+        "from pipeline.contract.conversion import Conversion\ndef make(path):\n    text = path.read_text()\n"
+        f"    return Conversion({said}) if text == 'bad' else 'lone \\ud800 surrogate'\n"
+    )
+    found = LimitedConverter().convert(files(folder, "bad", "good"), rules(folder, "own.py:make"))
+    assert outcomes(found) == ["parse", "lone  surrogate"]
+    assert "cannot be kept" in str(found[0])
+
+
 def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
     """A process that has converted before, and has no memory left, is not the next file's fault."""
     (folder / "own.py").write_text(
