@@ -1,5 +1,6 @@
 """What runs in a process that converts files, one after the other, and has only so much memory: a file is asked for on
-one pipe, what came of it goes out on another. It ends with the process that started it, however that ends."""
+one pipe, what came of it goes out on another. It ends with the process that started it, however that ends; so does what
+it starts itself."""
 
 import ctypes
 import importlib.util
@@ -101,32 +102,46 @@ def _function(folder: str, own: str) -> Any:
 
 
 def _said(words: tuple[str, ...], wanted: Wanted) -> str:
-    """What the command prints. It has the limits of this process, and ends with it."""
+    """What the command prints. It has the limits of this process."""
     command = [word.replace(FILE, wanted.path) for word in words]
     done = subprocess.run(  # noqa: S603 - settings name the command
-        command, cwd=wanted.folder, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        preexec_fn=_end_with_the_parent,
-    )  # fmt: skip
+        command, cwd=wanted.folder, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())[-MOST_SAID:]
         raise ValueError(f"{wanted.name} ended with {done.returncode} ({said}); mend it or remove it")
     return done.stdout.decode(errors="replace")
 
 
-def _end_with_the_parent() -> None:
+def _end_with_the_parent(by: signal.Signals) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
+
+
+@cache
+def _guarded() -> None:
+    """From now on nothing that this process starts outlives it, however it ends: a process waits for that, to end all
+    of the group."""
+    guarded = os.getpid()
+    if sys.platform != "linux" or os.fork():
+        return
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # whoever reads what this process says has to hear that it has ended
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _end_with_the_parent(signal.SIGTERM)
+    if os.getppid() == guarded:
+        signal.sigwait({signal.SIGTERM})
+    os.killpg(0, signal.SIGKILL)
 
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
     questions, answers, megabytes, parent = map(int, sys.argv[2:])
-    _end_with_the_parent()
+    _end_with_the_parent(signal.SIGKILL)
     if sys.platform != "linux":
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     if os.getppid() != parent:
@@ -139,4 +154,6 @@ def main() -> None:
             wanted = Wanted.model_validate_json(asked.recv_bytes())
         except EOFError:
             return
+        if wanted.own:
+            _guarded()
         told.send_bytes(RESULT.dump_json(result_of(wanted, megabytes)))
