@@ -93,7 +93,7 @@ class KeepingConverter:
         for key, kept in self.cache.find(by_key):
             result, name = RESULT.validate_json(kept.content), converter_name(by_key[key].suffix, rules)
             if _is_whole(result) or (kept.converter, kept.limits) == (name, rules.limits):
-                found[key] = _Known(result, kept.converter if kept.converter != name else "")
+                found[key] = _Known(result, "" if _is_part(kept.converter, name) else kept.converter)
         missing = {key: file for key, file in by_key.items() if key not in found}
         known = self.earlier(list(missing.values())) if missing else {}
         for key, file in missing.items():
@@ -109,6 +109,11 @@ class KeepingConverter:
 
 def _is_whole(result: Converted) -> bool:
     return isinstance(result, Conversion) and bool(result.text.strip()) and not result.faults
+
+
+def _is_part(converter: str, present: str) -> bool:
+    """Whether the present one is this, or this and what reads further pages (OCR): a whole conversion stays as good."""
+    return set(converter.split(", ")) <= set(present.split(", "))
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,14 @@ _DOTS, _MOST_DOTS = 200 / 72, 2400
 class _Pages:
     texts: list[str] = field(default_factory=list)
     faults: list[PageFault] = field(default_factory=list)
+    seen: bool = False
+    """Whether a page was read by OCR."""
 
 
-def pdf_converter() -> str:
-    """Names and versions of what reads PDF files at present. Raises PackageNotFoundError without the extra."""
-    return ", ".join(filter(None, [f"pypdfium2 {version('pypdfium2')}", ocr_version()]))
+def pdf_converter(ocr: bool = True) -> str:
+    """Names and versions of what reads PDF files at present, with or without scans. Raises PackageNotFoundError without
+    the extra."""
+    return ", ".join(filter(None, [f"pypdfium2 {version('pypdfium2')}", ocr_version() if ocr else ""]))
 
 
 def convert_pdf(path: Path) -> Conversion:
@@ -50,7 +53,8 @@ def convert_pdf(path: Path) -> Conversion:
             pdf.close()
     starts = accumulate((len(text) + len(_BETWEEN) for text in found.texts[:-1]), initial=0)
     text = _BETWEEN.join(found.texts)
-    return Conversion(text, pdf_converter(), title, tuple(starts) if text.strip() else (), {}, tuple(found.faults))
+    pages = tuple(starts) if text.strip() else ()
+    return Conversion(text, pdf_converter(ocr=found.seen), title, pages, {}, tuple(found.faults))
 
 
 def _read(pdf: Any) -> _Pages:
@@ -71,6 +75,7 @@ def _add(found: _Pages, pdf: Any, page: Any, place: int) -> None:
         if is_scan(page, len(text)):
             seen = read_picture(_picture(page)) if ocr_version() else ""
             text = clean(seen) or text
+            found.seen = found.seen or bool(seen)
             if not seen:
                 found.faults.append(_no_text(place + 1))
         elif text and (layout := table_layout(page, layer)):

@@ -1,0 +1,46 @@
+"""Which converter's work a kept conversion is told to be."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.contract.conversion import ConversionRules, FileToConvert
+from pipeline.documents import pdf
+from pipeline.documents.kept_conversions import KeepingConverter
+from pipeline.models.cache.conversions import ConversionCache
+from pipeline.models.cache.replies import ReplyCache
+from tests.documents.test_pdf import prose, written
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.by_another: list[str] = []
+
+    def expect(self, rows: int) -> None:
+        pass
+
+    def converted(self, kept: bool, by_another: str = "") -> None:
+        assert kept
+        self.by_another.append(by_another)
+
+
+def test_a_whole_conversion_is_as_good_when_scans_can_be_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    written(prose("Words of the harbour master."), tmp_path / "a.pdf")
+    files, rules, heard = [FileToConvert(tmp_path / "a.pdf", "a.pdf")], ConversionRules(), Heard()
+    cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
+    monkeypatch.setattr(pdf, "ocr_version", lambda: "")
+    without = pdf.pdf_converter()
+    converter = KeepingConverter(cache)
+    converter.convert(files, rules)
+    monkeypatch.setattr(pdf, "ocr_version", lambda: "rapidocr 9")
+    converter.convert(files, rules, heard)
+    monkeypatch.setattr(pdf, "version", lambda name: "99")
+    converter.convert(files, rules, heard)
+    cache.cache.close()
+    assert heard.by_another == ["", without]
+
+
+def test_a_file_without_scans_is_not_said_to_be_read_by_ocr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    written(prose("Words of the harbour master."), tmp_path / "a.pdf")
+    monkeypatch.setattr(pdf, "ocr_version", lambda: "rapidocr 9")
+    assert "rapidocr" not in pdf.convert_pdf(tmp_path / "a.pdf").converter
