@@ -115,15 +115,15 @@ def told_apart(extractions: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFr
     if not disputed:
         return extractions
     known = {key for of_unit in names.values() for key in of_unit.values()}
-    of_documents = {key: _by_document(said[key], documents) for key in disputed}
+    meant = {key: {unit: _meant(people, said[key][unit]) for unit in said[key]} for key, people in disputed.items()}
+    of_documents = {key: _by_document(of_units, documents) for key, of_units in meant.items()}
     fuller: dict[tuple[str, str], str] = {}
     for unit, of_unit in names.items():
         for name, key in of_unit.items():
             if key in disputed:
-                here = said[key].get(unit) or of_documents[key].get(documents.get(unit, ""), ())
-                meant = {disputed[key][bearer] for bearer in here}
-                if len(meant) == 1:
-                    fuller[unit, name] = meant.pop().behind(name, known)
+                here = meant[key].get(unit) or of_documents[key].get(documents.get(unit, ""), frozenset())
+                if len(here) == 1:
+                    fuller[unit, name] = next(iter(here)).behind(name, known)
     return _renamed(extractions, fuller)
 
 
@@ -215,11 +215,18 @@ def _people(of_units: Mapping[str, list[Bearer]]) -> dict[Bearer, Bearer]:
     return {bearer: group[0] for group in groups for bearer in group}
 
 
-def _by_document(of_units: Mapping[str, list[Bearer]], documents: Mapping[str, str]) -> dict[str, list[Bearer]]:
-    of_documents: dict[str, list[Bearer]] = defaultdict(list)
-    for unit, bearers in of_units.items():
-        of_documents[documents.get(unit, "")] += bearers
-    return of_documents
+def _meant(people: Mapping[Bearer, Bearer], bearers: Iterable[Bearer]) -> frozenset[Bearer]:
+    return frozenset(people[bearer] for bearer in bearers)
+
+
+def _by_document(
+    of_units: Mapping[str, frozenset[Bearer]], documents: Mapping[str, str]
+) -> dict[str, frozenset[Bearer]]:
+    """Whom its text units mean, all together."""
+    of_documents: dict[str, set[Bearer]] = defaultdict(set)
+    for unit, people in of_units.items():
+        of_documents[documents.get(unit, "")] |= people
+    return {document: frozenset(people) for document, people in of_documents.items()}
 
 
 def _renamed(extractions: pd.DataFrame, fuller: Mapping[tuple[str, str], str]) -> pd.DataFrame:
