@@ -5,6 +5,8 @@ or within other limits."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from pipeline.contract.conversion import (
     Conversion,
     ConversionListener,
@@ -91,7 +93,9 @@ class KeepingConverter:
         by_key = {key: file for file in files if (key := conversion_key(file))}
         found: dict[str, _Known] = {}
         for key, kept in self.cache.find(by_key):
-            result, name = RESULT.validate_json(kept.content), converter_name(by_key[key].suffix, rules)
+            result, name = _read(kept), converter_name(by_key[key].suffix, rules)
+            if result is None:
+                continue
             if _is_whole(result) or (kept.converter, kept.limits) == (name, rules.limits):
                 found[key] = _Known(result, "" if _is_part(kept.converter, name) else kept.converter)
         missing = {key: file for key, file in by_key.items() if key not in found}
@@ -105,6 +109,14 @@ class KeepingConverter:
         if isinstance(result, Conversion) or result.reason not in PASSING:
             content = RESULT.dump_json(result).decode()
             self.cache.store(key, KeptConversion(name, rules.limits, content))
+
+
+def _read(kept: KeptConversion) -> Converted | None:
+    """None for what another version has written in a way that this one does not know."""
+    try:
+        return RESULT.validate_json(kept.content)
+    except ValidationError:
+        return None
 
 
 def _is_whole(result: Converted) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from pipeline.contract.conversion import Conversion, ConversionRules, FileToConvert
 from pipeline.contract.schemas import DOCUMENTS
 from pipeline.documents.kept_conversions import KeepingConverter, conversion_key
-from pipeline.models.cache.conversions import ConversionCache
+from pipeline.models.cache.conversions import ConversionCache, KeptConversion
 from pipeline.models.cache.replies import ReplyCache
 from pipeline.runs.earlier_conversions import CONVERTER, EarlierConversions
 from tests.projects import NO_STORE, ProjectFolder, new_project
@@ -177,6 +177,18 @@ def test_a_damaged_conversion_is_made_again(folder: ProjectFolder):
     folder.write("d.txt", "A new letter.")
     assert index(folder) == (["a.pdf"], {"kept": 2, "converted": 1})
     assert documents(folder)["a.pdf"] == TEXTS["a.pdf"]
+
+
+def test_a_conversion_as_another_version_keeps_it_is_made_again(tmp_path: Path):
+    (tmp_path / "a.html").write_text("<p>Mira Vale built the Harrow Light.</p>")
+    cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
+    file = FileToConvert(tmp_path / "a.html", "a.html")
+    cache.store(conversion_key(file), KeptConversion("markitdown 9", "", '{"pieces": []}'))
+    converter = KeepingConverter(cache)
+    assert converter.known([file], ConversionRules()) == [None]
+    [made] = converter.convert([file], ConversionRules())
+    assert converter.known([file], ConversionRules()) == [made]
+    cache.cache.close()
 
 
 def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(folder: ProjectFolder, tmp_path: Path):
