@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 _LINE = re.compile(r"[^\n]+")
 _ITEM = re.compile(r"\s*(?:[-*+•‣◦▪●]|\(?\d{1,3}[.)]|\(?[a-z]\))\s+\S")
-_RULE = re.compile(r"\s*[|+]?\s*:?-{2,}[-:|+\s]*$")
+_RULE = re.compile(r"\s*+(?:[|+]\s*+)?:?-{2,}+[-:|+\s]*+$")
 _GAP = re.compile(r"(?<=\S)(?: {3,}| ?\t\s*)(?=\S)|(?<=\S) {2}(?=\S)")
 _DELIMITER = re.compile(r"[,;]")
 _FIRST_WORD = re.compile(r"\s*(\S+)")

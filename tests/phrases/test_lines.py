@@ -65,6 +65,11 @@ def test_items_of_a_list_are_sentences():
     assert [sentence.text.split()[0] for sentence in sentences(text)] == ["Present", "-", "-", "Then"]
 
 
+@pytest.mark.parametrize("filling", [" ", "-", "| "])
+def test_a_line_of_very_many_blanks_or_dashes_is_read_at_once(filling: str):
+    read_layout(f"Ann Moor\n{filling * 10**6}x\nBob Vale")  # hours, if each place in it may begin a rule
+
+
 def test_prose_with_commas_is_no_table():
     assert read_layout(textwrap.fill(PROSE, 60)).cuts == []
 
