@@ -86,7 +86,9 @@ def _only_title(documents: pd.DataFrame | None, units: pd.DataFrame, entities: p
     titles = documents.set_index("id")["title"]
     of_unit = units.set_index("id")["document_id"].map(titles).fillna("")
     keys = {title: match_key(title) for title in of_unit.unique()}
-    is_title = [match_key(name) in keys[of_unit.get(unit, "")] for unit, name in few.itertuples(index=False, name=None)]
+    is_title = [
+        match_key(name) in keys.get(of_unit.get(unit), "") for unit, name in few.itertuples(index=False, name=None)
+    ]
     return int(few.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all().sum())
 
 

@@ -87,6 +87,17 @@ def test_units_whose_only_entity_is_their_title_are_counted(store: SnapshotStore
     assert why_nothing_found({}) is None
 
 
+def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: SnapshotStore):
+    found, texts = extractions({"d/0": [entity("Ada")], "d/1": [entity("Ada")]})
+    tables = {
+        "documents": (ALL_DOCUMENTS, ALL_DOCUMENTS.frame([("d", "Ada", "", "", "{}", "", "given")])),
+        "text_units": (TEXT_UNITS, texts[texts["id"] == "d/0"]),
+        "extractions": (EXTRACTIONS, found),
+        "rejects": (REJECTS, REJECTS.frame()),
+    }
+    assert health(snapshots(store, tables), store)["only_title"] == 1
+
+
 def test_run_and_plan_say_that_a_script_without_capitals_has_no_names(tmp_path: Path):
     texts = {"a.md": "# المنارة\n\nكتب الحارس في الليل. هبت الريح.", "b.md": "# الميناء\n\nوصلت السفينة صباحا."}
     folder = new_project(tmp_path / "p", NO_STORE, texts)
