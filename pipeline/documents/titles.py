@@ -33,7 +33,7 @@ def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bo
 
 
 def _first_heading(text: str) -> str:
-    """ "" where there is none that is short enough for a title. A fence that is never closed is none."""
+    """ "" where there is none that is short enough for a title. A fence that is never closed goes on to the end."""
     fence = ""
     for line in text.splitlines():
         if mark := _FENCE.match(line):
