@@ -15,16 +15,17 @@ FILE = "{file}"
 
 
 def own_converters(setting: OwnConverters) -> dict[str, OwnConverter]:
-    """By suffix, "" for all that are converted. Raises ValueError for what is no converter."""
+    """By suffix, "" for all that are converted. Raises ValueError for what is no converter, which it does not show: a
+    word may be a secret."""
     found = setting if isinstance(setting, dict) else {"": setting} if setting else {}
     return {f".{suffix.lower().removeprefix('.')}" if suffix else "": _checked(own) for suffix, own in found.items()}
 
 
 def _checked(own: OwnConverter) -> OwnConverter:
     if isinstance(own, str) and not all(own.rpartition(":")[::2]):
-        raise ValueError(f"'{own}' is no converter; write file.py:function, or the words of a command as a list")
+        raise ValueError("a text that is no converter; write file.py:function, or the words of a command as a list")
     if not isinstance(own, str) and not any(FILE in word for word in own):
-        raise ValueError(f"none of {list(own)} has {FILE} in it, which stands for the file; add it")
+        raise ValueError(f"a command without {FILE} among its words, which stands for the file; add it")
     return own
 
 

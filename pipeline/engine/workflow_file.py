@@ -251,8 +251,10 @@ def _turns_documents_into_documents(verb: Verb) -> bool:
 
 
 def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
-    """Args that are no part of what is made, as a project may move, tell two sources apart all the same."""
-    places = [name for name, found in verb.params.model_fields.items() if found.exclude and not verb.inputs]
+    """Args that are no part of what is made, as a project may move, tell two sources apart all the same; but for those
+    that are not to be shown."""
+    fields = {} if verb.inputs else verb.params.model_fields
+    places = [name for name, found in fields.items() if found.exclude and found.repr]
     return {f"{PLACE}{name}": str(args[name]) for name in places if args.get(name)}
 
 

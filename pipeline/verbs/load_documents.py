@@ -69,7 +69,7 @@ class LoadParams(Params):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: int = Field(default=100, ge=1)
-    converter: OwnConverters = Field(default="", exclude=True)  # stamped, by name: its words may hold a secret
+    converter: OwnConverters = Field(default="", exclude=True, repr=False)  # stamped, by name: a word may be a secret
     converter_folder: str = Field(default=".", exclude=True)
     convert_seconds: float = Field(default=900, gt=0)
     convert_mb: int = Field(default=768, ge=1)

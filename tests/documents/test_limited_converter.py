@@ -150,6 +150,13 @@ def test_what_is_no_converter_is_refused(own: OwnConverters):
         own_converters(own)
 
 
+@pytest.mark.parametrize("own", ["read --key hunter2 {file}", ("read", "--key", "hunter2"), {"pdf": ("hunter2",)}])
+def test_what_is_refused_is_not_shown(own: OwnConverters):
+    with pytest.raises(ValueError, match=r"add it|write file") as raised:
+        own_converters(own)
+    assert "hunter2" not in str(raised.value)
+
+
 def test_without_the_extra_no_process_is_started(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(limited_converter, "converter_for", lambda suffix: "")
     monkeypatch.setattr(limited_converter, "_Process", None)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
@@ -146,6 +148,15 @@ def test_a_workflow_that_extends_an_extended_one_has_the_steps_of_both(project: 
     assert [step.id for step in most.steps][-2:] == ["describe_again", "odd"]
     assert most.steps[-1].params == KeepParams(divisor=5)
     assert most.emit == {"odds": ("parquet", "csv")}
+
+
+def test_a_converter_in_a_step_is_in_no_fingerprint(tmp_path: Path):
+    path = tmp_path / "load.yaml"
+    args = "{path: here, converter: [read, --key, hunter2, '{file}']}"
+    path.write_text(f"name: load\nsteps:\n  - verb: load_documents\n    args: {args}\n", encoding="utf-8")
+    step = read_workflow(path, {}).steps[0]
+    assert list(step.place.values()) == ["here"]
+    assert "hunter2" not in repr(step)
 
 
 @pytest.mark.parametrize(
