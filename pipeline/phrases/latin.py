@@ -75,6 +75,7 @@ _LIFE_DATES = re.compile(
 )
 _ROMAN = re.compile(r"[IVXLC]+$")
 _HYPHEN_AND_SPACE = re.compile(r"(?<=\w)[-‐‑–] ")
+_LINE_ENDS = re.compile(r"[^\w|]*\|")
 _MAX_RUN = 40  # words; more of them capitalised in a row are no names but a heading or a table
 _OPENERS = frozenset(':;•|#>*"“‘«')
 _SUFFIXES = frozenset(("jr", "sr", "am", "pm", "co", "corp", "inc", "ltd", "bros"))
@@ -282,8 +283,11 @@ def _is_common_noun(word: str) -> bool:
 
 
 def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
-    """Whether this is a lone word in capitals, and those around it are not: WHO, US, IT."""
+    """Whether this is a lone word in capitals, and those around it are not: WHO, US, IT; but no mark on a paper, which
+    has the first line for itself: CONFIDENTIAL."""
     if len(words) != 1 or len(words[0][0]) < 2 or not words[0][0].isupper():
+        return False
+    if not sentence[: words[0].start()].strip() and _LINE_ENDS.match(sentence, words[0].end()):
         return False
     before, after = sentence[: words[0].start()].split()[-1:], sentence[words[0].end() :].split(maxsplit=1)[:1]
     return not any(len(word) > 1 and word.isupper() for word in (*before, *after))

@@ -209,6 +209,14 @@ def test_types_are_what_the_text_says():
     }
 
 
+def test_a_mark_on_the_paper_is_no_name():
+    minutes = "Minutes of the Harbour Guild. Ann Moor sat in the chair, and\nBen Vale kept the book of it."
+    assert list(entities(extract(f"CONFIDENTIAL\n{minutes}"))) == [
+        "Minutes of the Harbour Guild", "Ann Moor", "Ben Vale",
+    ]  # fmt: skip
+    assert "INTERPOL" in entities(extract("INTERPOL was founded by\nAnn Moor of Tessing."))
+
+
 def test_descriptions_are_cut_at_a_word_and_on_one_line():
     long = "they told Mira Vale\nof " + "lamps and ropes " * 40
     description = row(extract(long), name="Mira Vale")["description"]
