@@ -113,23 +113,27 @@ def _processors() -> int:
 
 @contextmanager
 def _processes(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]]:
-    """What asks one of the processes; they are started as they are needed, by whichever thread needs one."""
+    """What asks one of the processes; they are started as they are needed, by whichever thread needs one. Each has half
+    of the memory that a file may take; what needs more gets all of it, one file at a time, in a process of its own: so
+    that files that are made to fill the machine cannot do it together."""
     idle: SimpleQueue[_Process] = SimpleQueue()
     alive: set[_Process] = set()
-    over = threading.Event()
+    over, one_at_a_time = threading.Event(), threading.Lock()
 
-    def taken() -> "_Process":
-        with suppress(Empty):
-            return idle.get_nowait()
-        process = _Process(rules)
+    def started(megabytes: int) -> "_Process":
+        process = _Process(rules, megabytes)
         alive.add(process)
         if over.is_set():
             process.stop()
         return process
 
+    def taken() -> "_Process":
+        with suppress(Empty):
+            return idle.get_nowait()
+        return started(max(1, rules.megabytes // 2))
+
     def converted(wanted: Wanted) -> Converted:
         process = taken()
-        used = process.files > 0
         result = process.result_of(wanted)
         spent = isinstance(result, NotConverted) and result.reason in (TOO_MUCH_MEMORY, ENDED)
         if process.ended or spent or process.files == FILES_A_PROCESS:
@@ -137,7 +141,16 @@ def _processes(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]
             alive.discard(process)
         else:
             idle.put(process)
-        return converted(wanted) if used and spent and not over.is_set() else result
+        return alone(wanted) if spent and not over.is_set() else result
+
+    def alone(wanted: Wanted) -> Converted:
+        with one_at_a_time:
+            process = started(rules.megabytes)
+            try:
+                return process.result_of(wanted)
+            finally:
+                process.close()
+                alive.discard(process)
 
     try:
         yield converted
@@ -150,11 +163,11 @@ def _processes(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]
 class _Process:
     """``files``: how many it has been asked for. Its command, where it runs one, is of its group."""
 
-    def __init__(self, rules: ConversionRules):
+    def __init__(self, rules: ConversionRules, megabytes: int):
         self.rules, self.files, self.ended = rules, 0, False
         questions, self.questions = os.pipe()
         self.answers, answers = os.pipe()
-        arguments = [questions, answers, rules.megabytes, os.getpid()]
+        arguments = [questions, answers, megabytes, os.getpid()]
         self.process = subprocess.Popen(  # noqa: S603 - this package's own module, wherever it was found
             [sys.executable, "-P", "-c", _STARTS, str(Path(pipeline.__file__).parents[1]), *map(str, arguments)],
             pass_fds=(questions, answers),

@@ -62,8 +62,8 @@ def why_nothing_found(health: Mapping[str, float]) -> str | None:
 def refuse_all_empty(
     inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot], snapshots: SnapshotStore
 ) -> None:
-    """Raises DataError when a step has written extractions, and there is none of any text unit that was not rejected:
-    an answer to each, and not a word of use in them."""
+    """Of a step that asks a model. Raises DataError when it has written extractions, and there is none of any text unit
+    that was not rejected: an answer to each, and not a word of use in them."""
     if "text_units" not in inputs or "extractions" not in outputs or outputs["extractions"].rows:
         return
     units = inputs["text_units"]["id"]

@@ -112,6 +112,23 @@ def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
     assert outcomes(found) == names
 
 
+def test_files_that_need_much_of_the_memory_are_converted_one_at_a_time(folder: Path):
+    (folder / "own.py").write_text(
+        "import os, time\n"
+        "def hold(path):\n"
+        "    held = bytearray(200_000_000)\n"
+        "    (path.parent / f'{path.stem}.on').touch()\n"
+        "    time.sleep(0.5)\n"
+        "    alone = len(list(path.parent.glob('*.on'))) == 1\n"
+        "    (path.parent / f'{path.stem}.on').unlink()\n"
+        "    return str(alone)\n"
+    )
+    found = LimitedConverter(processes=3).convert(
+        files(folder, "a", "b", "c"), rules(folder, "own.py:hold", seconds=20)
+    )
+    assert outcomes(found) == ["True"] * 3
+
+
 def test_a_command_converts_within_the_same_limits(folder: Path):
     script = 'import sys, time; said = open(sys.argv[1]).read(); said == "sleep" and time.sleep(1000); '
     script += 'said == "fail" and sys.exit("no such page"); print(said * 2)'
