@@ -165,7 +165,8 @@ def retrieve(
     n_chunks: int,
     embed: Embed | None = None,
 ) -> Evidence:
-    """A half of the search without its keywords is left out; with no half left, it is that of ``naive``.
+    """A half of the search without its keywords is left out; with no half left, or nothing in the graph, it is that of
+    ``naive``.
 
     ``n_chunks``: text units to find by similarity; ``embed``: see ``graph_search``.
     """
@@ -177,14 +178,23 @@ def retrieve(
     high = question.high if request.mode in GLOBAL_MODES else None
     choice = ChunkChoice(request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors)
     found = [Evidence(notes=_left_out(request, question))]
-    if request.mode in VECTOR_MODES or (low is None and high is None):
-        nearest = vectors.nearest("chunks", question.question, n_chunks)
-        found.append(Evidence(chunk_lanes={"vector": {id: 1 for id, _ in nearest}}))
+    by_vector = request.mode in VECTOR_MODES or (low is None and high is None)
+    if by_vector:
+        found.append(_naive(question, vectors, n_chunks))
     if low is not None:
         found.append(local_search(low, request.top_k, choice, vectors, graph, request.relationship_order))
     if high is not None:
         found.append(global_search(high, request.top_k, choice, vectors, graph, request.relationship_order))
-    return _merged(found)
+    evidence = _merged(found)
+    if not by_vector and evidence.entities.empty and evidence.relationships.empty:
+        naive = _naive(question, vectors, n_chunks)
+        return replace(naive, notes=(*evidence.notes, "the graph holds nothing of it: searched as naive"))
+    return evidence
+
+
+def _naive(question: QuestionVectors, vectors: VectorReads, n_chunks: int) -> Evidence:
+    nearest = vectors.nearest("chunks", question.question, n_chunks)
+    return Evidence(chunk_lanes={"vector": {id: 1 for id, _ in nearest}})
 
 
 def _left_out(request: QueryRequest, question: QuestionVectors) -> tuple[str, ...]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -134,6 +136,15 @@ def test_hybrid_takes_turns_and_names_each_entity_once():
     assert len(names) == len(set(names))
     assert evidence.relationships["id"].is_unique
     assert set(evidence.chunk_lanes) == {"entity", "relationship"}
+
+
+@pytest.mark.parametrize("mode", ["local", "global", "hybrid"])
+def test_texts_of_which_the_graph_holds_nothing_are_found_as_by_naive(mode: str):
+    whole = village()
+    stores = replace(whole, entity_rows=whole.entity_rows[:0], relationship_rows=whole.relationship_rows[:0])
+    evidence = found(stores, BOTH, mode=mode, chunk_top_k=2)
+    assert evidence.chunk_lanes == found(village(), BOTH, mode="naive", chunk_top_k=2).chunk_lanes
+    assert evidence.notes == ("the graph holds nothing of it: searched as naive",)
 
 
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid", "mix", "naive"])
