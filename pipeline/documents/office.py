@@ -26,6 +26,10 @@ _TITLE_IS_A_HEADING = "p[style-name='Title'] => h1:fresh"
 _SLIDE = re.compile(r"<!-- Slide number: \d+ -->\n?")
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_SAID_OF_BOOK = re.compile(
+    r"\*\*(?P<key>Title|Authors|Language|Publisher|Date|Description|Identifier):\*\* (?P<value>.*)(?:(?P<last>\n\n+)|\n|\Z)"
+)
+"""A line of those that markitdown puts above the text of an EPUB file."""
 _OPENING = 200
 """Paragraphs among which the title is sought."""
 
@@ -40,14 +44,30 @@ def convert_office(path: Path) -> Conversion:
     """The text, and of PPTX where each slide begins. Raises ImportError without the extra, and whatever its libraries
     raise for a damaged file."""
     suffix = path.suffix.lower()
+    metadata: dict[str, str] = {}
     if suffix == ".xlsx":
         text, pages, titles = _sheets(path), (), _office_titles(path)
     else:
         found = _markitdown().convert_local(str(path), style_map=_TITLE_IS_A_HEADING)
         text, pages = _slides(found.text_content) if suffix == ".pptx" else (clean(found.text_content), ())
+        if suffix == ".epub":
+            text, metadata = _book(text)
         titles = _office_titles(path) if suffix in (".docx", ".pptx") else iter([found.title or ""])
     title = next(filter(None, (declared(title, path.stem) for title in titles)), "")
-    return Conversion(text, office_converter(suffix), title, pages)
+    return Conversion(text, office_converter(suffix), title, pages, metadata)
+
+
+def _book(text: str) -> tuple[str, dict[str, str]]:
+    """The text, and what the book says of itself but its title."""
+    metadata: dict[str, str] = {}
+    place = 0
+    while line := _SAID_OF_BOOK.match(text, place):
+        metadata[line["key"].lower()] = line["value"]
+        place = line.end()
+        if line["last"]:
+            break
+    metadata.pop("title", None)
+    return text[place:], metadata
 
 
 def _sheets(path: Path) -> str:

@@ -131,7 +131,8 @@ def test_a_book_has_its_title(tmp_path: Path):
     documents, rejects = load_documents(LoadParams(path=str(tmp_path)))
     assert rejects.empty
     assert documents[["title", "title_from"]].to_numpy().tolist() == [["The Skarrow Lamp", "given"]]
-    assert "# One" in documents["text"].item()
+    assert documents["text"].item().strip() == "# One\n\nWords."
+    assert json.loads(documents["metadata"].item())["authors"] == "Ada Holm"
 
 
 @pytest.mark.parametrize("suffix", [".docx", ".pptx", ".xlsx", ".epub"])
