@@ -55,7 +55,8 @@ def why_nothing_found(health: Mapping[str, float]) -> str | None:
         return None
     return (
         f"extraction: in {empty:,.0f} of {units:,.0f} text units nothing was found but the title of their document; "
-        "scripts without capital letters have no names for 'extract_graph_fast': a chat model reads them ('index')"
+        "of scripts without capital letters 'extract_graph_fast' reads little but what a text repeats: a chat model "
+        "reads them ('index')"
     )
 
 

@@ -2,13 +2,21 @@
 
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from pipeline.phrases.keyphrases import Phrase
 from pipeline.phrases.latin import find_names as find_latin_names
-from pipeline.phrases.lexicon import CHINESE_PREPOSITIONS, SURNAMES, TRANSLITERATION, stop_words
+from pipeline.phrases.lexicon import (
+    CHINESE_AFTER_PERSON,
+    CHINESE_PERSON_ENDS,
+    CHINESE_PREPOSITIONS,
+    CHINESE_RESULTS,
+    CHINESE_TIMES,
+    SURNAMES,
+    TRANSLITERATION,
+    stop_words,
+)
 from pipeline.phrases.names import CHINESE, UPPER, Name, chinese_head, is_chinese
 from pipeline.phrases.titles import Gazetteer
 
@@ -30,7 +38,9 @@ class _Word(NamedTuple):
 
     @property
     def kind(self) -> str | None:
-        return _KINDS.get(self.tag[:2])
+        found = _KINDS.get(self.tag[:2])
+        verb = found == "location" and len(self.text) == 2 and self.text[1] in CHINESE_RESULTS
+        return None if verb else found
 
 
 def read_chinese(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[Name], list[Phrase]]]:
@@ -42,12 +52,12 @@ def read_chinese(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[
     tagged = [_tag(sentence) for sentence in sentences]
     plain: dict[str, str] = {}
     guesses: list[tuple[str, str]] = []
+    evident = {name for words in tagged for name in _evident_persons(words)}
     for sentence, words in zip(sentences, tagged, strict=True):
         for name, kind in _plain_names(sentence, words):
             plain.setdefault(name, kind)
         guesses.extend(_likely_names(words))
-    counts = Counter(guesses)
-    likely = {name: kind for (name, kind), count in counts.items() if _is_credible(name, kind, count)}
+    likely = {name: kind for name, kind in dict.fromkeys(guesses) if _is_credible(name, kind, evident)}
     for name in plain:
         likely.update({part: "person" for part in re.split("[·•‧]", name)[1:] if len(part) in _NAME_LENGTH})
     finders = [(Gazetteer(plain), plain), (Gazetteer(likely.keys() - plain.keys()), likely)]
@@ -148,10 +158,21 @@ def _without_preposition(text: str) -> str:
     return text[1:] if len(text) > 2 and text[0] in CHINESE_PREPOSITIONS else text
 
 
-def _is_credible(name: str, kind: str, count: int) -> bool:
-    """The tagger takes many a rare word for a person."""
+def _evident_persons(words: list[_Word]) -> Iterator[str]:
+    """What is tagged as a person beside a word that says so: 船长高明, 由高明设计, 高明说."""
+    for place, word in enumerate(words):
+        before, after = words[place - 1] if place else None, words[place + 1] if place + 1 < len(words) else None
+        called = before and (before.text == "由" or (before.tag == "n" and before.text[-1] in CHINESE_PERSON_ENDS))
+        if word.kind == "person" and (called or (after and after.text in CHINESE_AFTER_PERSON)):
+            yield _without_preposition(word.text)
+
+
+def _is_credible(name: str, kind: str, evident: set[str]) -> bool:
+    """The tagger takes many a rare word for a person, however often it is used: one of two characters, or with a word
+    of time for its third, is a person where the text says so."""
     if kind == "person":
-        return name[0] in SURNAMES and (count > 1 or len(name) > 2)
+        rare = len(name) == 2 or (len(name) == 3 and name[-1] in CHINESE_TIMES)
+        return name[0] in SURNAMES and (not rare or name in evident)
     return kind != "name" or len(name) > 2
 
 

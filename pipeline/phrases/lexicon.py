@@ -35,6 +35,17 @@ SURNAMES = frozenset(
 )
 # Tagged into the name behind them at times, and never a surname.
 CHINESE_PREPOSITIONS = frozenset("由从在与被把")
+# Second characters that tell what came of a verb: 做完. A word of two that ends so names no place.
+CHINESE_RESULTS = frozenset("大好完掉到起住成")
+# After a span of time rather than a person: 过后时 and the like, tagged into the name before them at times.
+CHINESE_TIMES = frozenset("时后前里内")
+# Nouns that name persons by their last character, and words that follow a person's name.
+CHINESE_PERSON_ENDS = frozenset("员师长家者手匠工士人生王帝后妃爷娘哥弟姐妹父母子女")
+CHINESE_AFTER_PERSON = frozenset(
+    "先生 女士 小姐 夫人 教授 博士 老师 同志 院士 将军 船长 主任 校长 大夫 医生 师傅 皇帝 "
+    "说 说道 称 问 答 答道 写 写道 著 表示 认为 指出 回忆 出生 生于 出任 担任 毕业 去世 逝世 结婚 嫁给 住 住在 居住 "
+    "离开 前往 加入 发明 设计 创办 创立 发表 出版 当选 参加 获得 考入 师从".split()
+)
 CHINESE_HEADS = {
     "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "
     "天文台 铁路 医院 学校 剧院 乐团 报社 出版社 政府 茶馆 茶社 茶楼 工厂 作坊 研究会 大学堂",
@@ -220,6 +231,33 @@ VERBS = _words(
 # After these a lone German noun is likely a name; after an article or an adjective it is any noun.
 GERMAN_PREPOSITIONS = _words("in nach von aus bei mit für gegen durch bis und oder um ab")
 
+# Of scripts without capital letters (by their Unicode names) the languages whose stop words are known.
+SCRIPTS = {
+    "Arabic": ("ar", "fa", "ur"),
+    "Hebrew": ("he",),
+    "Devanagari": ("hi", "mr"),
+    "Bengali": ("bn",),
+    "Gujarati": ("gu",),
+    "Hangul": ("ko",),
+    "Thai": ("th",),
+    "Hiragana": ("ja",),
+    "Katakana": ("ja",),
+}
+# And, with, in, for, like: written as one with the word, the longest first; the article stays.
+JOINED_PREFIXES = {
+    "Arabic": ("وب", "ول", "و", "ف", "ب", "ل", "ك"),
+    "Hebrew": ("וב", "ול", "ומ", "וה", "ו", "ב", "ל", "מ", "כ", "ש"),
+}
+# Particles at the end of a Korean word, no one before a longer one that ends with it, and after which sound they stand.
+KOREAN_PARTICLES = (
+    *((particle, "consonant") for particle in "으로부터 으로는 으로서 이라는 과의 으로".split()),
+    *((particle, "any") for particle in "에서는 에서도 에게서 에서 에게 에는 에도 부터 까지 보다 처럼".split()),
+    *((particle, "vowel") for particle in "로부터 라는 로서 로는 와의".split()),
+    *((particle, "consonant") for particle in "은 이 을 과".split()),
+    *((particle, "vowel") for particle in "는 가 를 와 로".split()),
+    *((particle, "any") for particle in "의 에 도 만".split()),
+)
+
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
@@ -229,5 +267,10 @@ def stop_words(language: str) -> frozenset[str]:
 
 def guess_language(words: list[str]) -> str:
     """Of LANGUAGES the one whose stop words occur most among lower-case ``words``; English when in doubt."""
-    counts = {language: sum(map(stop_words(language).__contains__, words)) for language in LANGUAGES}
-    return max(LANGUAGES, key=counts.__getitem__)
+    return best_language(words, LANGUAGES)
+
+
+def best_language(words: list[str], languages: tuple[str, ...]) -> str:
+    """Of the languages the one whose stop words occur most among ``words``, the first when in doubt; "" of none."""
+    counts = {language: sum(map(stop_words(language).__contains__, words)) for language in languages}
+    return max(languages, key=counts.__getitem__, default="")

@@ -36,20 +36,23 @@ class Sentence(NamedTuple):
 
 def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
     """The text's sentences, white space around them taken off; blank ones are left out."""
+    from pipeline.phrases.caseless import is_caseless, read_caseless
     from pipeline.phrases.chinese import read_chinese
     from pipeline.phrases.latin import find_names  # its patterns take 0.1 s to compile: not for a plan
 
     layout = read_layout(text)
     spans = [_stripped(text, start, end) for start, end in cut_spans(sentence_spans(text), layout.cuts)]
-    spans = [(start, end) for start, end in spans if start < end]
-    chinese = [text[start:end] for start, end in spans if is_chinese(text[start:end])]
-    readings = iter(read_chinese(chinese, gazetteer))
+    sentences = [(start, text[start:end]) for start, end in spans if start < end]
+    chinese = {start: sentence for start, sentence in sentences if is_chinese(sentence)}
+    caseless = {start: sentence for start, sentence in sentences if start not in chinese and is_caseless(sentence)}
+    read = dict(zip(chinese, read_chinese([*chinese.values()], gazetteer), strict=True))
+    read |= zip(caseless, read_caseless([*caseless.values()], gazetteer), strict=True)
     language = guess_language([word[0] for word in islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)])
     result = []
-    for start, end in spans:
-        sentence, reading = text[start:end], layout.reading[start:end]
-        if is_chinese(sentence):
-            names, phrases = next(readings)
+    for start, sentence in sentences:
+        reading = layout.reading[start : start + len(sentence)]
+        if start in read:
+            names, phrases = read[start]
         else:
             names = find_names(reading, gazetteer, language, start in layout.cells)
             phrases = candidate_phrases(reading, names, stop_words(language))

@@ -91,7 +91,7 @@ def _titles(documents: pd.DataFrame) -> dict[str, str]:
     rowwise="text_units",
     row_of={"extractions": "text_unit_id"},
     lookup={"documents": _may_differ},
-    libraries=("regex", "rjieba", "stopwordsiso"),
+    libraries=("budoux", "regex", "rjieba", "stopwordsiso"),
 )
 def extract_graph_fast(
     text_units: pd.DataFrame,

@@ -264,6 +264,19 @@ def test_chinese_names_by_tag():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("潮水到了高潮，高潮过后船才出港。高潮时水位很高。", []),
+        ("白壶放在桌上。她喜欢白壶的颜色。", []),
+        ("高明说白壶很贵。后来船长高明来了。", ["高明", "高明"]),
+        ("他在北京长大。孩子长大了。", ["北京"]),
+    ],
+)
+def test_what_is_tagged_as_a_chinese_name_needs_a_word_that_says_so(text, expected):
+    assert [name for sentence in chinese(text) for name in texts(sentence)] == expected
+
+
 def test_chinese_name_with_its_latin_form_is_an_alias_and_found_in_other_sentences():
     first, second = chinese("港务长罗洛·因伯(Rollo Imber)在潮汐机(Tide Engine)旁。后来因伯离开了潮汐机。")
     assert texts(first) == ["罗洛·因伯", "Rollo Imber", "潮汐机", "Tide Engine"]
