@@ -109,7 +109,9 @@ def _said(words: tuple[str, ...], wanted: Wanted) -> str:
     )
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())[-MOST_SAID:]
-        raise ValueError(f"{wanted.name} ended with {done.returncode} ({said}); mend it or remove it")
+        raise ValueError(
+            f"{wanted.name} ended with {done.returncode} ({said}); mend the file, or the command and 'graphmill retry'"
+        )
     return done.stdout.decode(errors="replace")
 
 

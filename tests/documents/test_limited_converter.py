@@ -136,7 +136,7 @@ def test_a_command_converts_within_the_same_limits(folder: Path):
     found = LimitedConverter().convert(files(folder, "one", "sleep", "fail"), own)
     assert outcomes(found) == ["oneone\n", "too_slow", "parse"]
     assert isinstance(found[2], NotConverted)
-    assert "ended with 1 (no such page)" in found[2].message
+    assert "ended with 1 (no such page); mend the file, or the command and 'graphmill retry'" in found[2].message
     assert converter_name(".pdf", own) == Path(sys.executable).name
 
 
