@@ -27,7 +27,8 @@ _SLIDE = re.compile(r"<!-- Slide number: \d+ -->\n?")
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SAID_OF_BOOK = re.compile(
-    r"\*\*(?P<key>Title|Authors|Language|Publisher|Date|Description|Identifier):\*\* (?P<value>.*)(?:(?P<last>\n\n+)|\n|\Z)"
+    r"\*\*(?P<key>Title|Authors|Language|Publisher|Date|Description|Identifier):\*\* "
+    r"(?P<value>.*)(?:(?P<last>\n\n+)|\n|\Z)"
 )
 """A line of those that markitdown puts above the text of an EPUB file."""
 _OPENING = 200
