@@ -3,8 +3,10 @@ one pipe, what came of it goes out on another. It ends with the process that sta
 it starts itself."""
 
 import ctypes
+import errno
 import importlib.util
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -30,6 +32,8 @@ _CONVERSION = TypeAdapter(Conversion)
 TOO_MUCH_MEMORY = "too_much_memory"
 _PR_SET_PDEATHSIG = 1
 _SECONDS_BETWEEN_LOOKS = 1
+_NOT_MAPPED = re.compile("cannot allocate memory|failed to map segment", re.IGNORECASE)
+"""What the loader says of a library that there is no room for."""
 
 
 class Wanted(BaseModel):
@@ -45,14 +49,20 @@ def result_of(wanted: Wanted, megabytes: int) -> Converted:
     try:
         return _by_own(wanted, wanted.own) if wanted.own else convert(Path(wanted.path))
     except NoConverterError as error:
+        if _is_of_memory(error):
+            return NotConverted(*_too_much(megabytes))
         return NotConverted("needs_docs", f"{Path(wanted.path).suffix.lower()} {error}")
     except OSError as error:
-        return NotConverted(*not_read(error))
+        return NotConverted(*(_too_much(megabytes) if _is_of_memory(error) else not_read(error)))
     except Exception as error:  # noqa: BLE001 - a converter of the user's own raises what it likes
         if _is_of_memory(error):
-            return NotConverted(TOO_MUCH_MEMORY, f"takes more than {megabytes} MB; remove it or set input.convert_mb")
+            return NotConverted(*_too_much(megabytes))
         said = str(error) if isinstance(error, ValueError) else f"{in_words(error)[:MOST_SAID]}; mend it or remove it"
         return NotConverted("parse", clean(said))
+
+
+def _too_much(megabytes: int) -> tuple[str, str]:
+    return TOO_MUCH_MEMORY, f"takes more than {megabytes} MB; remove it or set input.convert_mb"
 
 
 def _is_of_memory(error: BaseException | None) -> bool:
@@ -60,6 +70,8 @@ def _is_of_memory(error: BaseException | None) -> bool:
     return error is not None and (
         isinstance(error, MemoryError)
         or MemoryError.__name__ in str(error)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, ImportError) and _NOT_MAPPED.search(str(error)) is not None)
         or _is_of_memory(error.__cause__ or error.__context__)
     )
 

@@ -112,6 +112,18 @@ def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
     assert outcomes(found) == names
 
 
+@pytest.mark.parametrize(
+    "error", ['OSError(12, "Cannot allocate memory")', 'ImportError("a.so: failed to map segment from shared object")']
+)
+def test_what_the_system_has_no_room_for_is_too_much_memory(tmp_path: Path, error: str):
+    """Else the file would not be tried with all of the memory, and no one told to raise the limit."""
+    (tmp_path / "own.py").write_text(f"def convert(path):\n    raise {error}\n")
+    wanted = Wanted(path=str(tmp_path / "a.pdf"), own="own.py:convert", folder=str(tmp_path), name="own")
+    result = result_of(wanted, 5)
+    assert isinstance(result, NotConverted)
+    assert result.reason == "too_much_memory"
+
+
 def test_files_that_need_much_of_the_memory_are_converted_one_at_a_time(folder: Path):
     (folder / "own.py").write_text(
         "import os, time\n"
