@@ -123,6 +123,14 @@ def test_titles_of_other_documents_are_found():
     assert ("Home", "Sea in the Lamp") in links(extractions)
 
 
+def test_a_text_without_capitals_has_concepts_and_its_title_among_them():
+    extractions = extract(
+        "المنارة القديمة قرب الميناء. فتحت المنارة القديمة مكتبة البحر، ثم زادت مكتبة البحر.", "المنارة القديمة"
+    )
+    assert entities(extractions) == {"المنارة القديمة": ("title", 2.0), "مكتبة البحر": ("concept", 2.0)}
+    assert ("المنارة القديمة", "مكتبة البحر") in links(extractions)
+
+
 def test_chinese_names_meet_english_ones():
     extractions = extract("潮汐机(Tide Engine)由林海制造。林海住在上海。", "白壶茶社小史")
     alias = row(extractions, source="潮汐机", target="Tide Engine")
