@@ -13,6 +13,7 @@ from pipeline.contract.conversion import (
     ConversionRules,
     Converted,
     FileToConvert,
+    NotConverted,
 )
 from pipeline.documents.converter_process import RESULT
 from pipeline.documents.files import file_digest
@@ -106,9 +107,15 @@ class KeepingConverter:
         return found
 
     def _store(self, key: str, result: Converted, name: str, rules: ConversionRules) -> None:
-        if isinstance(result, Conversion) or result.reason not in PASSING:
-            content = RESULT.dump_json(result).decode()
-            self.cache.store(key, KeptConversion(name, rules.limits, content))
+        """A failure takes the place of nothing that is whole: converting it anew may have been a mistake."""
+        if isinstance(result, NotConverted) and (result.reason in PASSING or self._is_kept_whole(key)):
+            return
+        content = RESULT.dump_json(result).decode()
+        self.cache.store(key, KeptConversion(name, rules.limits, content))
+
+    def _is_kept_whole(self, key: str) -> bool:
+        kept = [_read(conversion) for _, conversion in self.cache.find([key])]
+        return any(result is not None and _is_whole(result) for result in kept)
 
 
 def _read(kept: KeptConversion) -> Converted | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.contract.conversion import ConversionRules, FileToConvert
+from pipeline.contract.conversion import ConversionRules, FileToConvert, NotConverted
 from pipeline.documents import pdf
 from pipeline.documents.kept_conversions import KeepingConverter
 from pipeline.models.cache.conversions import ConversionCache
@@ -44,3 +44,18 @@ def test_a_file_without_scans_is_not_said_to_be_read_by_ocr(tmp_path: Path, monk
     written(prose("Words of the harbour master."), tmp_path / "a.pdf")
     monkeypatch.setattr(pdf, "ocr_version", lambda: "rapidocr 9")
     assert "rapidocr" not in pdf.convert_pdf(tmp_path / "a.pdf").converter
+
+
+def test_a_conversion_anew_that_fails_leaves_the_one_that_is_kept(tmp_path: Path):
+    (tmp_path / "a.pdf").write_text("text")
+    files = [FileToConvert(tmp_path / "a.pdf", "a.pdf")]
+    (tmp_path / "own.py").write_text("def good(path):\n    return 'good'\ndef bad(path):\n    raise KeyError(path)\n")
+    good, bad = (ConversionRules(own={"": f"own.py:{name}"}, folder=str(tmp_path)) for name in ("good", "bad"))
+    cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
+    converter = KeepingConverter(cache)
+    [first] = converter.convert(files, good)
+    [anew] = converter.convert(files, bad, anew=lambda name: True)
+    [after] = converter.convert(files, bad)
+    cache.cache.close()
+    assert isinstance(anew, NotConverted)
+    assert first == after
