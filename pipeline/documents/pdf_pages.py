@@ -95,6 +95,8 @@ def with_tables(pdf: Any, place: int, layout: Layout) -> str:
         page = _alone(pdf, place)
         ruled, all_found = _ruled(page) if layout == "ruled" else ("", False)
         return ruled if all_found else max(ruled, _aligned(page), key=n_cells)
+    except MemoryError:
+        raise
     except Exception:  # noqa: BLE001  (two more libraries: what they stumble over has a text all the same)
         return ""
 

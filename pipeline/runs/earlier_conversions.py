@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 
 from pipeline.contract.conversion import Conversion, FileToConvert
 from pipeline.documents.files import files_digest, input_files
@@ -13,7 +14,7 @@ from pipeline.engine.deletions import DOCUMENTS, KEPT, newest_first
 from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import LOADER, REJECTS
 from pipeline.errors import DataError, SettingsError
-from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
+from pipeline.snapshots.store import SnapshotStore, StepRecord
 from pipeline.text.ids import digest
 
 CONVERTER = "markitdown"
@@ -36,9 +37,9 @@ class EarlierConversions:
         all where the folder is as it was then."""
         found: dict[str, Conversion] = {}
         for manifest in newest_first(self.snapshots):
-            began = _began(self.snapshots, manifest)
             for record in manifest.steps.values():
                 if record.components.get("verb") == LOADER:
+                    began = _began(self.snapshots, manifest.workflow, record)
                     same = record.components.get("inputs", {}).get(STAMP) == self.stamp()
                     names = {file.name for file in files if same or (began and _is_older(file, began))} - set(found)
                     found |= {name: Conversion(text, CONVERTER) for name, text in self._texts(record, names)}
@@ -65,10 +66,16 @@ def stamp_of_then(folder: str, pattern: str) -> str:
     return ""
 
 
-def _began(snapshots: SnapshotStore, manifest: Manifest) -> float | None:
-    """When the last run of the workflow did, by its id."""
+def _began(snapshots: SnapshotStore, workflow: str, record: StepRecord) -> float | None:
+    """When, by its id, the run did that has made the record, as far as those since are kept: one of them may have left
+    the step as it was, whatever had become of the files."""
+
+    def has_it(run: str) -> bool:
+        return any(record in manifest.steps.values() for manifest in snapshots.kept(workflow, [run]))
+
+    runs = list(takewhile(has_it, reversed(snapshots.history(workflow))))
     with suppress(IndexError, ValueError):
-        moment = snapshots.history(manifest.workflow)[-1].partition("-")[0]
+        moment = runs[-1].partition("-")[0]
         return datetime.strptime(moment, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC).timestamp()
     return None
 

@@ -200,6 +200,9 @@ def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(fo
     with folder.open() as project:
         assert EarlierConversions(project.snapshots, lambda: "another")(files) == {}  # written to since
         assert EarlierConversions(project.snapshots, lambda: stamp(folder))(files) == theirs
+    left_by_an_earlier_version(folder, "20200101T000000.000000-then", "29990101T000000.000000-skipped")
+    with folder.open() as project:  # the later run left the step as it was
+        assert EarlierConversions(project.snapshots, lambda: "another")(files) == {}
     left_by_an_earlier_version(folder, "29990101T000000.000000-then")
     cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/new.sqlite"))
     with folder.open() as project:
@@ -211,8 +214,8 @@ def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(fo
     cache.cache.close()
 
 
-def left_by_an_earlier_version(folder: ProjectFolder, run_id: str) -> None:
-    """Its documents have no metadata; the run of this id has made them, and no other."""
+def left_by_an_earlier_version(folder: ProjectFolder, *run_ids: str) -> None:
+    """Its documents have no metadata; the first of these runs has made them, and no other."""
     with folder.open() as project:
         manifest = project.snapshots.manifest("short")
         record = manifest.steps["load_documents"]
@@ -221,7 +224,8 @@ def left_by_an_earlier_version(folder: ProjectFolder, run_id: str) -> None:
         steps = {"load_documents": replace(record, outputs={**record.outputs, "documents": written})}
         for run in project.snapshots.history("short"):
             project.snapshots.forget("short", run)
-        project.snapshots.publish(replace(manifest, steps={**manifest.steps, **steps}), run_id)
+        for run in run_ids:
+            project.snapshots.publish(replace(manifest, steps={**manifest.steps, **steps}), run)
 
 
 def stamp(folder: ProjectFolder) -> str:
