@@ -208,7 +208,7 @@ class _Reader:
             if known is not None and name not in known:
                 section = "chat" if verb.roles[role] is ChatModel else "embedding"
                 raise SettingsError(
-                    f"{where}: models: {role}: no model '{name}' in models.{section} of the settings; have: "
+                    f"{where}: models: {role}: no model '{name}' in the settings; name one of models.{section}: "
                     f"{', '.join(sorted(known)) or 'none'}"
                 )
 

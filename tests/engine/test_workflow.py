@@ -56,7 +56,7 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
         ("steps:", "steps: [", "not YAML at line"),
         ("steps:", "step:", r"unknown key 'step'; did you mean 'steps'\?"),
         ("{texts: more_texts}", "{texts: t}\n    models: {chat: careful}",
-         r"step 'describe_again': models: chat: no model 'careful' in models\.chat of the settings; have: default"),
+         r"step 'describe_again': models: chat: no model 'careful' in the settings; name one of models\.chat: default"),
         ("{texts: more_texts}", "{texts: t}\n    after: keep_even", r"step 'describe_again': after: small extends no"),
     ],
 )  # fmt: skip
