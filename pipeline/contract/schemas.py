@@ -181,6 +181,8 @@ def _with_optional(schema: TableSchema, *names: str) -> TableSchema:
 
 TITLE_FROM = "title_from"
 """Where a document's title comes from: given, heading, first_line or file_name; nothing counts as given."""
+NAMING = frozenset(("given", "heading", ""))
+"""Where titles come from that name what a document is about."""
 DOCUMENTS = _with_optional(
     table(
         "id",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from pipeline.contract.schemas import NAMING, TITLE_FROM
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.workflow import REJECTS
 from pipeline.errors import DataError
@@ -11,7 +12,7 @@ from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import match_key
 
 COLUMNS = {
-    "documents": ["id", "title"],
+    "documents": ["id", "title", TITLE_FROM],
     "text_units": ["id", "document_id"],
     "extractions": ["text_unit_id", "kind", "name", "grounded"],
     "merged_entities": ["id", "types", "descriptions"],
@@ -31,7 +32,11 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     describes). What was dropped for it is counted too."""
     if not {"text_units", "extractions"} <= set(tables):
         return {}
-    read = {name: snapshots.read(tables[name], columns) for name, columns in COLUMNS.items() if name in tables}
+    read = {
+        name: snapshots.read(tables[name], [column for column in columns if column in snapshots.columns(tables[name])])
+        for name, columns in COLUMNS.items()
+        if name in tables
+    }
     units, found = read["text_units"], read["extractions"]
     entities = found[found["kind"] == "entity"]
     dropped = read["rejects"]["reason"].value_counts()
@@ -84,7 +89,8 @@ def _only_title(documents: pd.DataFrame | None, units: pd.DataFrame, entities: p
     named = entities[["text_unit_id", "name"]].drop_duplicates()
     counts = named["text_unit_id"].value_counts()
     few = named[named["text_unit_id"].isin(counts.index[counts <= MOST_FORMS])]
-    titles = documents.set_index("id")["title"]
+    found = documents[TITLE_FROM].fillna("") if TITLE_FROM in documents else pd.Series("", documents.index)
+    titles = documents["title"].where(found.isin(NAMING), "").set_axis(documents["id"])
     of_unit = units.set_index("id")["document_id"].map(titles).fillna("")
     keys = {title: match_key(title) for title in of_unit.unique()}
     is_title = [

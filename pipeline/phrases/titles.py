@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from pipeline.contract.schemas import NAMING
 from pipeline.phrases.lexicon import ARTICLES, CALENDAR, DEMONYMS, LABELS, STARTERS
 from pipeline.phrases.names import CHINESE, UPPER, Name, is_chinese, leftmost_longest, without_article
 from pipeline.text.ids import clean_name, match_key
@@ -15,7 +16,6 @@ _FIRST_WORD = re.compile(rf"(?<![\w'’&-])[{UPPER}\d]\w*")
 _WORD_ENDS = re.compile(rf"(?![\w+#@]|[-'’&][{UPPER}])")
 _CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
 _NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
-_NAMING = frozenset(("given", "heading", ""))
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
 
@@ -29,7 +29,7 @@ def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
         if title.strip() and found != "file_name"
     ]
     sharing = Counter(key for *_, key in titled)
-    return {id: title for id, title, found, key in titled if found in _NAMING and sharing[key] == 1}
+    return {id: title for id, title, found, key in titled if found in NAMING and sharing[key] == 1}
 
 
 def title_name(title: str) -> str:

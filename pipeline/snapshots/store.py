@@ -94,6 +94,10 @@ class SnapshotStore:
         """As ``read``, in Arrow."""
         return read_parquet(self._whole(snapshot), columns)
 
+    def columns(self, snapshot: Snapshot) -> list[str]:
+        """Raises DataError when the file is gone or damaged."""
+        return pq.read_schema(self._whole(snapshot)).names
+
     def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``table``, some thousands of rows at a time; no more of the file is held than these are read of."""
         with pq.ParquetFile(self._whole(snapshot), pre_buffer=False, buffer_size=READ_AT_ONCE, **WIDE) as file:

@@ -87,6 +87,19 @@ def test_units_whose_only_entity_is_their_title_are_counted(store: SnapshotStore
     assert why_nothing_found({}) is None
 
 
+@pytest.mark.parametrize(("found_in", "counted"), [("heading", 1), ("first_line", 0), ("file_name", 0), (None, 1)])
+def test_a_title_that_is_no_name_is_not_what_a_unit_is_about(store: SnapshotStore, found_in: str | None, counted: int):
+    found, texts = extractions({"d/0": [entity("Ada")]})
+    documents = ALL_DOCUMENTS.encode(
+        ALL_DOCUMENTS.frame([("d", "Ada met Otto", "", "", "{}", "", found_in)]), "documents"
+    )
+    tables = snapshots(store, {
+        "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found), "rejects": (REJECTS, REJECTS.frame()),
+    })  # fmt: skip
+    earlier = documents if found_in else documents.drop_columns(["title_from"])  # as versions before left it
+    assert health({**tables, "documents": store.write("documents", earlier)}, store)["only_title"] == counted
+
+
 def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: SnapshotStore):
     found, texts = extractions({"d/0": [entity("Ada")], "d/1": [entity("Ada")]})
     tables = {

@@ -153,7 +153,7 @@ def test_one_step_alone(folder: ProjectFolder):
     [
         (
             "[{verb: select_documents}, {verb: filter_document}]",
-            r"input\.steps\[1\]: no verb 'filter_document'; have: ",
+            r"input\.steps\[1\]: no verb 'filter_document'; did you mean 'filter_documents'\?",
         ),
         ("[{verb: No Verb}]", r"input\.steps\[0\]: no verb 'No Verb'"),
         ("[{verb: filter_documents}]", r"input\.steps\[0\]: args: where: Field required"),
@@ -168,7 +168,7 @@ def test_one_step_alone(folder: ProjectFolder):
             "filter_documents, join_documents, select_documents",
         ),
         ("[{verb: load_documents}]", r"input\.steps\[0\]: verb 'load_documents' does not turn"),
-        ("[{vreb: select_documents}]", r"settings\.yaml: input\.steps\.0\.verb: Field required"),
+        ("[{vreb: select_documents}]", r"settings\.yaml: unknown key 'input\.steps\.0\.vreb'; did you mean 'verb'\?"),
         ("[{verb: select_documents, arg: {}}]", r"unknown key 'input\.steps\.0\.arg'; did you mean 'args'\?"),
     ],
 )
