@@ -4,6 +4,7 @@ or within other limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from pydantic import ValidationError
 
@@ -60,7 +61,8 @@ class KeepingConverter:
             listener.expect(len(files))
         keys = list(map(conversion_key, files))
         wanted = [anew is None or not anew(file.name) for file in files]
-        found = self._found([file for file, known in zip(files, wanted, strict=True) if known], rules)
+        asked = zip(keys, files, wanted, strict=True)
+        found = self._found({key: file for key, file, known in asked if key and known}, rules)
         results: list[Converted | None] = []
         for key, known in zip(keys, wanted, strict=True):
             kept = found.get(key) if known else None
@@ -84,17 +86,18 @@ class KeepingConverter:
         return [result for result in results if result is not None]
 
     def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
-        found = self._found(files, rules)
-        return [found[key].result if (key := conversion_key(file)) in found else None for file in files]
+        keys = list(map(conversion_key, files))
+        found = self._found({key: file for key, file in zip(keys, files, strict=True) if key}, rules)
+        return [found[key].result if key in found else None for key in keys]
 
     def keys(self, files: Sequence[FileToConvert]) -> set[str]:
         return set(filter(None, map(conversion_key, files)))
 
-    def _found(self, files: Sequence[FileToConvert], rules: ConversionRules) -> dict[str, "_Known"]:
-        by_key = {key: file for file in files if (key := conversion_key(file))}
+    def _found(self, by_key: Mapping[str, FileToConvert], rules: ConversionRules) -> dict[str, "_Known"]:
+        name_of = cache(partial(converter_name, rules=rules))
         found: dict[str, _Known] = {}
         for key, kept in self.cache.find(by_key):
-            result, name = _read(kept), converter_name(by_key[key].suffix, rules)
+            result, name = _read(kept), name_of(by_key[key].suffix)
             if result is None:
                 continue
             if _is_whole(result) or (kept.converter, kept.limits) == (name, rules.limits):

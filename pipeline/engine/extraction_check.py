@@ -1,6 +1,6 @@
 """What the tables of a run say of its extraction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -32,11 +32,7 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     describes). What was dropped for it is counted too."""
     if not {"text_units", "extractions"} <= set(tables):
         return {}
-    read = {
-        name: snapshots.read(tables[name], [column for column in columns if column in snapshots.columns(tables[name])])
-        for name, columns in COLUMNS.items()
-        if name in tables
-    }
+    read = {name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables}
     units, found = read["text_units"], read["extractions"]
     entities = found[found["kind"] == "entity"]
     dropped = read["rejects"]["reason"].value_counts()
@@ -51,6 +47,12 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
         stubs = _orphans(read["merged_entities"], read["merged_relationships"])
         counts["orphan_relationships"] = int(stubs + dropped.get("orphan", 0))
     return counts
+
+
+def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pd.DataFrame:
+    """Of these columns those that the table has: one of an earlier version may lack some."""
+    there = snapshots.columns(snapshot)
+    return snapshots.read(snapshot, [column for column in columns if column in there])
 
 
 def why_nothing_found(health: Mapping[str, float]) -> str | None:
