@@ -21,6 +21,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.contract.conversion import Converter
+from pipeline.contract.laws import Law, Part, Touches, Uses
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.reasons import REASONS
 from pipeline.contract.schemas import TableSchema
@@ -59,10 +60,8 @@ UNTRACKED = Tracker()
 
 Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
 """The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
-
-
-Touches = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], pd.Series]
-"""Of a dictionary: the rows, what it was and what it is -> which of the rows may come out otherwise, as booleans."""
+Parts = Callable[[Any], tuple[Part, ...]]
+"""Params -> the pieces of a verb, in the order in which they are worked on."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,9 @@ class Verb:
     """What the engine knows of a verb.
 
     ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken whole.
-    ``row_of``: of each output, the column that says of which row (by ``id``) of that input a row is; with it, rows
-    whose input has not changed are kept from the last run.
-    ``lookup``: the inputs of which a row uses some entries alone, as it uses a dictionary; by which it is told, where
-    one has changed, whose rows are to be made again all the same. Without it those of all.
+    ``law``: which rows are decided together (contract/laws.py): what has not changed is kept from the last run.
+    ``parts``: the pieces that have laws of their own where the verb as a whole has none; the last ones make its
+    outputs, by their names.
     ``optional`` names the roles that may be left unbound.
     ``reasons``: those of its rejects that are its own, and what they mean.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
@@ -94,8 +92,8 @@ class Verb:
     placeholders: Mapping[str, Placeholders] = field(default_factory=dict)
     takes_params: bool = False
     rowwise: str | None = None
-    row_of: Mapping[str, str] = field(default_factory=dict)
-    lookup: Mapping[str, Touches] = field(default_factory=dict)
+    law: Law | None = None
+    parts: Parts | None = None
     libraries: tuple[str, ...] = ()
     settings: str | None = None
     stamp: Callable[[Any], str] | None = None
@@ -122,12 +120,6 @@ class Verb:
             if not isinstance(frame, pd.DataFrame):
                 raise DataError(f"verb '{self.name}': returned {type(frame).__name__} for '{name}', {expected}")
         return dict(zip(self.outputs, frames, strict=True))
-
-    def touched(self, dictionary: str, rows: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> np.ndarray:
-        """Which of the rows of the rowwise input may come out otherwise where this other one was ``before``."""
-        assert self.rowwise
-        filled = self._filled(self.rowwise, rows), self._filled(dictionary, before), self._filled(dictionary, now)
-        return self.lookup[dictionary](*filled).to_numpy(dtype=bool)
 
     def _filled(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
         return self.inputs[name].filled(table, f"verb '{self.name}': table '{name}'")
@@ -170,21 +162,39 @@ def _fault(verb: Verb, parameters: list[str], unbound: list[str], params: Any) -
         return f"parameter {_told(unbound)} is neither input, params nor role; annotate a role, or remove it"
     if verb.rowwise and verb.rowwise not in verb.inputs:
         return f"rowwise names '{verb.rowwise}', which is no input; have: {', '.join(verb.inputs) or 'none'}"
-    return _fault_of_rows(verb)
+    return _fault_of_law(verb) or _fault_of_reasons(verb)
 
 
-def _fault_of_rows(verb: Verb) -> str:
-    """What of ``row_of``, ``lookup`` and ``reasons`` does not fit."""
-    outputs = ", ".join(verb.outputs)
-    if verb.row_of and not (verb.rowwise and set(verb.row_of) == set(verb.outputs)):
-        return f"row_of needs a rowwise input, and a column for each output; outputs: {outputs}"
-    if verb.lookup and not (verb.row_of and set(verb.lookup) <= set(verb.inputs) - {verb.rowwise}):
-        return "lookup needs row_of, and names inputs beside the rowwise one"
+def _fault_of_law(verb: Verb) -> str:
+    law, outputs = verb.law, ", ".join(verb.outputs)
+    if law is None:
+        return ""
+    if unknown := [name for name in law.keyed if name not in verb.inputs]:
+        return f"keyed names {_told(unknown)}, which is no input; have: {', '.join(verb.inputs) or 'none'}"
+    if not law.keyed or set(law.row_of) != set(verb.outputs):
+        return f"row_of needs a rowwise or keyed input, and a column for each output; outputs: {outputs}"
+    if not set(law.lookup) <= set(verb.inputs) - set(law.keyed):
+        return "lookup names inputs beside those that are rowwise or keyed"
+    return ""
+
+
+def _fault_of_reasons(verb: Verb) -> str:
     if taken := sorted(set(verb.reasons) & set(REASONS)):
         return f"reason {_told(taken)} has a meaning already (pipeline.contract.reasons); give it another name"
     if verb.reasons and "rejects" not in verb.outputs:
         return "declares reasons and has no output 'rejects'; add it"
     return ""
+
+
+def _law(
+    rowwise: str | None,
+    keyed: Mapping[str, tuple[str, ...]],
+    row_of: Mapping[str, str],
+    lookup: Mapping[str, Uses | Touches],
+) -> Law | None:
+    """None where nothing is said of which group a row is."""
+    of_rows = {rowwise: ("id",)} if rowwise and row_of else {}
+    return Law({**of_rows, **keyed}, row_of, lookup) if keyed or row_of or lookup else None
 
 
 def _told(names: list[str]) -> str:
@@ -204,8 +214,10 @@ def verb(
     inputs: Mapping[str, TableSchema],
     outputs: Mapping[str, TableSchema | Derived],
     rowwise: str | None = None,
+    keyed: Mapping[str, tuple[str, ...]] | None = None,
     row_of: Mapping[str, str] | None = None,
-    lookup: Mapping[str, Touches] | None = None,
+    lookup: Mapping[str, Uses | Touches] | None = None,
+    parts: Parts | None = None,
     libraries: tuple[str, ...] = (),
     placeholders: Mapping[str, Placeholders] | None = None,
     settings: str | None = None,
@@ -233,8 +245,8 @@ def verb(
             placeholders=placeholders or {},
             takes_params="params" in names,
             rowwise=rowwise,
-            row_of=row_of or {},
-            lookup=lookup or {},
+            law=_law(rowwise, keyed or {}, row_of or {}, lookup or {}),
+            parts=parts,
             libraries=libraries,
             settings=settings,
             stamp=stamp,
