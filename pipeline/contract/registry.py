@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, get_args, get_type_hints
 
-import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
+from pipeline.contract.laws import Touches, Uses
 from pipeline.engine.deletions import keeps_nothing, last_documents, record_before
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -227,27 +228,32 @@ def kept_rows(
     they look something up in, only, as far as the verb reads its inputs, and its verb says of which row each row of its
     outputs is. Rows with a reject are worked on again. None where nothing can be kept."""
     step, verb = planned.step, planned.step.verb
-    record = previous.steps.get(step.id)
-    before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise else None
+    record, law = previous.steps.get(step.id), verb.law
+    before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise and law else None
     if record is None or before is None or not _differ_in_inputs_alone(planned, record, previous):
         return None
     if not all(map(snapshots.exists, [before, *record.outputs.values()])):
         return None
     assert verb.rowwise
+    assert law
     changed = _others_that_changed(planned, inputs, previous, snapshots)
-    if changed is None or not set(changed) <= set(verb.lookup):
+    if changed is None or not set(changed) <= set(law.lookup):
         return None
     now = inputs[verb.rowwise]
     same = _unchanged(now, snapshots.read(before))
     if same is None or not same.any():
         return None
     for name, then in changed.items():
-        same &= ~verb.touched(name, now, then, inputs[name])
+        same &= ~_touched(law.lookup[name], now, then, inputs[name])
     if REJECTS in record.outputs:
         same &= ~now["id"].isin(snapshots.read(record.outputs[REJECTS])["row_id"])
     ids = frozenset(now.loc[same, "id"])
     left = {**inputs, verb.rowwise: now[~same].reset_index(drop=True)}
-    return KeptRows(left, ids, record, verb.row_of, snapshots)
+    return KeptRows(left, ids, record, law.row_of, snapshots)
+
+
+def _touched(use: Uses | Touches, rows: pd.DataFrame, gone: pd.DataFrame, new: pd.DataFrame) -> Any:
+    return use(rows, gone, new).to_numpy(dtype=bool) if not isinstance(use, Uses) else True
 
 
 def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
@@ -256,7 +262,12 @@ def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: 
     read, read_then = now.pop("inputs"), then.pop("inputs", {})
     tables = {name: previous.tables[table].sha256 for name, table in step.inputs.items() if table in previous.tables}
     outside = {name: stamp for name, stamp in read.items() if name not in step.inputs}
-    return now == then and read_then == {**tables, **outside} and set(step.verb.row_of) == set(record.outputs)
+    return (
+        now == then
+        and read_then == {**tables, **outside}
+        and step.verb.law is not None
+        and (set(step.verb.law.row_of) == set(record.outputs))
+    )
 
 
 def _others_that_changed(
