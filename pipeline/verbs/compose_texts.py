@@ -5,7 +5,14 @@ from typing import Literal
 import pandas as pd
 
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import COMMUNITY_REPORTS, ENTITIES, RELATIONSHIPS, TEXTS
+from pipeline.contract.schemas import COMMUNITY_REPORTS, STRING, STRINGS, TEXTS, table
+
+TOLD_ENTITIES = table("id", id=STRING, name=STRING, description=STRING)
+TOLD_RELATIONSHIPS = table(
+    "id",
+    id=STRING, source=STRING, target=STRING, description=STRING, keywords=STRINGS,
+)  # fmt: skip
+"""What of the graph becomes text, so that a night composes none where counts and sources alone are others."""
 
 
 class TextParams(Params):
@@ -17,8 +24,10 @@ class TextParams(Params):
 
 
 @verb(
-    inputs={"entities": ENTITIES, "relationships": RELATIONSHIPS},
+    inputs={"entities": TOLD_ENTITIES, "relationships": TOLD_RELATIONSHIPS},
     outputs={"entity_texts": TEXTS, "relationship_texts": TEXTS},
+    keyed={"entities": ("id",), "relationships": ("id",)},
+    row_of={"entity_texts": "id", "relationship_texts": "id"},
 )
 def compose_texts(
     entities: pd.DataFrame, relationships: pd.DataFrame, params: TextParams = TextParams()
@@ -44,7 +53,12 @@ class ReportTextParams(Params):
     text: Literal["content", "summary", "title"] = "content"
 
 
-@verb(inputs={"community_reports": COMMUNITY_REPORTS}, outputs={"report_texts": TEXTS}, rowwise="community_reports")
+@verb(
+    inputs={"community_reports": COMMUNITY_REPORTS},
+    outputs={"report_texts": TEXTS},
+    rowwise="community_reports",
+    row_of={"report_texts": "id"},
+)
 def compose_report_texts(
     community_reports: pd.DataFrame, params: ReportTextParams = ReportTextParams()
 ) -> pd.DataFrame:

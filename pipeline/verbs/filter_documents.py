@@ -25,7 +25,12 @@ class FilterParams(Params):
         return {field: operators(field, wanted) for field, wanted in where.items()}
 
 
-@verb(inputs={"documents": DOCUMENTS}, outputs={"documents": DOCUMENTS}, rowwise="documents")
+@verb(
+    inputs={"documents": DOCUMENTS},
+    outputs={"documents": DOCUMENTS},
+    rowwise="documents",
+    row_of={"documents": "id"},
+)
 def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFrame:
     """The documents that satisfy ``where``, unchanged. One left out is a choice, no reject."""
     own = documents[list(OWN)].to_dict("records")

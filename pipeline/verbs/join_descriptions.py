@@ -25,6 +25,8 @@ class JoinParams(Params):
 @verb(
     inputs={"merged_entities": MERGED_ENTITIES, "merged_relationships": MERGED_RELATIONSHIPS},
     outputs={"described_entities": DESCRIBED_ENTITIES, "described_relationships": DESCRIBED_RELATIONSHIPS},
+    keyed={"merged_entities": ("id",), "merged_relationships": ("id",)},
+    row_of={"described_entities": "id", "described_relationships": "id"},
     libraries=("rs-bpe",),
 )
 def join_descriptions(

@@ -41,6 +41,7 @@ def table_digest(params: JoinTableParams) -> str:
     inputs={"documents": DOCUMENTS},
     outputs={"documents": DOCUMENTS},
     rowwise="documents",
+    row_of={"documents": "id"},
     libraries=("charset-normalizer",),
     settings="project",
     stamp=table_digest,

@@ -34,7 +34,12 @@ class SelectParams(Params):
         return key not in self.drop if self.metadata is None else key in self.metadata
 
 
-@verb(inputs={"documents": DOCUMENTS}, outputs={"documents": DOCUMENTS}, rowwise="documents")
+@verb(
+    inputs={"documents": DOCUMENTS},
+    outputs={"documents": DOCUMENTS},
+    rowwise="documents",
+    row_of={"documents": "id"},
+)
 def select_documents(documents: pd.DataFrame, params: SelectParams) -> pd.DataFrame:
     """The documents with the metadata that ``params`` keep; a renamed key replaces one that has its new name."""
     return with_fields(documents, [_selected(metadata, params) for metadata in fields_of(documents)])

@@ -64,6 +64,8 @@ class Group:
         "described_relationships": DESCRIBED_RELATIONSHIPS,
         "rejects": REJECTS,
     },
+    keyed={"merged_entities": ("id",), "merged_relationships": ("id",)},
+    row_of={"described_entities": "id", "described_relationships": "id", "rejects": "row_id"},
     placeholders={"summarize": Placeholders(("descriptions",), ("name", "max_length"))},
     libraries=("rs-bpe",),
 )

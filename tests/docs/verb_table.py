@@ -1,5 +1,6 @@
 """The table of docs/verbs.md, from the registry. `python -m tests.docs.verb_table` writes it anew."""
 
+from itertools import chain
 from pathlib import Path
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
@@ -17,12 +18,21 @@ def verb_table() -> str:
 
 
 def _row(verb: Verb) -> str:
-    law = f"rowwise in {verb.rowwise}" if verb.rowwise else "whole" if verb.inputs else "source"
     writes = [name for name in verb.outputs if name != REJECTS]
     args = ", ".join(name for name, field in verb.params.model_fields.items() if not field.exclude)
     asked = [role for role, kind in verb.roles.items() if kind is not Tracker]
-    cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), law, args, ", ".join(asked)]
+    cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), _law(verb), args, ", ".join(asked)]
     return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
+def _law(verb: Verb) -> str:
+    if verb.rowwise:
+        return f"rowwise in {verb.rowwise}"
+    if verb.parts:
+        return "in parts"
+    if verb.law:
+        return f"keyed by {', '.join(dict.fromkeys(chain.from_iterable(verb.law.keyed.values())))}"
+    return "whole" if verb.inputs else "source"
 
 
 def page_with(table: str) -> str:
