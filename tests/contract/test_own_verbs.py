@@ -120,7 +120,10 @@ def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Pa
             "'shout': params has no annotation that is a subclass",
         ),
         (SOURCE.replace("params: OwnParams", "params: int"), "'shout': params has no annotation that is a subclass of"),
-        (declaring('row_of={"texts": "id"}'), "'shout': row_of needs a rowwise or keyed input, and a column for each output"),
+        (
+            declaring('row_of={"texts": "id"}'),
+            "'shout': row_of needs a rowwise or keyed input, and a column for each output",
+        ),
         (declaring('lookup={"texts": len}, row_of={"louder": "id"}'), "'shout': lookup names inputs beside"),
         (declaring('reasons={"parse": "no sense"}'), "'shout': reason 'parse' has a meaning already"),
         (

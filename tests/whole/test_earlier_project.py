@@ -24,9 +24,11 @@ documents came later, and the run over all was killed as it asked. ``earlier_bat
 batch, which is under way. ``earlier_loaded.zip``: of ``fast``, loaded, with a dump of its PostgreSQL. In each
 ``expected.json``: how the version that made it went on, and its code."""
 
-SINCE = {"load_documents", "chunk_documents", "extract_graph_fast", "extract_graph", "merge_graphs"}
-"""Verbs whose steps run once more: documents say where their title comes from, grounding asks for whole words, and
-people of one name are told apart."""
+SINCE = {
+    "load_documents", "chunk_documents", "extract_graph_fast", "extract_graph", "merge_graphs", "compose_texts",
+}  # fmt: skip
+"""Verbs whose steps run once more: documents say where their title comes from, grounding asks for whole words, people
+of one name are told apart, and texts are composed of the columns that they are made of, no others."""
 ANEW = {"documents"}
 """Tables that are others for that."""
 
