@@ -77,6 +77,14 @@ class TableSchema:
     def columns(self) -> list[str]:
         return list(self.arrow.names)
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """What fixes the order of rows, as snapshots have it: the columns of the key, "-" before those in
+        ``descending``. Empty where the rows stand in an order of their own, or lists are in the key."""
+        if any(pa.types.is_nested(self.arrow.field(name).type) for name in self.key):
+            return ()
+        return tuple(f"-{name}" if name in self.descending else name for name in self.key)
+
     def frame(self, rows: Any = ()) -> pd.DataFrame:
         """A DataFrame of these columns from rows (dicts or tuples); typed even when empty."""
         rows = rows if isinstance(rows, pd.DataFrame) else list(rows)

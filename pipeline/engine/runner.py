@@ -208,7 +208,9 @@ class Runner:
                 retry = retry or bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
             table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
             table = schema.joined(table, made.kept.table(name)) if made.kept else table
-            outputs[name] = self.snapshots.write(step.outputs[name], table)
+            last = previous.steps.get(step.id)
+            before = last.outputs.get(name) if last else None
+            outputs[name] = self.snapshots.write(step.outputs[name], table, schema.order, before)
         refuse_nothing(step, frames)
         try:
             if step.models:
@@ -255,7 +257,7 @@ class Runner:
     def _gather_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
-        return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"))
+        return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"), REJECTS_SCHEMA.order)
 
 
 def _any(row: str) -> bool:

@@ -98,13 +98,14 @@ def _write_record(folder: Path, files: Mapping[str, _EmittedFile]) -> None:
 
 
 def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
-    snapshots.require(snapshot)
-    path.write_bytes((snapshots.root / snapshot.path).read_bytes())
+    with pq.ParquetWriter(path, snapshots.schema(snapshot), compression="zstd", store_schema=False) as file:
+        for batch in snapshots.batches(snapshot):
+            file.write_batch(batch.cast(file.schema))
 
 
 def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
     """Lists and records as JSON."""
-    schema = pq.read_schema(snapshots.root / snapshot.path)
+    schema = snapshots.schema(snapshot)
     flat = pa.schema([(field.name, STRING if pa.types.is_nested(field.type) else field.type) for field in schema])
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     write_rows(path.parent, path.name, flat, _flattened(snapshots, snapshot, nested))

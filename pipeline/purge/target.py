@@ -21,7 +21,7 @@ from pipeline.engine.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
 from pipeline.purge.workspaces import WorkspaceSearch
 from pipeline.runs.services import Services
-from pipeline.snapshots.store import Manifest, SnapshotStore, read_parquet
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.loaded_workspaces import Workspace
 
 GLOB = frozenset("*?[")
@@ -250,7 +250,7 @@ def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str
 
 def _ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
     """Of the documents that are meant."""
-    documents = read_parquet(snapshots.root / manifest.tables[DOCUMENTS].path, ["id", "source"])
+    documents = snapshots.table(manifest.tables[DOCUMENTS], ["id", "source"])
     named = [target.names(source) for source in documents["source"].to_pylist()]
     return documents["id"].filter(pa.array(named, pa.bool_()))
 
@@ -273,7 +273,7 @@ def _rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, i
 
 
 def _count(snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool) -> int | None:
-    names = pq.read_schema(snapshots.root / manifest.tables[table].path).names
+    names = snapshots.columns(manifest.tables[table])
     name = next((name for name in (SOURCES, *NAMING) if name in names), None)
     if name is None:
         return 0

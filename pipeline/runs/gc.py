@@ -13,6 +13,7 @@ from typing import Any
 
 from pipeline.errors import UsageError, counted
 from pipeline.snapshots.store import NAMED_BY_CONTENT, Manifest, SnapshotStore
+from pipeline.snapshots.tables import GONE_FOLDER
 from pipeline.stores.base import Advanced, silent
 
 
@@ -66,7 +67,7 @@ def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool, advanced
     tables = {
         folder.name: [
             path
-            for path in _files(snapshots.root, folder.name, ".parquet")
+            for path in _files_of_table(snapshots.root, folder.name)
             if path.relative_to(snapshots.root).as_posix() not in named
         ]
         for folder in sorted(filter(Path.is_dir, snapshots.root.glob("*")))
@@ -102,7 +103,11 @@ def _paths(manifests: Sequence[Manifest]) -> set[str]:
     """Of the snapshots that the manifests and their records name."""
     named = [manifest.tables for manifest in manifests]
     named += [record.outputs for manifest in manifests for record in manifest.steps.values()]
-    return {snapshot.path for tables in named for snapshot in tables.values()}
+    return {path for tables in named for snapshot in tables.values() for path in snapshot.paths}
+
+
+def _files_of_table(root: Path, table: str) -> list[Path]:
+    return [path for folder in (table, f"{table}/{GONE_FOLDER}") for path in _files(root, folder, ".parquet")]
 
 
 def _files(root: Path, folder: str, suffix: str) -> list[Path]:

@@ -1,6 +1,6 @@
 """Snapshots: immutable Parquet tables addressed by their content, and the records that point at them.
 
-    <root>/<table>/<sha256>.parquet     a table
+    <root>/<table>/<sha256>.parquet     a table, or some of its rows (snapshots/tables.py)
     <root>/steps/<fingerprint>.json     which snapshots a step wrote (the key to reuse)
     <root>/manifest-<workflow>.json     the live snapshot of each table
     <root>/manifests/<workflow>/<run_id>.json   the manifests that were live, each from the run that made it
@@ -12,35 +12,24 @@ which makes it again; whoever else reads it gets a DataError.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.contract.cells import as_frame
-from pipeline.contract.schemas import SCHEMA_VERSION, WIDE, refuse_newer
+from pipeline.contract.schemas import SCHEMA_VERSION, refuse_newer
 from pipeline.errors import DamagedError, DataError
-from pipeline.files import publish_file, read_json, sha256_of, sweep_partials, tell, temporary_file, write_json
+from pipeline.files import read_json, sha256_of, sweep_partials, tell, write_json
+from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile, TableFiles
 
-ROW_GROUP = 100_000
-BATCH_ROWS = 20_000
-READ_AT_ONCE = 2**20
 LIVE_PREFIX = "manifest-"
 NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{64}")
+FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """``path`` is relative to the snapshots folder; ``sha256`` is over the file's bytes."""
-
-    path: str
-    rows: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -72,57 +61,82 @@ class SnapshotStore:
     root: Path
     intact: set[tuple[str, int, int, int]] = field(default_factory=set, repr=False, compare=False)
 
-    def write(self, name: str, table: pa.Table) -> Snapshot:
-        """Write the table unless its content is there already. Raises DiskFullError, and leaves nothing."""
-        folder = self.root / name
-        with temporary_file(folder) as temporary:
-            pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP, store_schema=False)
-            sha256 = sha256_of(temporary)
-            path = folder / f"{sha256}.parquet"
-            snapshot = Snapshot(path.relative_to(self.root).as_posix(), table.num_rows, sha256)
-            if not path.exists() or not self.exists(snapshot):
-                publish_file(temporary, path)
-                self.intact.add(_state(snapshot, path))
-        return snapshot
+    def write(self, name: str, table: pa.Table, order: Sequence[str] = (), before: Snapshot | None = None) -> Snapshot:
+        """Write what of the table is not there already. ``order``: what fixes the order of its rows; ``before``: the
+        table as it was, of which it may share files. Raises DiskFullError, and leaves nothing."""
+        known = before if before is not None and self.exists(before) else None
+        return self._files.write(name, table, order, known)
+
+    def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
+        """The table with ``rows`` in place of those whose ``column`` has one of the values; it must have an order."""
+        return self._files.replaced(name, before, column, values, rows)
+
+    def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
+        """The table as one whose rows can be replaced, which those of an earlier version are not."""
+        return self._files.ordered(name, snapshot, order)
 
     def read(self, snapshot: Snapshot, columns: list[str] | None = None) -> pd.DataFrame:
-        """The table, or some columns of it without a look at the rest. Raises DataError when the file is gone or
+        """The table, or some columns of it without a look at the rest. Raises DataError when a file is gone or
         damaged."""
         return as_frame(self.table(snapshot, columns))
 
     def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         """As ``read``, in Arrow."""
-        return read_parquet(self._whole(snapshot), columns)
+        return self._files.table(snapshot, columns)
+
+    def select(
+        self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows that have one of the values in one of the columns ``names``, in the table's order."""
+        return self._files.select(snapshot, names, values, columns)
+
+    def difference(
+        self, before: Snapshot, now: Snapshot, columns: Sequence[str] | None = None
+    ) -> tuple[pa.Table, pa.Table]:
+        """The rows that ``before`` alone has, and those that ``now`` alone has, in no order: a row that changed is in
+        both. Few files are read where they share most."""
+        return self._files.difference(before, now, columns)
 
     def columns(self, snapshot: Snapshot) -> list[str]:
-        """Raises DataError when the file is gone or damaged."""
-        return pq.read_schema(self._whole(snapshot)).names
+        """Raises DataError when a file is gone or damaged."""
+        return self._files.columns(snapshot)
+
+    def schema(self, snapshot: Snapshot) -> pa.Schema:
+        """Raises DataError when a file is gone or damaged."""
+        return self._files.schema(snapshot)
 
     def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """As ``table``, some thousands of rows at a time; no more of the file is held than these are read of."""
-        with pq.ParquetFile(self._whole(snapshot), pre_buffer=False, buffer_size=READ_AT_ONCE, **WIDE) as file:
-            yield from file.iter_batches(BATCH_ROWS, columns=columns)
+        """As ``table``, some thousands of rows at a time."""
+        return self._files.batches(snapshot, columns)
 
     def require(self, snapshot: Snapshot) -> None:
-        """Raises DataError when the file is gone or damaged."""
-        self._whole(snapshot)
+        """Raises DataError when a file is gone or damaged."""
+        for path in snapshot.paths:
+            self._whole(path)
 
-    def _whole(self, snapshot: Snapshot) -> Path:
-        """The table's file, found undamaged: by its hash, once for each state of the file that this process meets."""
-        path = self.root / snapshot.path
+    @property
+    def _files(self) -> TableFiles:
+        return TableFiles(self.root, self._whole, self._made)
+
+    def _whole(self, name: str) -> Path:
+        """A table's file, found undamaged: by its hash, once for each state of the file that this process meets."""
+        path = self.root / name
         try:
-            seen = _state(snapshot, path)
-            if seen not in self.intact and sha256_of(path) != snapshot.sha256:
+            seen = _state(name, path)
+            if seen not in self.intact and sha256_of(path) != path.stem:
                 raise DamagedError(path, "damaged")
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}; run the workflow again") from error
         self.intact.add(seen)
         return path
 
+    def _made(self, name: str) -> None:
+        self.intact.add(_state(name, self.root / name))
+
     def exists(self, snapshot: Snapshot) -> bool:
         """Whether the table can be read. A damaged one is told: for a run it is not there."""
         try:
-            self._whole(snapshot)
+            self.require(snapshot)
         except DamagedError as error:
             tell(f"{error.path}: {error.fact}; it counts as missing, and a run makes it again")
             return False
@@ -228,7 +242,7 @@ class SnapshotStore:
         """Every snapshot of the table that has a file, the largest first; ``rows`` is not known: 0."""
         paths = [path for path in (self.root / table).glob("*.parquet") if NAMED_BY_CONTENT.fullmatch(path.stem)]
         paths.sort(key=lambda path: path.stat().st_size, reverse=True)
-        return [Snapshot(f"{table}/{path.name}", 0, path.stem) for path in paths]
+        return [Snapshot(0, path.stem, (TableFile(f"{table}/{path.name}", 0),)) for path in paths]
 
     def forget(self, workflow: str, run_id: str) -> None:
         """Delete the manifest kept under the run's id."""
@@ -251,10 +265,6 @@ class SnapshotStore:
             return made(content)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DamagedError(path, f"of another version ({error})") from error
-
-
-def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
-    return pq.read_table(path, columns=columns, **WIDE)
 
 
 def _live_name(workflow: str) -> str:
@@ -280,10 +290,13 @@ def _step_record(content: dict[str, Any]) -> StepRecord:
 
 def _snapshot(content: dict[str, Any]) -> Snapshot:
     """Raises ValueError for one that names a file which this store has not written."""
-    snapshot = Snapshot(**content)
-    folder, *name = Path(snapshot.path).parts
-    if name != [f"{snapshot.sha256}.parquet"] or folder == ".." or not NAMED_BY_CONTENT.fullmatch(snapshot.sha256):
-        raise ValueError(f"no snapshot: {snapshot.path}")
+    if "path" in content:  # of a version before tables of several files
+        snapshot = Snapshot(content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),))
+    else:
+        files = tuple(TableFile(**file) for file in content["files"])
+        snapshot = Snapshot(content["rows"], content["sha256"], files, tuple(content["order"]))
+    if not snapshot.files or not all(map(FILE_OF_A_TABLE.fullmatch, snapshot.paths)):
+        raise ValueError(f"no snapshot: {snapshot.paths}")
     return snapshot
 
 
@@ -292,7 +305,7 @@ def _require(so: bool, path: Path, fact: str) -> None:
         raise DamagedError(path, fact)
 
 
-def _state(snapshot: Snapshot, path: Path) -> tuple[str, int, int, int]:
+def _state(name: str, path: Path) -> tuple[str, int, int, int]:
     """What changes when anything writes to the file."""
     state = path.stat()
-    return snapshot.path, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    return name, state.st_size, state.st_mtime_ns, state.st_ctime_ns

@@ -412,7 +412,7 @@ def test_where_the_last_documents_are_damaged_those_of_the_night_before_are_kept
     folder.write("letter.txt", "")
     with folder.open() as project:
         snapshots = project.snapshots
-        path = snapshots.root / snapshots.manifest("short").tables["documents"].path
+        path = snapshots.root / snapshots.manifest("short").tables["documents"].files[0].path
     path.write_bytes(path.read_bytes()[:-1])
     documents, rejects, _ = night(folder)
     assert (documents["letter.txt"], kept(rejects)) == ("A letter.", ["letter.txt"])

@@ -79,7 +79,7 @@ def test_nothing_to_export(kind: str, source: ExportSource, tmp_path: Path):
 
 @every_kind
 def test_a_damaged_snapshot(kind: str, source: ExportSource, tmp_path: Path):
-    path = source.snapshots.root / source.manifest.tables["relationships"].path
+    path = source.snapshots.root / source.manifest.tables["relationships"].files[0].path
     path.write_bytes(path.read_bytes()[:-9] + b"\x00" * 9)
     with pytest.raises(DataError, match="damaged"):
         export(kind, replace(source, snapshots=type(source.snapshots)(source.snapshots.root)), tmp_path / "out")

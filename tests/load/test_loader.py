@@ -63,7 +63,7 @@ def test_a_second_load_reads_no_snapshot_and_writes_nothing(postgres: OpenPostgr
     first = load(manifest, snapshots, [store], 100)["postgres"]
     before = _versions(store)
     for snapshot in manifest.tables.values():
-        (snapshots.root / snapshot.path).unlink()
+        (snapshots.root / snapshot.files[0].path).unlink()
     counts = load(manifest, snapshots, [store], 100)["postgres"]
     assert {table: count["unchanged"] for table, count in counts.items()} == {
         table: count["inserted"] for table, count in first.items()

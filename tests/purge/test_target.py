@@ -146,7 +146,7 @@ def test_what_a_damaged_table_hides_is_said_and_the_rest_is_counted(tmp_path: Pa
         tables = project.snapshots.manifest("fast").tables
         whole = project.survey("harrow-mill.txt").rows["fast"]
         assert whole["documents"] == whole["text_units"] == 1
-    paths = {name: folder.root / "data/snapshots" / snapshot.path for name, snapshot in tables.items()}
+    paths = {name: folder.root / "data/snapshots" / snapshot.files[0].path for name, snapshot in tables.items()}
     paths["entities"].write_bytes(b"PAR1")
     with folder.open() as project:
         survey = project.survey("harrow-mill.txt")

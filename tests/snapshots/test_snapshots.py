@@ -10,8 +10,9 @@ import pytest
 
 from pipeline.contract.schemas import TEXTS
 from pipeline.errors import DataError
-from pipeline.snapshots import store as snapshots
-from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+from pipeline.files import sha256_of
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
+from pipeline.snapshots.tables import Snapshot, TableFile
 
 KILLED_WRITERS = """
 import os, signal, sys, time
@@ -40,10 +41,10 @@ def texts(*rows: str) -> pa.Table:
 
 
 def test_batches_hold_a_part_of_the_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(snapshots, "BATCH_ROWS", 1000)
+    monkeypatch.setattr("pipeline.snapshots.tables.BATCH_ROWS", 1000)
     vectors = np.random.default_rng(1).normal(size=(20_000, 100)).astype(np.float32)
     snapshot = store.write("vectors", pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 100)}))
-    size = (store.root / snapshot.path).stat().st_size
+    size = (store.root / snapshot.files[0].path).stat().st_size
     before, held, rows = pa.total_allocated_bytes(), 0, 0
     for batch in store.batches(snapshot):
         held, rows = max(held, pa.total_allocated_bytes() - before), rows + len(batch)
@@ -68,12 +69,13 @@ def test_equal_tables_are_one_file_named_by_its_content(store: SnapshotStore):
     first, again, other = (store.write("texts", table) for table in (texts("a"), texts("a"), texts("b")))
     assert first == again
     assert first.sha256 != other.sha256
-    assert (first.path, first.rows) == (f"texts/{first.sha256}.parquet", 1)
+    path = store.root / first.files[0].path
+    assert (path.parent, path.stem, first.rows) == (store.root / "texts", sha256_of(path), 1)
     assert len(list(store.root.glob("texts/*"))) == 2
 
 
 def test_a_table_that_is_there_is_not_written_again(store: SnapshotStore):
-    path = store.root / store.write("texts", texts("a")).path
+    path = store.root / store.write("texts", texts("a")).files[0].path
     os.utime(path, (1, 1))
     store.write("texts", texts("a"))
     assert path.stat().st_mtime == 1
@@ -88,20 +90,20 @@ def test_a_table_is_read_as_it_was_written(store: SnapshotStore, rows: list[str]
 
 def test_a_damaged_file_is_a_data_error_wherever_the_damage_is(store: SnapshotStore):
     snapshot = store.write("texts", texts("a" * 30, "b"))
-    path = store.root / snapshot.path
+    path = store.root / snapshot.files[0].path
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
             store.read(snapshot)
     path.write_bytes(whole[:-1])
-    with pytest.raises(DataError, match=snapshot.sha256):
+    with pytest.raises(DataError, match=path.name):
         store.read(snapshot)
 
 
 def test_a_file_that_is_gone_is_a_data_error(store: SnapshotStore):
     with pytest.raises(DataError, match=r"gone\.parquet: No such file"):
-        store.read(Snapshot("texts/gone.parquet", 0, "0" * 64))
+        store.read(Snapshot(0, "0" * 64, (TableFile("texts/gone.parquet", 0),)))
 
 
 def test_a_record_is_found_by_its_fingerprint(store: SnapshotStore, record: StepRecord):
@@ -110,7 +112,7 @@ def test_a_record_is_found_by_its_fingerprint(store: SnapshotStore, record: Step
 
 
 def test_a_record_counts_only_while_all_its_snapshots_are_there(store: SnapshotStore, record: StepRecord):
-    (store.root / record.outputs["more"].path).unlink()
+    (store.root / record.outputs["more"].files[0].path).unlink()
     assert store.lookup(record.fingerprint) is None
 
 
@@ -165,7 +167,7 @@ def test_every_flipped_bit_of_a_manifest_or_record_is_seen(store: SnapshotStore,
 
 
 def test_a_damaged_table_counts_as_missing_and_is_written_again(store: SnapshotStore, record: StepRecord):
-    path = store.root / record.outputs["texts"].path
+    path = store.root / record.outputs["texts"].files[0].path
     whole, state = path.read_bytes(), path.stat()
     path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # as where a disk, not a program, has done it
@@ -207,6 +209,7 @@ def test_killed_writers_leave_whole_files_only(store: SnapshotStore):
     assert tables
     assert records
     for path in tables:
-        assert len(store.read(Snapshot(path.relative_to(store.root).as_posix(), 300, path.stem))) == 300
+        name = path.relative_to(store.root).as_posix()
+        assert len(store.read(Snapshot(300, path.stem, (TableFile(name, 300),)))) == 300
     for path in records:
         assert store.lookup(path.stem)

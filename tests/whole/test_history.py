@@ -68,7 +68,7 @@ def test_what_is_no_longer_kept_is_a_data_error(store: SnapshotStore):
     store.forget("index", "20260101-a")
     with pytest.raises(DataError, match="no manifest is kept from the time of run 20260102-a; the oldest is 20260103"):
         manifest_of("20260102", "index", store, RUNS)
-    (store.root / store.manifest("index", "20260103-a").tables["two"].path).unlink()
+    (store.root / store.manifest("index", "20260103-a").tables["two"].files[0].path).unlink()
     with pytest.raises(DataError, match=r"\.parquet: gone or damaged, and table 'two' of run 20260104-a with it"):
         manifest_of("20260104-a", "index", store, RUNS)
 

@@ -39,7 +39,7 @@ def first_version(store: SnapshotStore) -> tuple[Manifest, dict[str, dict[str, A
     """A manifest, and the files that version 1 had for it."""
     snapshot = store.write("texts", TEXTS.encode(TEXTS.frame([("1", "a")]), "texts"))
     record = StepRecord("embed", FINGERPRINT, {"params": {"size": 1}}, {"texts": snapshot})
-    named = {"path": snapshot.path, "rows": 1, "sha256": snapshot.sha256}
+    named = {"path": snapshot.files[0].path, "rows": 1, "sha256": snapshot.sha256}
     old = {
         "step": "embed",
         "fingerprint": FINGERPRINT,

@@ -178,7 +178,7 @@ def test_a_snapshot_of_more_floats_than_2_to_the_31(tmp_path: Path):
     snapshot = store.write("vectors", EMBEDDINGS.encode(huge_vectors(), "vectors"))
     table = store.table(snapshot)
     assert len(frame_of(table)) == ROWS
-    assert pq.ParquetFile(tmp_path / snapshot.path).metadata.num_rows == ROWS
+    assert pq.ParquetFile(tmp_path / snapshot.files[0].path).metadata.num_rows == ROWS
     kinds: Any = {"id": "text", "vector": "vector"}
     sent = sum(len(piece) for _, piece in copy_stream(frame_of(table), kinds))
     assert sent > 4 * WALL

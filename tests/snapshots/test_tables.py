@@ -1,0 +1,158 @@
+"""A table is its rows: whatever nights it came by, and whatever files it lies in."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, table
+from pipeline.snapshots import tables
+from pipeline.snapshots.row_hashes import in_one_alone, row_hashes, table_digest
+from pipeline.snapshots.store import SnapshotStore
+from pipeline.snapshots.tables import HASH
+
+SCHEMA = table("id", id=STRING, text=STRING, n=INT, words=STRINGS, types=TYPE_COUNTS)
+Rows = dict[str, str]
+Night = tuple[bool, list[tuple[str, str]]]
+
+KEYS = st.sampled_from([f"id{number:02}" for number in range(40)])
+TEXTS = st.sampled_from(["", "a", "b", "中", "a\tb"])
+NIGHTS = st.lists(st.tuples(st.booleans(), st.lists(st.tuples(KEYS, TEXTS), max_size=6)), max_size=25)
+
+
+def encoded(rows: Rows) -> pa.Table:
+    cells = [
+        {"id": id, "text": text, "n": len(text), "words": [text, id], "types": [{"type": text, "count": 1}]}
+        for id, text in rows.items()
+    ]
+    return SCHEMA.encode(SCHEMA.frame(cells), "rows")
+
+
+def edited(rows: Rows, edits: list[tuple[str, str]]) -> Rows:
+    """An empty text deletes."""
+    return {id: text for id, text in {**rows, **dict(edits)}.items() if text}
+
+
+def pairs(rows: pa.Table) -> list[tuple[str, str]]:
+    return sorted(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=st.dictionaries(KEYS, st.sampled_from(["a", "b"])), nights=NIGHTS, whole_below=st.sampled_from([1, 12]))
+def test_a_table_is_its_rows_whatever_nights_it_came_by(
+    tmp_path_factory: pytest.TempPathFactory, first: Rows, nights: list[Night], whole_below: int
+):
+    store, fresh = (SnapshotStore(tmp_path_factory.mktemp("snapshots")) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "WHOLE_BELOW", whole_below)
+        patch.setattr(tables, "MOST_ADDITIONS", 3)
+        rows = first
+        snapshot = store.write("rows", encoded(rows), SCHEMA.order)
+        for by_key, edits in nights:
+            before, last = rows, snapshot
+            rows = edited(rows, edits)
+            if by_key:
+                keys = pa.array(sorted({id for id, _ in edits}), STRING)
+                some = encoded({id: text for id, text in rows.items() if id in dict(edits)})
+                snapshot = store.replaced("rows", last, "id", keys, some)
+            else:
+                snapshot = store.write("rows", encoded(rows), SCHEMA.order, last)
+            whole = fresh.write("rows", encoded(rows), SCHEMA.order)
+            assert (snapshot.sha256, snapshot.rows) == (whole.sha256, whole.rows)
+            assert store.table(snapshot).equals(encoded(rows))
+            gone, new = store.difference(last, snapshot, ["id", "text"])
+            assert pairs(gone) == sorted(before.items() - rows.items())
+            assert pairs(new) == sorted(rows.items() - before.items())
+            found = store.select(snapshot, ["id", "text"], pa.array(["id07", "a"]), ["text", "id"])
+            assert found["id"].to_pylist() == sorted(id for id, text in rows.items() if id == "id07" or text == "a")
+
+
+def test_few_rows_of_a_large_table_cost_a_small_file(store: SnapshotStore):
+    rows = {f"id{number:06}": f"text {number} " * 20 for number in range(tables.WHOLE_BELOW)}
+    before = store.write("rows", encoded(rows), SCHEMA.order)
+    large = sum((store.root / path).stat().st_size for path in before.paths)
+    after = store.write("rows", encoded({**rows, "id000007": "another"}), SCHEMA.order, before)
+    more = sum((store.root / path).stat().st_size for path in set(after.paths) - set(before.paths))
+    assert after.files[0].path == before.files[0].path
+    assert more < large / 20
+
+
+def test_the_large_file_is_written_anew_when_it_is_outgrown(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    rows = {f"id{number:03}": "a" for number in range(100)}
+    snapshot = store.write("rows", encoded(rows), SCHEMA.order)
+    for number in range(60):
+        rows[f"id{number:03}"] = "b"
+        snapshot = store.write("rows", encoded(rows), SCHEMA.order, snapshot)
+        assert len(snapshot.files) <= tables.MOST_ADDITIONS + 1
+        assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
+
+
+def test_an_equal_table_is_the_one_that_is_there(store: SnapshotStore):
+    before = store.write("rows", encoded({"id1": "a"}), SCHEMA.order)
+    assert store.write("rows", encoded({"id1": "a"}), SCHEMA.order, before) is before
+
+
+def test_rows_of_one_key_have_an_order_too(store: SnapshotStore):
+    schema = table("id", id=STRING, text=STRING)
+    one, two = (schema.encode(schema.frame([("k", text) for text in texts]), "rows") for texts in ("ab", "ba"))
+    assert store.table(store.write("one", one, schema.order)).equals(store.table(store.write("two", two, schema.order)))
+
+
+def test_a_table_without_a_key_is_its_rows_in_their_order(store: SnapshotStore):
+    one, two = (store.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"]))
+    assert one.sha256 != two.sha256
+
+
+def test_people_read_the_files(store: SnapshotStore):
+    snapshot = store.write("rows", encoded({"id1": "a"}), SCHEMA.order)
+    assert HASH not in store.table(snapshot).column_names
+    assert HASH not in store.columns(snapshot)
+    assert HASH not in store.read(snapshot).columns
+
+
+CELLS = pa.table(
+    {
+        "text": pa.array(["", None, "ab", "a"], STRING),
+        "more": pa.array(["ab", "abab", "", "b"], STRING),
+        "list": pa.array([[], None, ["a", None], ["a", ""]], STRINGS),
+        "records": pa.array([None, [], [{"type": "a", "count": None}], [{"type": None, "count": 0}]], TYPE_COUNTS),
+        "number": pa.array([0, None, 1, -1], pa.int64()),
+        "float": pa.array([0.0, None, 1.5, float("inf")]),
+        "flag": pa.array([False, None, True, False]),
+        "vector": pa.array([[], None, [0.5], [0.5, 0.0]], pa.large_list(pa.float32())),
+        "day": pa.array([0, None, 1, 2], pa.date32()),
+    }
+)
+
+
+@pytest.mark.parametrize("column", CELLS.column_names)
+def test_no_two_cells_that_differ_hash_alike(column: str):
+    hashes = row_hashes(CELLS.select([column]), None)
+    assert len({bytes(each) for each in hashes}) == len({str(cell) for cell in CELLS[column].to_pylist()})
+
+
+def test_a_row_hashes_alike_wherever_it_stands():
+    whole = row_hashes(CELLS, "text")
+    apart = np.concatenate([row_hashes(CELLS.slice(place, 1), "text") for place in range(len(CELLS))])
+    assert (whole == apart).all()
+    turned = row_hashes(CELLS.take([3, 2, 1, 0]), "text")
+    assert (turned[::-1] == whole).all()
+    assert table_digest(turned, CELLS.schema, True) == table_digest(whole, CELLS.schema, True)
+    assert table_digest(turned, CELLS.schema, False) != table_digest(whole, CELLS.schema, False)
+
+
+def test_of_equal_rows_as_many_are_left_as_there_are_more_of_them():
+    left = row_hashes(pa.table({"text": ["a", "a", "a", "b"]}), None)
+    right = row_hashes(pa.table({"text": ["a", "c"]}), None)
+    one, other = in_one_alone(left, right)
+    assert one.tolist() == [False, True, True, True]
+    assert other.tolist() == [False, True]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
