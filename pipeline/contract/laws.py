@@ -15,8 +15,8 @@ import pandas as pd
 from pipeline.contract.schemas import TableSchema
 
 Touches = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], "pd.Series[bool]"]
-"""Of a dictionary: rows of the first keyed input, entries that are gone and entries that are new (one that changed is
-both) -> which of the rows may come out otherwise, as booleans."""
+"""Of a dictionary: rows of the first keyed input, the dictionary before and now, both whole (a title that one document
+gives up is another's alone from then on) -> which of the rows may come out otherwise, as booleans."""
 
 
 @dataclass(frozen=True)

@@ -252,8 +252,8 @@ def kept_rows(
     return KeptRows(left, ids, record, law.row_of, snapshots)
 
 
-def _touched(use: Uses | Touches, rows: pd.DataFrame, gone: pd.DataFrame, new: pd.DataFrame) -> Any:
-    return use(rows, gone, new).to_numpy(dtype=bool) if not isinstance(use, Uses) else True
+def _touched(use: Uses | Touches, rows: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> Any:
+    return use(rows, before, now).to_numpy(dtype=bool) if not isinstance(use, Uses) else True
 
 
 def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:

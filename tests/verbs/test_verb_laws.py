@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import pipeline.verbs
@@ -92,7 +91,6 @@ TEMPLATES = {
     "report": "Report, at most $max_length words:\n$context",
 }
 
-LAWS = {name: law for name in CHAIN if (law := REGISTRY.verbs[name].law)}
 NEED_EXTRAS = {"embed_graph"}
 """Those that tests/verbs look at where the extra is installed."""
 every_verb = pytest.mark.parametrize("name", sorted(CHAIN))
@@ -251,37 +249,6 @@ def test_a_rowwise_verb_may_be_given_slices(name: str, batch_rows: int, tables: 
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     assert run(verb, given, folder, batch_rows) == run(verb, given, folder)
-
-
-WITH_DICTIONARY = sorted(name for name, law in LAWS.items() if any(map(callable, law.lookup.values())))
-
-
-@pytest.mark.parametrize("name", WITH_DICTIONARY)
-def test_rows_that_an_entry_of_a_dictionary_does_not_touch_stay(name: str, tables: dict[str, pa.Table], folder: Path):
-    """Whatever entry comes or goes."""
-    verb, law = REGISTRY.verbs[name], LAWS[name]
-    given = inputs_of(name, tables)
-    rows = given[str(verb.rowwise)]
-    made = run(verb, given, folder)
-    stay = 0
-    for dictionary, touches in law.lookup.items():
-        assert callable(touches)
-        entries = given[dictionary]
-        for place in range(len(entries)):
-            one, none = entries.iloc[[place]], entries.iloc[:0]
-            fewer = entries.drop(index=place).reset_index(drop=True)
-            without = run(verb, {**given, dictionary: fewer}, folder)
-            for gone, new in ((one, none), (none, one)):
-                untouched = rows["id"][~touches(rows, gone, new)]
-                stay += len(untouched)
-                for output, column in law.row_of.items():
-                    kept = pa.array(untouched, pa.large_string())
-                    assert of_rows(made[output], column, kept) == of_rows(without[output], column, kept)
-    assert stay
-
-
-def of_rows(table: pa.Table, column: str, ids: pa.Array) -> pa.Table:
-    return table.filter(pc.is_in(table[column], ids))
 
 
 @pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].inputs))
