@@ -5,9 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.contract.cells import with_json_texts
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
 from pipeline.contract.laws import Touches, Uses
 from pipeline.engine.deletions import keeps_nothing, last_documents, record_before
@@ -293,7 +295,9 @@ def _unchanged(now: pd.DataFrame, before: pd.DataFrame) -> pd.Series | None:
     """Which rows are in both, equal in every column; None for tables whose ids are not unique."""
     if not now["id"].is_unique or not before["id"].is_unique:
         return None
-    aligned = before.set_index("id").reindex(now["id"])
+    lists = [name for name in now.columns if isinstance(now[name].iloc[0], np.ndarray)] if len(now) else []
+    now = with_json_texts(now, lists)
+    aligned = with_json_texts(before, lists).set_index("id").reindex(now["id"])
     same = pd.Series(True, index=now.index)
     for column in now.columns.drop("id"):
         same &= (aligned[column].to_numpy() == now[column].to_numpy()).astype(bool)
