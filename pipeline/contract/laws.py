@@ -5,6 +5,7 @@ hold and a column of each output. The law says: of the rows of some groups alone
 all rows. Rowwise is the case where a row of the one input is a group of its own.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,11 +48,20 @@ class Law:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``, and those of
-    ``params`` and the verb's roles that it has parameters for -> its outputs, in their order. ``inputs`` are the verb's
-    or outputs of earlier parts."""
+    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``, and
+    ``params`` where it takes these -> its outputs, in their order. ``inputs`` are the verb's or outputs of earlier
+    parts; without a ``law`` they are read whole."""
 
     function: Callable[..., Any]
     inputs: Mapping[str, TableSchema]
     outputs: Mapping[str, TableSchema]
-    law: Law
+    law: Law | None
+
+    def call(self, tables: Mapping[str, pd.DataFrame], params: Any) -> dict[str, pd.DataFrame]:
+        """Its outputs. ``tables``: its inputs. Raises DataError where a required cell is missing."""
+        where = f"'{self.function.__name__}'"
+        filled = {name: self.inputs[name].filled(rows, f"{where}: table '{name}'") for name, rows in tables.items()}
+        known = {"params": params} if "params" in inspect.signature(self.function).parameters else {}
+        returned = self.function(**filled, **known)
+        frames = returned if isinstance(returned, tuple) else (returned,)
+        return dict(zip(self.outputs, frames, strict=True))

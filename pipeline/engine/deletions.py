@@ -372,4 +372,4 @@ def _kept(rejects: pd.DataFrame) -> Counter[str]:
 def _rows_decided(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
     if step.verb.rowwise:
         return tables[step.inputs[step.verb.rowwise]].rows
-    return rejected + sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
+    return rejected + sum(record.outputs[name].rows for name in step.writes if name != REJECTS)

@@ -190,7 +190,7 @@ def stamped_anew(planned: PlannedStep) -> PlannedStep:
 
 def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:
     """The record's snapshots by the workflow's table names."""
-    return {step.outputs[name]: snapshot for name, snapshot in record.outputs.items() if name != REJECTS}
+    return {step.outputs[name]: record.outputs[name] for name in step.writes if name != REJECTS}
 
 
 def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
@@ -232,12 +232,13 @@ def kept_rows(
     step, verb = planned.step, planned.step.verb
     record, law = previous.steps.get(step.id), verb.law
     before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise and law else None
-    if record is None or before is None or not _differ_in_inputs_alone(planned, record, previous):
+    if record is None or before is None or not differs_in_inputs_alone(planned, record, previous):
+        return None
+    if law is None or set(law.row_of) != set(record.outputs):
         return None
     if not all(map(snapshots.exists, [before, *record.outputs.values()])):
         return None
     assert verb.rowwise
-    assert law
     changed = _others_that_changed(planned, inputs, previous, snapshots)
     if changed is None or not set(changed) <= set(law.lookup):
         return None
@@ -258,18 +259,13 @@ def _touched(use: Uses | Touches, rows: pd.DataFrame, before: pd.DataFrame, now:
     return use(rows, before, now).to_numpy(dtype=bool) if not isinstance(use, Uses) else True
 
 
-def _differ_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
+def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
     """And what the step read then are the tables of the last run."""
     step, now, then = planned.step, dict(planned.components), dict(record.components)
     read, read_then = now.pop("inputs"), then.pop("inputs", {})
     tables = {name: previous.tables[table].sha256 for name, table in step.inputs.items() if table in previous.tables}
     outside = {name: stamp for name, stamp in read.items() if name not in step.inputs}
-    return (
-        now == then
-        and read_then == {**tables, **outside}
-        and step.verb.law is not None
-        and (set(step.verb.law.row_of) == set(record.outputs))
-    )
+    return now == then and read_then == {**tables, **outside}
 
 
 def _others_that_changed(

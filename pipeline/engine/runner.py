@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import psutil
+import pyarrow.compute
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
@@ -16,6 +18,7 @@ from pipeline.contract.reasons import refuse_unknown_reasons
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
+from pipeline.engine.changed_groups import Groups, Night, last_run, parts_of
 from pipeline.engine.deletions import (
     DOCUMENTS,
     RECOVERED,
@@ -33,12 +36,10 @@ from pipeline.engine.deletions import (
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.plan import (
     ALL,
-    KeptRows,
     PlannedStep,
     Planner,
     Rows,
     Selection,
-    kept_rows,
     plan,
     stamped_anew,
     tables_of,
@@ -52,6 +53,8 @@ from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
 """Rejects that another try may mend: a step that has one is not reused as it is."""
@@ -69,17 +72,6 @@ class IndexResult:
     manifest: Manifest
     reject_ratio: float
     unread_ratio: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Made:
-    """What a verb returned, beside the rows that are kept of the last run. ``planned``: with the stamp of what it read;
-    ``changing``: that was written to meanwhile."""
-
-    planned: PlannedStep
-    frames: Mapping[str, pd.DataFrame]
-    kept: KeptRows | None
-    changing: bool = False
 
 
 @dataclass
@@ -194,49 +186,70 @@ class Runner:
     def _run_step(
         self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest, meter: Meter
     ) -> StepRecord:
-        step = planned.step
-        inputs = step.inputs_from(lambda table: self.snapshots.read(tables[table]))
-        meter.documents = _documents(inputs.values())
-        made = self._make(planned, inputs, previous, meter)
-        frames = with_kept(step, made.frames, previous, self.snapshots, self.may_go)
-        retry = made.changing
-        outputs = {}
-        for name, schema in step.writes.items():
-            frame = frames[name]
-            if name == REJECTS:
-                refuse_unknown_reasons(frame["reason"], f"step '{step.id}'", step.verb.reasons)
-                retry = retry or bool(frame["reason"].isin(sorted(PASSING_REASONS)).any())
-            table = schema.encode(frame, f"step '{step.id}': table '{step.outputs[name]}'")
-            table = schema.joined(table, made.kept.table(name)) if made.kept else table
-            last = previous.steps.get(step.id)
-            before = last.outputs.get(name) if last else None
-            outputs[name] = self.snapshots.write(step.outputs[name], table, schema.order, before)
-        refuse_nothing(step, frames)
-        try:
+        step, last = planned.step, last_run(planned, previous, self.snapshots)
+        now = {name: tables[table] for name, table in step.inputs.items()}
+        outputs: dict[str, Snapshot] = {}
+        retry = False
+        for part in parts_of(step):
+            night = Night(part, {**now, **outputs}, last, self.snapshots, asks=bool(step.models))
+            groups = night.changed()
+            if groups is not None and not len(groups):
+                outputs |= {name: last.outputs[name] for name in part.outputs}
+                continue
+            inputs = night.read(groups)
+            if step.verb.parts:
+                frames = part.call(inputs, step.params)
+            else:
+                planned, frames, retry = self._make(planned, inputs, meter)
+                frames = with_kept(step, frames, previous, self.snapshots, self.may_go)
+                refuse_nothing(step, frames)
+            outputs |= {name: self._written(step, night, name, frames[name], groups) for name in part.outputs}
             if step.models:
-                refuse_all_empty(inputs, outputs, self.snapshots)
-        except DataError:
-            forget_replies(step, inputs, self.resources)
-            raise
-        components = made.planned.components
+                self._refuse_all_empty(step, inputs, outputs)
+        if REJECTS in outputs and outputs[REJECTS].rows:
+            reasons = self.snapshots.read(outputs[REJECTS], ["reason"])["reason"]
+            refuse_unknown_reasons(reasons, f"step '{step.id}'", step.verb.reasons)
+            retry = retry or bool(reasons.isin(sorted(PASSING_REASONS)).any())
+        components = planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
         return record
 
+    def _written(self, step: Step, night: Night, name: str, frame: pd.DataFrame, groups: Groups | None) -> Snapshot:
+        """An output: the rows of these groups in place of those of the last run, or all."""
+        schema, table = night.part.outputs[name], step.outputs.get(name, f"{step.id}.{name}")
+        rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
+        before = night.last.outputs.get(name)
+        if groups is None or before is None or night.part.law is None:
+            return self.snapshots.write(table, rows, schema.order, before)
+        column = night.part.law.row_of[name]
+        rows = rows.filter(pc.is_in(rows[column], value_set=groups))
+        before = self.snapshots.ordered(table, before, schema.order)
+        return self.snapshots.replaced(table, before, column, groups, rows)
+
+    def _refuse_all_empty(
+        self, step: Step, inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot]
+    ) -> None:
+        try:
+            refuse_all_empty(inputs, outputs, self.snapshots)
+        except DataError:
+            forget_replies(step, inputs, self.resources)
+            raise
+
     def _make(
-        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
-    ) -> _Made:
-        """What was written to while the verb read it is read again; where it never stands still, the record is no
-        ground for reuse."""
+        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], meter: Meter
+    ) -> tuple[PlannedStep, dict[str, pd.DataFrame], bool]:
+        """What the verb returned, with the stamp of what it read. What was written to meanwhile is read again; True
+        where it never stands still: then the record is no ground for reuse."""
         step, again = planned.step, self.again.get(planned.step.id)
+        meter.documents = _documents(inputs.values())
         anew = again.__contains__ if again else None
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         reading = 0
         while True:
             reading, version = reading + 1, version_of(step)
             planned = stamped_anew(planned)
-            kept = kept_rows(planned, inputs, previous, self.snapshots) if planned.reason == "input" else None
-            frames = self.resources.call(step, kept.inputs if kept else inputs, wrap, meter)
+            frames = self.resources.call(step, inputs, wrap, meter)
             stands_still = version_of(step) == version
             if stands_still or reading == MOST_READINGS:
                 break
@@ -247,7 +260,7 @@ class Runner:
             )
         if not stands_still:
             self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
-        return _Made(planned, frames, kept, changing=not stands_still)
+        return planned, frames, not stands_still
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
         if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:

@@ -1,0 +1,150 @@
+"""What of a step a night makes anew: the groups of rows that changed since the last run, by the law of its verb."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+
+from pipeline.contract.cells import as_frame
+from pipeline.contract.laws import Law, Part, Uses
+from pipeline.contract.schemas import STRING
+from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
+from pipeline.engine.workflow import REJECTS, Step
+from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.snapshots.tables import Snapshot
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+
+Tables = Mapping[str, Snapshot]
+Groups = Any
+"""Names of groups, each once: an Arrow array of texts."""
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The tables of the last run, by the verb's names. ``inputs``: empty where what the step makes now may differ in
+    more than what they do."""
+
+    inputs: Tables
+    outputs: Tables
+
+
+def last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastRun:
+    """As far as it can be read."""
+    step = planned.step
+    record = previous.steps.get(step.id)
+    if record is None:
+        return LastRun({}, {})
+    outputs = {name: table for name, table in record.outputs.items() if snapshots.exists(table)}
+    if planned.reason != "input" or not differs_in_inputs_alone(planned, record, previous):
+        return LastRun({}, outputs)
+    inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
+    return LastRun(inputs if all(map(snapshots.exists, inputs.values())) else {}, outputs)
+
+
+def parts_of(step: Step) -> tuple[Part, ...]:
+    """The pieces in which a step is worked on: those of its verb, or the verb itself."""
+    verb = step.verb
+    if verb.parts:
+        return verb.parts(step.params)
+    return (Part(verb.function, step.reads, step.writes, verb.law),)
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a piece of a step reads ``now``, by its names, and what it read and wrote in the last run. ``asks``: whether
+    it asks a model, so that rows with a reject are worked on again."""
+
+    part: Part
+    now: Tables
+    last: LastRun
+    snapshots: SnapshotStore
+    asks: bool
+
+    def changed(self) -> Groups | None:
+        """The groups that may come out otherwise than in the last run; None where these are all."""
+        law = self.part.law
+        if law is None or not self._is_comparable():
+            return None
+        found: list[pa.ChunkedArray] = []
+        for name in self.part.inputs:
+            if self.now[name].sha256 == self._before(name).sha256:
+                continue
+            gone, new = self._difference(name)
+            if not len(gone) and not len(new):
+                continue
+            if name in law.keyed:
+                found += [rows[column] for rows in (gone, new) for column in law.keyed[name]]
+            elif name in law.lookup:
+                found += self._using(law, name, gone, new)
+            else:
+                return None
+        if self.asks and REJECTS in self.part.outputs:
+            found += self.snapshots.table(self.last.outputs[REJECTS], [law.row_of[REJECTS]]).columns
+        return distinct(found)
+
+    def read(self, groups: Groups | None) -> dict[str, pd.DataFrame]:
+        """What the piece reads: of its keyed inputs the rows of these groups, or all."""
+        keyed = self.part.law.keyed if self.part.law and groups is not None else {}
+        return {
+            name: self._frame(
+                name,
+                self.snapshots.select(self.now[name], keyed[name], groups, self._columns(name))
+                if name in keyed
+                else self.snapshots.table(self.now[name], self._columns(name)),
+            )
+            for name in self.part.inputs
+        }
+
+    def _is_comparable(self) -> bool:
+        """Whether the last run's tables are there, with the columns that are read now."""
+        if not self.last.inputs or not set(self.part.outputs) <= set(self.last.outputs):
+            return False
+        if not all(schema.order for schema in self.part.outputs.values()):
+            return False
+        there = all(name in self.last.inputs or name in self.last.outputs for name in self.part.inputs)
+        return there and all(
+            set(self._columns(name)) <= set(self.snapshots.columns(self._before(name))) for name in self.part.inputs
+        )
+
+    def _before(self, name: str) -> Snapshot:
+        return self.last.inputs[name] if name in self.last.inputs else self.last.outputs[name]
+
+    def _columns(self, name: str) -> list[str]:
+        """Those of the input that the piece sees."""
+        there, schema = self.snapshots.columns(self.now[name]), self.part.inputs[name]
+        return there if schema.more else [column for column in schema.columns if column in there]
+
+    def _frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
+        return self.part.inputs[name].seen(as_frame(rows))
+
+    def _difference(self, name: str) -> tuple[pa.Table, pa.Table]:
+        """Rows of the last run alone and of this one alone, as far as the piece sees them."""
+        gone, new = self.snapshots.difference(self._before(name), self.now[name], self._columns(name))
+        gone_alone, new_alone = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
+        return gone.filter(pa.array(gone_alone)), new.filter(pa.array(new_alone))
+
+    def _using(self, law: Law, name: str, gone: pa.Table, new: pa.Table) -> list[pa.ChunkedArray]:
+        """The groups of rows that use entries of a dictionary that are gone or new."""
+        use = law.lookup[name]
+        if isinstance(use, Uses):
+            keys = distinct([gone[use.key], new[use.key]])
+            return self.snapshots.select(self.now[use.table], use.columns, keys, law.keyed[use.table]).columns
+        table, columns = next(iter(law.keyed.items()))
+        schema = self.part.inputs[table]
+        rows = self._frame(table, self.snapshots.table(self.now[table], self._columns(table)))
+        entries = (self._frame(name, entries) for entries in (gone, new))
+        where = f"verb '{self.part.function.__name__}'"
+        touched = use(schema.filled(rows, where), *(self.part.inputs[name].filled(each, where) for each in entries))
+        found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
+        return pa.Table.from_pandas(found, preserve_index=False).columns
+
+
+def distinct(columns: Iterable[pa.ChunkedArray]) -> Groups:
+    """The values of several columns, each once, as texts."""
+    chunks = [chunk for column in columns for chunk in column.cast(STRING).chunks]
+    return pc.unique(pa.chunked_array(chunks, STRING)).drop_null()
