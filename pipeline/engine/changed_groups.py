@@ -122,6 +122,10 @@ class Night:
     def _frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
         return self.part.inputs[name].seen(as_frame(rows))
 
+    def _filled(self, name: str, snapshot: Snapshot) -> pd.DataFrame:
+        rows = self._frame(name, self.snapshots.table(snapshot, self._columns(name)))
+        return self.part.inputs[name].filled(rows, f"verb '{self.part.function.__name__}': table '{name}'")
+
     def _difference(self, name: str) -> tuple[pa.Table, pa.Table]:
         """Rows of the last run alone and of this one alone, as far as the piece sees them."""
         gone, new = self.snapshots.difference(self._before(name), self.now[name], self._columns(name))
@@ -135,11 +139,8 @@ class Night:
             keys = distinct([gone[use.key], new[use.key]])
             return self.snapshots.select(self.now[use.table], use.columns, keys, law.keyed[use.table]).columns
         table, columns = next(iter(law.keyed.items()))
-        schema = self.part.inputs[table]
-        rows = self._frame(table, self.snapshots.table(self.now[table], self._columns(table)))
-        entries = (self._frame(name, entries) for entries in (gone, new))
-        where = f"verb '{self.part.function.__name__}'"
-        touched = use(schema.filled(rows, where), *(self.part.inputs[name].filled(each, where) for each in entries))
+        rows = self._filled(table, self.now[table])
+        touched = use(rows, self._filled(name, self._before(name)), self._filled(name, self.now[name]))
         found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
         return pa.Table.from_pandas(found, preserve_index=False).columns
 

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine import runner
-from pipeline.engine.plan import PlannedStep, RunOptions, kept_rows
+from pipeline.engine.changed_groups import Night
+from pipeline.engine.plan import RunOptions
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.sizes import size
 
@@ -63,18 +62,21 @@ def test_fast_extraction_reads_again_what_changed_and_what_may_hold_a_title_that
 ):
     changes, read_again = NIGHTS[night]
     folder = first.copy(tmp_path / "p")
-    read: dict[str, int | None] = {}
+    read: dict[str, int] = {}
 
-    def watched(planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], *rest: Any) -> Any:
-        kept = kept_rows(planned, inputs, *rest)
-        read[planned.step.id] = len(kept.inputs[planned.step.verb.rowwise]) if kept else None
-        return kept
+    changed = Night.changed
 
-    monkeypatch.setattr(runner, "kept_rows", watched)
+    def watched(night: Night) -> Any:
+        groups = changed(night)
+        if groups is not None and len(groups):
+            read[night.part.function.__name__] = len(night.read(groups)[next(iter(night.part.inputs))])
+        return groups
+
+    monkeypatch.setattr(Night, "changed", watched)
     change(folder, changes)
     documents = {name: text for name, text in {**DOCUMENTS, **changes}.items() if text is not None}
     assert tables(folder) == tables(new_project(tmp_path / "fresh", NO_STORE, documents))
-    assert read["extract_graph_fast"] == read_again
+    assert read.get("extract_graph_fast", 0) == read_again
 
 
 NAMES = ("Mira Vale", "Harrow Light", "MIRA VALE", "Vale", "Notes", "林海灯塔")
