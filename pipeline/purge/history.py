@@ -63,6 +63,8 @@ def forget_history(project: Services, workflows: Sequence[str], since: str) -> H
     LoadedHashes(project.snapshots.root).forget()
     project.snapshots.sweep()
     _forget_later(project.snapshots)
+    for name in workflows:
+        project.snapshots.clear(name)
     collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
     reports = project.runs.forget_before(since)
     keys = [needed_keys(project.workflow(name), project.resources, project.snapshots) for name in workflows]

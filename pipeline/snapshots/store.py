@@ -13,7 +13,7 @@ which makes it again; whoever else reads it gets a DataError.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -247,6 +247,25 @@ class SnapshotStore:
     def forget(self, workflow: str, run_id: str) -> None:
         """Delete the manifest kept under the run's id."""
         (self.root / _kept_name(workflow, run_id)).unlink()
+
+    def clear(self, workflow: str) -> None:
+        """Write anew those of the workflow's live tables whose files still hold rows that are gone. Only for a caller
+        who is alone here; files that no manifest names any more are left to a collection of garbage."""
+        manifest = self.certain(workflow)
+        cleared = replace(
+            manifest,
+            tables={name: self._files.cleared(table) for name, table in manifest.tables.items()},
+            steps={
+                id: replace(
+                    record, outputs={name: self._files.cleared(table) for name, table in record.outputs.items()}
+                )
+                for id, record in manifest.steps.items()
+            },
+        )
+        for record in cleared.steps.values():
+            self.record(record)
+        for name in [*(_kept_name(workflow, id) for id in self.history(workflow)[-1:]), _live_name(workflow)]:
+            self._write_json(name, asdict(cleared))
 
     def sweep(self) -> None:
         """Remove what killed processes have left half written. Only for a caller who is alone here."""

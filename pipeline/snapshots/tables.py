@@ -11,7 +11,7 @@ large file the table is written anew. Files are named by the hash of their conte
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -190,6 +190,13 @@ class TableFiles:
     def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
         """The table as one that has hashes and an order, as those of an earlier version have not."""
         return snapshot if snapshot.order or not order else self.write(name, self.table(snapshot), order)
+
+    def cleared(self, snapshot: Snapshot) -> Snapshot:
+        """The same table without a file that holds rows which are gone."""
+        if not any(file.gone for file in snapshot.files):
+            return snapshot
+        name = PurePosixPath(snapshot.files[0].path).parent.as_posix()
+        return replace(snapshot, files=(self._new_file(name, self._merged(snapshot.files, snapshot.order)),))
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
         found = pq.read_schema(self.whole(snapshot.files[0].path))

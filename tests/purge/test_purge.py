@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.errors import DeletionError, UsageError, WaitingError
 from pipeline.settings.init import init_project
+from pipeline.snapshots import tables
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models
@@ -52,7 +53,11 @@ def embedded_project(root: Path, openai: OpenAIServer, documents: dict[str, str]
     return folder
 
 
-def test_no_file_holds_a_word_of_a_purged_document(tmp_path: Path, openai: OpenAIServer):
+def test_no_file_holds_a_word_of_a_purged_document(
+    tmp_path: Path, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)  # so that rows which are gone stay in the files of a night
+    monkeypatch.setattr(tables, "OUTGROWN", 1)
     folder = embedded_project(tmp_path / "mill", openai, {**KEPT, "secret.txt": SECRET})
     with folder.open() as project:
         project.run("index")
