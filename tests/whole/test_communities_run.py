@@ -1,19 +1,15 @@
 """Workflows with reports and claims: what a night costs after a change, and that it ends in a full build."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.purge.test_purge import CANARY, found_in
 from tests.servers.openai_replies import Messages, content_of, default_reply
-from tests.servers.openai_server import OpenAIServer, Reply, Request, openai_server
+from tests.servers.openai_server import OpenAIServer, Reply, Request
 from tests.sizes import size
 from tests.states import models, set_args, table_hashes
 
@@ -106,35 +102,6 @@ def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it(tmp_p
 
 def words(request: Request) -> str:
     return str(request.messages[0]["content"])
-
-
-SENTENCES = [*HARBOUR, *TOWER[:3], "The tide was out."]
-CORPORA = st.dictionaries(
-    st.sampled_from(["a.txt", "b.txt", "c.txt"]),
-    st.lists(st.sampled_from(SENTENCES), min_size=3, max_size=12, unique=True).map(" ".join),
-    min_size=1,
-)
-
-
-@given(st.lists(CORPORA, min_size=2, max_size=3))
-@settings(
-    max_examples=size(1, 100), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
-)
-def test_any_nights_end_in_a_full_build(corpora: Sequence[Mapping[str, str]]):
-    with openai_server() as endpoint, TemporaryDirectory(prefix="nights-") as root:
-        nightly = new_folder(Path(root) / "nightly", endpoint, {})
-        asked: Counter[str] = Counter()
-        for documents in corpora:
-            for path in (nightly.root / "data" / "input").iterdir():
-                path.unlink()
-            for name, text in documents.items():
-                nightly.write(name, text)
-            asked.update(str(request.body) for request in index(nightly, "claims", endpoint))
-        assert max(asked.values()) == 1
-        fresh = new_folder(Path(root) / "fresh", endpoint, corpora[-1])
-        index(fresh, "claims", endpoint)
-        with nightly.open() as one, fresh.open() as other:
-            assert table_hashes(one, "claims") == table_hashes(other, "claims")
 
 
 def test_the_claims_workflow_goes_on_from_the_communities_workflow(tmp_path: Path, openai: OpenAIServer):
