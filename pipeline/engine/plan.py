@@ -88,20 +88,13 @@ def plan(
 ) -> list[PlannedStep]:
     """Plan all steps. ``again``: those with rows that are to be tried once more."""
     previous = snapshots.manifest(workflow.name).steps
-    planner = Planner(workflow, resources, snapshots, selection, again, previous)
-    known: dict[str, Snapshot] = {}
-    planned = []
-    for step in workflow.steps:
-        entry = planner.plan(step, known)
-        if entry.record and entry.action == "reuse":
-            known |= tables_of(step, entry.record)
-        planned.append(entry)
-    return planned
+    return Planner(workflow, resources, snapshots, selection, again, previous).all()
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans the steps of a workflow, one after the other."""
+    """Plans the steps of a workflow, one after the other. ``sources``: those that were looked at: a run
+    decides on what was there when it began, and goes through its folder once for it."""
 
     workflow: Workflow
     resources: Resources
@@ -109,6 +102,18 @@ class Planner:
     selection: Selection
     again: Collection[str]
     previous: Mapping[str, StepRecord]
+    sources: dict[str, tuple[Step, str | None]] = field(default_factory=dict)
+
+    def all(self) -> list[PlannedStep]:
+        """Plan all steps as far as their inputs are known."""
+        known: dict[str, Snapshot] = {}
+        planned = []
+        for step in self.workflow.steps:
+            entry = self.plan(step, known)
+            if entry.record and entry.action == "reuse":
+                known |= tables_of(step, entry.record)
+            planned.append(entry)
+        return planned
 
     def plan(self, step: Step, known: Mapping[str, Snapshot]) -> PlannedStep:
         """Plan one step; ``known`` are the tables whose snapshot is certain. Raises UsageError when a step that is to
@@ -116,8 +121,8 @@ class Planner:
         if self.selection.leaves(step.id, self.workflow):
             record = self._left(step)
             return PlannedStep(step, "reuse", "", record.components, record)
-        step = following(step, self.previous, self.snapshots)
-        parts = components(step, self.resources, known)
+        step, stamp = self._seen(step)
+        parts = components(step, self.resources, known, stamp)
         if step.id in self.selection.force or step.id in self.again:
             return PlannedStep(step, "run", "forced" if step.id in self.selection.force else "retry", parts)
         record = self.snapshots.lookup(fingerprint(parts)) if all(parts["inputs"].values()) else None
@@ -127,6 +132,16 @@ class Planner:
         reason = "retry" if retry else _reason(parts, self.previous.get(step.id))
         action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
         return PlannedStep(step, action, reason, parts)
+
+    def _seen(self, step: Step) -> tuple[Step, str | None]:
+        """The step, knowing what its last run has noted, and the stamp of what it reads from outside."""
+        if step.id in self.sources:
+            return self.sources[step.id]
+        followed = following(step, self.previous, self.snapshots)
+        seen = followed, step.verb.stamp(followed.params) if step.verb.stamp else None
+        if not step.verb.inputs:
+            self.sources[step.id] = seen
+        return seen
 
     def _holds(self, step: Step, record: StepRecord) -> bool:
         """Whether the step would write the same now: another workflow may have made the record, and have had no
@@ -145,14 +160,17 @@ class Planner:
         return record
 
 
-def components(step: Step, resources: Resources, known: Mapping[str, Snapshot]) -> dict[str, Any]:
-    """Everything that can change the step's result. An input that is not yet known is None."""
+def components(
+    step: Step, resources: Resources, known: Mapping[str, Snapshot], stamp: str | None = None
+) -> dict[str, Any]:
+    """Everything that can change the step's result. An input that is not yet known is None. ``stamp``: of what the step
+    reads from outside."""
     verb = step.verb
     inputs: dict[str, str | None] = {
         name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
     }
-    if verb.stamp:
-        inputs[STAMP] = verb.stamp(step.params)
+    if stamp is not None:
+        inputs[STAMP] = stamp
     inputs |= {**step.place, **step.params.noted()}
     return {
         "verb": verb.name,

@@ -40,7 +40,6 @@ from pipeline.engine.plan import (
     Planner,
     Rows,
     Selection,
-    plan,
     stamped_anew,
     tables_of,
     version_of,
@@ -108,10 +107,10 @@ class Runner:
         verb breaks its schema, or nothing was extracted; DeletionError when too many documents are gone; BudgetError
         and WaitingError when the run has to stop before its end."""
         self.selection.check(workflow)
-        self._preflight(plan(workflow, self.resources, self.snapshots, self.selection, self.again))
         previous = self.snapshots.manifest(workflow.name)
         before = documents_before(workflow, self.snapshots)
         planner = Planner(workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps)
+        self._preflight(planner.all())
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
         rejected: list[pd.DataFrame] = []
