@@ -4,9 +4,9 @@ Charles I, Duke of Bourbon, and Charles I, King of Spain, are two; so are John A
 1947). Nothing is made of a name alone: where no text says more, it is one entity.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 import pandas as pd
@@ -48,9 +48,9 @@ _TITLE = regex.compile(rf"(?:\S+[ ])?{_RANK}[ ](?:of|Palatine)\b")
 """The beginning of what many are called one after the other."""
 _NUMBERED = regex.compile(rf"((?:{_WORD}[ ]){{1,3}}[IVX]+)(.+)")
 _OF_PLACE = regex.compile(rf"[ ]of[ ](?:the[ ])?(?P<place>{_PLACE})")
+_OF = regex.compile(r" of(?= .)")
 _DASH = regex.compile(r"[ ]?-[ ]?")
 _NO_PEOPLE = frozenset("EVENT LOCATION PLACE GEO CITY COUNTRY ORGANIZATION ORGANISATION COMPANY WORK CONCEPT".split())
-"""Types of what may have years, and places, but is nobody."""
 LONGEST_LIFE, LONGEST_NAME = 115, 200
 SPELLED_ALIKE = 85
 SAME_YEAR = 2
@@ -91,77 +91,76 @@ class Bearer:
         alike = fuzz.ratio(self.place, other.place) >= SPELLED_ALIKE
         return alike or one == two[: len(one)] or two == one[: len(two)]
 
-    def behind(self, name: str, known: Collection[str]) -> str:
-        """The fuller name: Henry II of England, where that is known by its match key, or as the text has it."""
-        whole, _, place = self.suffix.partition(" of ")
-        short = f"{name} of {place}" if place and whole.startswith(",") else ""
-        full = name + self.suffix
-        return short if short and match_key(short) in known and match_key(full) not in known else full
+
+def is_nobody(types: pd.Series) -> "pd.Series[bool]":
+    """Types of what may have years, and places, but is no person."""
+    return types.str.upper().isin(_NO_PEOPLE)
 
 
-Said = dict[str, dict[str, list[Bearer]]]
-"""Match key of a name -> text unit -> what it says of its bearers."""
+def bearers_of(
+    names: Mapping[str, str], text: str, found: Iterable[tuple[int, Bearer]]
+) -> Iterator[tuple[str, Bearer]]:
+    """Match keys of names, and what a text says of those whom it calls so. ``names``: those in it -> their match keys;
+    ``found``: what the text says, and where. Where it says nothing behind a name, a fuller form does: a text that has
+    Charles I of England means him by Charles I."""
+    folded = {name.casefold(): key for name, key in names.items() if not _TITLE.match(name)} if found else {}
+    said = [(folded[name], one) for place, one in found if (name := _name_before(text, place, folded, one))]
+    told = {key for key, _ in said}
+    yield from said
+    yield from (form for name in names if (form := numbered(name)) and form[0] not in told)
 
 
-def told_apart(extractions: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
-    """The records (EXTRACTIONS), with a fuller name in those text units (TEXT_UNITS) that say which bearer of a name
-    they mean, where others say that they mean somebody else. A text unit that says nothing means whom the others of its
-    document mean, if these agree; what is open still keeps the bare name, as does a text unit that means several. A
-    relationship between a bare name and the fuller one, which are one now, is gone."""
-    names = _names_of_units(extractions)
-    documents = dict(zip(text_units["id"], text_units["document_id"], strict=True))
-    said = _said(names, text_units)
-    disputed = {key: people for key, of_units in said.items() if (people := _people(of_units))}
-    if not disputed:
-        return extractions
-    known = {key for of_unit in names.values() for key in of_unit.values()}
-    meant = {key: {unit: _meant(people, said[key][unit]) for unit in said[key]} for key, people in disputed.items()}
-    of_documents = {key: _by_document(of_units, documents) for key, of_units in meant.items()}
-    fuller: dict[tuple[str, str], str] = {}
-    for unit, of_unit in names.items():
-        for name, key in of_unit.items():
-            if key in disputed:
-                here = meant[key].get(unit) or of_documents[key].get(documents.get(unit, ""), frozenset())
-                if len(here) == 1:
-                    fuller[unit, name] = next(iter(here)).behind(name, known)
-    return _renamed(extractions, fuller)
+def people(counts: Mapping[Bearer, int]) -> dict[Bearer, Bearer]:
+    """Each bearer of a name -> one for all that are the same person; empty where all may be one. ``counts``: how often
+    each is named."""
+    bearers = sorted(counts)
+    if not any(one.clashes(two) for one, two in combinations(bearers, 2)):
+        return {}
+    groups: list[list[Bearer]] = []
+    for bearer in sorted(bearers, key=lambda one: (not one.place, -counts[one], one)):  # the surest first
+        fits = [group for group in groups if any(map(bearer.matches, group)) and not any(map(bearer.clashes, group))]
+        if fits:
+            fits[0].append(bearer)
+        else:
+            groups.append([bearer])
+    return {bearer: group[0] for group in groups for bearer in group}
 
 
-def _names_of_units(extractions: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Text unit -> name in its records, but for what is known to be nobody -> match key."""
-    nobody = extractions["type"].str.upper().isin(_NO_PEOPLE)
-    excluded = set(zip(extractions["text_unit_id"][nobody].tolist(), extractions["name"][nobody].tolist(), strict=True))
-    units = extractions["text_unit_id"].tolist()
-    pairs = set().union(*(zip(units, extractions[end].tolist(), strict=True) for end in ("name", "source", "target")))
-    keys = {name: match_key(name) for _, name in pairs}
-    names: dict[str, dict[str, str]] = defaultdict(dict)
-    for unit, name in pairs - excluded:
-        if keys[name]:
-            names[unit][name] = keys[name]
-    return names
+def full_name(name: str, suffix: str, known: Collection[str]) -> str:
+    """The fuller name: Henry II of England, where that is known by its match key, or as the text has it."""
+    short, full = _short_name(name, suffix), name + suffix
+    return short if short and match_key(short) in known and match_key(full) not in known else full
 
 
-def _said(names: Mapping[str, Mapping[str, str]], text_units: pd.DataFrame) -> Said:
-    """What stands behind a name; in a text where nothing does, its fuller form: one that has Charles I of England means
-    him by Charles I."""
-    said: Said = defaultdict(dict)
-    for unit, text in zip(text_units["id"].tolist(), text_units["text"].fillna("").tolist(), strict=True):
-        folded = {name.casefold(): key for name, key in names.get(unit, {}).items() if not _TITLE.match(name)}
-        for place, bearer in _bearers(text) if folded else ():
-            if name := _name_before(text, place, folded, bearer):
-                said[folded[name]].setdefault(unit, []).append(bearer)
-    fuller = {name: found for name in set().union(*names.values()) if (found := _numbered(name))}
-    forms: Said = defaultdict(dict)
-    for unit, of_unit in names.items():
-        for name in fuller.keys() & of_unit.keys():
-            bare, bearer = fuller[name]
-            forms[bare].setdefault(unit, []).append(bearer)
-    return {bare: forms.get(bare, {}) | said.get(bare, {}) for bare in {**said, **forms}}
+def full_names_asked(key: str, suffix: str, known: Iterable[str]) -> list[str]:
+    """Those of the known match keys that ``full_name`` may ask for, of a name with this match key."""
+    short, full = _short_name(key, suffix), match_key(key + suffix)
+    asked = {match_key(short), _without_gaps(full)} if short else set()
+    return sorted({one for one in known if _without_gaps(one) in asked})
 
 
-def _bearers(text: str) -> Iterator[tuple[int, Bearer]]:
+def bare_names(full: str) -> set[str]:
+    """Match keys of names that the match key of a full one may be of: X of Y, and X, Duke of Y, are of X."""
+    heads = [full[: found.start()] for found in _OF.finditer(full)]
+    last = full.rfind(" of ")
+    heads += [full[:place].rstrip() for place, sign in enumerate(full[: max(last, 0)]) if sign == ","]
+    return {head for head in heads if head}
+
+
+def _short_name(name: str, suffix: str) -> str:
+    """Of X and ", Duke of Y": X of Y."""
+    whole, _, place = suffix.partition(" of ")
+    return f"{name} of {place}" if place and whole.startswith(",") else ""
+
+
+def _without_gaps(key: str) -> str:
+    """A full stop before a comma is a space in a match key."""
+    return key.replace(" ,", ",")
+
+
+def what_is_said(text: str) -> Iterator[tuple[int, Bearer]]:
     """Where a name has ended, and what is said of it there. An epithet may have the years of a life behind it."""
-    lives = {found.start(): life for found in _LIFE.finditer(text) if (life := _life(found))}
+    lives = {found.start(): life for found in _LIFE.finditer(text) if (life := _life(found))} if "(" in text else {}
     for found in _EPITHET.finditer(text):
         place = found["place"] or found["emperor"] or found["called"]
         life = lives.get(found.end(), Bearer(""))
@@ -170,7 +169,8 @@ def _bearers(text: str) -> Iterator[tuple[int, Bearer]]:
     yield from lives.items()
 
 
-def _numbered(name: str) -> tuple[str, Bearer] | None:
+@lru_cache(100_000)
+def numbered(name: str) -> tuple[str, Bearer] | None:
     """Of Charles I of England the match key of Charles I, and who that is."""
     found = _NUMBERED.fullmatch(name)
     place = found and (_OF_PLACE.fullmatch(found[2]) or _EPITHET.fullmatch(found[2]))
@@ -197,54 +197,3 @@ def _name_before(text: str, end: int, names: Iterable[str], bearer: Bearer) -> s
         if (_WHOLE if " " in name else lone).search(text[start : end - len(name)]):
             return name
     return ""
-
-
-def _people(of_units: Mapping[str, list[Bearer]]) -> dict[Bearer, Bearer]:
-    """Each bearer -> one for all that are the same person; empty where all may be one."""
-    counts = Counter(bearer for bearers in of_units.values() for bearer in bearers)
-    bearers = sorted(counts)
-    if not any(one.clashes(two) for one, two in combinations(bearers, 2)):
-        return {}
-    groups: list[list[Bearer]] = []
-    for bearer in sorted(bearers, key=lambda one: (not one.place, -counts[one], one)):  # the surest first
-        fits = [group for group in groups if any(map(bearer.matches, group)) and not any(map(bearer.clashes, group))]
-        if fits:
-            fits[0].append(bearer)
-        else:
-            groups.append([bearer])
-    return {bearer: group[0] for group in groups for bearer in group}
-
-
-def _meant(people: Mapping[Bearer, Bearer], bearers: Iterable[Bearer]) -> frozenset[Bearer]:
-    return frozenset(people[bearer] for bearer in bearers)
-
-
-def _by_document(
-    of_units: Mapping[str, frozenset[Bearer]], documents: Mapping[str, str]
-) -> dict[str, frozenset[Bearer]]:
-    """Whom its text units mean, all together."""
-    of_documents: dict[str, set[Bearer]] = defaultdict(set)
-    for unit, people in of_units.items():
-        of_documents[documents.get(unit, "")] |= people
-    return {document: frozenset(people) for document, people in of_documents.items()}
-
-
-def _renamed(extractions: pd.DataFrame, fuller: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    units = {unit for unit, _ in fuller}
-    there = extractions[extractions["text_unit_id"].isin(units)]
-    changed = {
-        end: [
-            fuller.get(pair, pair[1]) for pair in zip(there["text_unit_id"].tolist(), there[end].tolist(), strict=True)
-        ]
-        for end in ("name", "source", "target")
-    }
-    renamed = there.assign(**changed)
-    alias = _loops(renamed) & ~_loops(there)
-    return pd.concat([extractions.drop(there.index), renamed[~alias]]).sort_index()
-
-
-def _loops(records: pd.DataFrame) -> "pd.Series[bool]":
-    """Relationships of a name with itself."""
-    ends = (records[end].map(match_key) for end in ("source", "target"))
-    source, target = ends
-    return (source == target) & (records["kind"] == "relationship")
