@@ -52,7 +52,7 @@ def of_part(part: Part, roles: Mapping[str, Any]) -> Lawful:
             name: schema.encode(frame, name) for (name, schema), frame in zip(part.outputs.items(), frames, strict=True)
         }
 
-    return Lawful(part.function.__name__, part.law, part.inputs, call)
+    return Lawful(part.function.__name__, part.law or Law({}, {}), part.inputs, call)
 
 
 def chained(parts: Collection[Part], tables: Frames, roles: Mapping[str, Any]) -> Iterator[tuple[Lawful, Frames]]:
@@ -60,8 +60,9 @@ def chained(parts: Collection[Part], tables: Frames, roles: Mapping[str, Any]) -
     there = dict(tables)
     for part in parts:
         one = of_part(part, roles)
-        yield one, {name: there[name] for name in part.inputs}
-        there |= {name: table.to_pandas() for name, table in one.call(there).items()}
+        read = {name: schema.seen(there[name]) for name, schema in part.inputs.items()}
+        yield one, read
+        there |= {name: table.to_pandas() for name, table in one.call(read).items()}
 
 
 def hold_split(one: Lawful, tables: Frames, groups: Collection[Any]) -> None:

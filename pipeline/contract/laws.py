@@ -48,8 +48,8 @@ class Law:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``, and
-    ``params`` where it takes these -> its outputs, in their order. ``inputs`` are the verb's or outputs of earlier
+    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``, and ``params`` and
+    ``tracker`` where it takes these -> its outputs, in their order. ``inputs`` are the verb's or outputs of earlier
     parts; without a ``law`` they are read whole."""
 
     function: Callable[..., Any]
@@ -57,11 +57,12 @@ class Part:
     outputs: Mapping[str, TableSchema]
     law: Law | None
 
-    def call(self, tables: Mapping[str, pd.DataFrame], params: Any) -> dict[str, pd.DataFrame]:
+    def call(self, tables: Mapping[str, pd.DataFrame], params: Any, tracker: Any) -> dict[str, pd.DataFrame]:
         """Its outputs. ``tables``: its inputs. Raises DataError where a required cell is missing."""
         where = f"'{self.function.__name__}'"
         filled = {name: self.inputs[name].filled(rows, f"{where}: table '{name}'") for name, rows in tables.items()}
-        known = {"params": params} if "params" in inspect.signature(self.function).parameters else {}
+        taken = inspect.signature(self.function).parameters
+        known = {name: given for name, given in (("params", params), ("tracker", tracker)) if name in taken}
         returned = self.function(**filled, **known)
         frames = returned if isinstance(returned, tuple) else (returned,)
         return dict(zip(self.outputs, frames, strict=True))

@@ -197,7 +197,7 @@ class Runner:
                 continue
             inputs = night.read(groups)
             if step.verb.parts:
-                frames = part.call(inputs, step.params)
+                frames = part.call(inputs, step.params, meter)
             else:
                 planned, frames, retry = self._make(planned, inputs, meter)
                 frames = with_kept(step, frames, previous, self.snapshots, self.may_go)

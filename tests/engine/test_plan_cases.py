@@ -132,7 +132,7 @@ def test_an_edit_makes_exactly_these_steps_run(case: str, indexed: ProjectFolder
         ("pipeline.verbs.merge_graphs", "Entities by match key", "By match key: entities", {}),
         ("pipeline.verbs.merge_graphs", "import pandas as pd", "import pandas as pd  # frames", {}),
         (
-            "pipeline.verbs.merge_graphs",
+            "pipeline.verbs.merging.entities",
             'UNKNOWN = "UNKNOWN"',
             'UNKNOWN = "NAMELESS"',
             _from("merge_graphs", "code", "embed_text_units"),

@@ -2,12 +2,15 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from pipeline.contract.schemas import EXTRACTIONS, TEXT_UNITS
-from pipeline.resolution.namesakes import told_apart
 from pipeline.text.ids import entity_id
 from pipeline.verbs.merge_graphs import merge_graphs
+from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
+from pipeline.verbs.merging.records import name_records
+from pipeline.verbs.merging.tables import ENTITY_RECORDS, RELATIONSHIP_RECORDS
 
 BOURBON = "She was a daughter of Charles I, Duke of Bourbon, and Agnes of Burgundy."
 SPAIN = "In 1520 Charles I, King of Spain, sailed from Corunna."
@@ -28,10 +31,15 @@ def tables(
     return EXTRACTIONS.frame(rows), TEXT_UNITS.frame(units)
 
 
+def told_apart(extractions: pd.DataFrame, text_units: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Records of entities and of relationships, with the names that they mean."""
+    return name_records(extractions, text_units, tell_namesakes(*find_bearers(extractions, text_units)))
+
+
 def named(texts: Sequence[str] | Mapping[str, str], *names: str, type: str = "name") -> dict[str, list[str]]:
     """Text unit -> names of its entities; each text is a document where no more is said."""
     given = texts if isinstance(texts, Mapping) else {f"{place}/0": text for place, text in enumerate(texts)}
-    told = told_apart(*tables(given, names, type=type))
+    told, _ = told_apart(*tables(given, names, type=type))
     return {str(unit): rows["name"].tolist() for unit, rows in told.groupby("text_unit_id")}
 
 
@@ -172,8 +180,12 @@ def test_a_bare_name_linked_with_the_fuller_one_is_no_relationship_and_no_reject
 def test_neither_the_order_of_records_nor_that_of_text_units_can_be_seen():
     texts = {"a/0": BOURBON, "a/1": BARE, "b/0": SPAIN, "c/0": "Charles I (1500–1558) abdicated.", "c/1": BARE}
     extractions, units = tables(texts, ["Charles I", "Agnes of Burgundy"], [("Charles I", "Agnes of Burgundy")])
-    told = EXTRACTIONS.encode(told_apart(extractions, units), "told")
+    told = _encoded(*told_apart(extractions, units))
     for seed in range(5):
         rows = random.Random(seed).sample(range(len(extractions)), len(extractions))
         mixed = told_apart(extractions.iloc[rows], units.sample(frac=1, random_state=seed))
-        assert EXTRACTIONS.encode(mixed, "told") == told
+        assert _encoded(*mixed) == told
+
+
+def _encoded(entities: pd.DataFrame, relationships: pd.DataFrame) -> tuple[pa.Table, pa.Table]:
+    return ENTITY_RECORDS.encode(entities, "entities"), RELATIONSHIP_RECORDS.encode(relationships, "relationships")

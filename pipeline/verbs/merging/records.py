@@ -1,7 +1,6 @@
 """Records of text units get ids of the entities that they name; those that name none well are rejects."""
 
 from collections.abc import Iterator
-from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -60,9 +59,11 @@ def find_orphans(named_relationships: pd.DataFrame, entity_records: pd.DataFrame
 def reject_records(extractions: pd.DataFrame, relationship_records: pd.DataFrame) -> pd.DataFrame:
     """REJECTS: records (EXTRACTIONS) that are incomplete, and relationships with a fault (FAULTY_RECORDS)."""
     extractions = _filled(extractions)
-    lacking = extractions[_incomplete(extractions)].assign(fault="incomplete")
-    faulty = relationship_records[relationship_records["fault"] != ""].assign(kind="relationship", name="")
-    return REJECTS.frame(chain(_rejects(faulty), _rejects(lacking)))
+    links = relationship_records.assign(kind="relationship", name="")
+    loops, orphans = (links[links["fault"] == fault] for fault in ("self_loop", "orphan"))
+    lacking = extractions[_incomplete(extractions)]
+    rows = [*_rejects(loops, "self_loop"), *_rejects(orphans, "orphan"), *_rejects(lacking, "incomplete")]
+    return REJECTS.frame(rows)
 
 
 def _relationship_ids(sources: pa.Array, targets: pa.Array) -> pa.Array:
@@ -139,13 +140,13 @@ def _loops(records: pd.DataFrame) -> "pd.Series[bool]":
     return (source == target) & (records["kind"] == "relationship")
 
 
-def _rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
-    columns = ["text_unit_id", "kind", "name", "source", "target", "description", "fault"]
-    for unit, kind, name, source, target, description, fault in records[columns].itertuples(index=False):
+def _rejects(records: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
+    columns = ["text_unit_id", "kind", "name", "source", "target", "description"]
+    for unit, kind, name, source, target, description in records[columns].itertuples(index=False):
         said = {
             "self_loop": f"{source!r} related to itself",
             "orphan": f"{source!r} and {target!r} related, and an end is described nowhere",
             "incomplete": f"record of kind {kind!r}, name {name!r}, source {source!r}, target {target!r} lacks one",
-        }[fault]
+        }[reason]
         message = f"{said}: {description}"[:300]
-        yield {"step": "", "row_id": unit, "kind": "record", "reason": fault, "message": message}
+        yield {"step": "", "row_id": unit, "kind": "record", "reason": reason, "message": message}
