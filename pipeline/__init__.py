@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.contract.laws import Uses
     from pipeline.contract.prompts import Prompt
     from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
     from pipeline.contract.schemas import TableSchema, at_least, table
@@ -28,11 +29,13 @@ __all__ = [
     "TableSchema",
     "Tokenizer",
     "Tracker",
+    "Uses",
     "at_least",
     "table",
     "verb",
 ]
 ROOMS = {
+    "pipeline.contract.laws": ("Uses",),
     "pipeline.contract.prompts": ("Prompt",),
     "pipeline.contract.registry": ("UNTRACKED", "Params", "Tracker", "verb"),
     "pipeline.contract.schemas": ("TableSchema", "at_least", "table"),

@@ -74,11 +74,10 @@ class _Link:
 def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
     """Which text units may give other rows with the titles of now: those of a document whose title is another one, or
     none any more, and those that may hold a title that has come or gone."""
-    then, titles = _titles(before), _titles(now)
-    documents = {document for document, _ in then.items() ^ titles.items()}
-    forms, forms_then = (frozenset(chain.from_iterable(map(title_forms, some.values()))) for some in (titles, then))
-    search = TitleSearch(forms ^ forms_then)
-    return text_units["document_id"].isin(documents) | text_units["text"].map(search.may_find).astype(bool)
+    differing = _titles(before).items() ^ _titles(now).items()
+    search = TitleSearch(frozenset(chain.from_iterable(title_forms(title) for _, title in differing)))
+    of_documents = text_units["document_id"].isin([document for document, _ in differing])
+    return of_documents | text_units["text"].map(search.may_find).astype(bool) if differing else of_documents
 
 
 def _titles(documents: pd.DataFrame) -> dict[str, str]:
