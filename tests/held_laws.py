@@ -1,7 +1,6 @@
 """The law of a verb or of a part of one (pipeline/contract/laws.py), held by who knows nothing of the engine: over a
 split of the groups, and over a night that changes rows and keeps what the law says is as it was."""
 
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.laws import Law, Part, Uses
-from pipeline.contract.registry import UNTRACKED, Params, Tracker, Verb
+from pipeline.contract.registry import UNTRACKED, Params, Verb
 from pipeline.contract.schemas import TableSchema
 
 Frames = Mapping[str, pd.DataFrame]
@@ -39,30 +38,28 @@ def of_verb(verb: Verb, read: Mapping[str, TableSchema], roles: Mapping[str, Any
     return Lawful(verb.name, verb.law, read, call)
 
 
-def of_part(part: Part, roles: Mapping[str, Any]) -> Lawful:
-    asked = inspect.signature(part.function).parameters
-    bound = {name: value for name, value in roles.items() if name in asked}
-    trackers = {name: UNTRACKED for name, parameter in asked.items() if parameter.annotation is Tracker}
-
-    def call(tables: Frames) -> dict[str, pa.Table]:
-        filled = {name: schema.filled(tables[name], name) for name, schema in part.inputs.items()}
-        made = part.function(**filled, **{**trackers, **bound})
-        frames = made if isinstance(made, tuple) else (made,)
-        return {
-            name: schema.encode(frame, name) for (name, schema), frame in zip(part.outputs.items(), frames, strict=True)
-        }
-
-    return Lawful(part.function.__name__, part.law or Law({}, {}), part.inputs, call)
-
-
-def chained(parts: Collection[Part], tables: Frames, roles: Mapping[str, Any]) -> Iterator[tuple[Lawful, Frames]]:
-    """Each part with the tables that it reads: those of the verb, and what earlier parts have made of them."""
-    there = dict(tables)
-    for part in parts:
-        one = of_part(part, roles)
+def chained(
+    verb: Verb, tables: Frames, roles: Mapping[str, Any]
+) -> Iterator[tuple[Part, dict[str, pd.DataFrame], dict[str, pa.Table]]]:
+    """Each part of the verb with the tables that it reads, those of the verb and what earlier parts have made of them,
+    and with what it makes."""
+    assert verb.parts
+    params, there = roles.get("params", Params()), dict(tables)
+    for part in verb.parts(params):
         read = {name: schema.seen(there[name]) for name, schema in part.inputs.items()}
-        yield one, read
-        there |= {name: table.to_pandas() for name, table in one.call(read).items()}
+        made = _made(part, read, params)
+        yield part, read, made
+        there |= {name: table.to_pandas() for name, table in made.items()}
+
+
+def of_part(part: Part, params: Params) -> Lawful:
+    assert part.law
+    return Lawful(part.function.__name__, part.law, part.inputs, lambda tables: _made(part, tables, params))
+
+
+def _made(part: Part, tables: Frames, params: Params) -> dict[str, pa.Table]:
+    frames = part.call(tables, params, UNTRACKED)
+    return {name: schema.encode(frames[name], name) for name, schema in part.outputs.items()}
 
 
 def hold_split(one: Lawful, tables: Frames, groups: Collection[Any]) -> None:

@@ -1,6 +1,6 @@
 """What of a step a night makes anew: the groups of rows that changed since the last run, by the law of its verb."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow.compute
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
-from pipeline.contract.schemas import STRING
+from pipeline.contract.schemas import STRING, is_text
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
@@ -145,7 +145,11 @@ class Night:
         return pa.Table.from_pandas(found, preserve_index=False).columns
 
 
-def distinct(columns: Iterable[pa.ChunkedArray]) -> Groups:
-    """The values of several columns, each once, as texts."""
-    chunks = [chunk for column in columns for chunk in column.cast(STRING).chunks]
-    return pc.unique(pa.chunked_array(chunks, STRING)).drop_null()
+def distinct(columns: Sequence[pa.ChunkedArray]) -> Groups:
+    """The values of several columns, each once, as texts. A missing one is "" or 0 to a verb: where there is the one,
+    the other is meant too."""
+    found = [pc.unique(column.cast(STRING)) for column in columns]
+    values = pc.unique(pa.chunked_array(found, STRING))
+    nothing = {"" if is_text(column.type) else "0" for column in columns} | {None}
+    alike = pa.array(sorted(nothing, key=str), STRING)
+    return pc.unique(pa.chunked_array([values, alike])) if pc.any(pc.is_in(values, value_set=alike)).as_py() else values

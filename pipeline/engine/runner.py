@@ -222,7 +222,7 @@ class Runner:
         if groups is None or before is None or night.part.law is None:
             return self.snapshots.write(table, rows, schema.order, before)
         column = night.part.law.row_of[name]
-        rows = rows.filter(pc.is_in(rows[column], value_set=groups))
+        rows = rows.filter(pc.is_in(rows[column], value_set=groups.cast(rows[column].type)))
         before = self.snapshots.ordered(table, before, schema.order)
         return self.snapshots.replaced(table, before, column, groups, rows)
 

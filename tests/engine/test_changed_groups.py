@@ -1,0 +1,138 @@
+"""Nights of small verbs of each law: whatever rows come, change and go, the tables are those of a run from nothing."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from pipeline.contract.laws import Law, Part, Uses
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import FLOAT, INT, STRING, table
+from pipeline.engine.run_report import Progress
+from pipeline.engine.runner import Runner
+from pipeline.snapshots import tables
+from pipeline.snapshots.store import SnapshotStore
+from tests.engine.small_project import SmallProject
+from tests.sizes import size
+
+READINGS = table("id", id=STRING, place=STRING, year=INT, value=FLOAT)
+PLACES = table("name", name=STRING, height=INT)
+YEARS = table("year", year=INT, readings=INT, ids=STRING)
+SUMS = table("place", place=STRING, sum=FLOAT)
+HEIGHTS = table("id", id=STRING, height=INT)
+SHARES = table("id", id=STRING, share=FLOAT)
+WORKFLOW = """
+name: readings
+steps:
+  - verb: read_readings
+    args: {path: readings.json}
+  - verb: count_years
+  - verb: sum_places
+  - verb: look_up_heights
+  - verb: share_sums
+"""
+
+
+class ReadParams(Params):
+    path: str
+    root: str
+
+
+def read_readings(params: ReadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
+    readings, places = json.loads((Path(params.root) / params.path).read_text())
+    return READINGS.frame([tuple(row) for row in readings]), PLACES.frame([tuple(row) for row in places])
+
+
+def count_years(readings: pd.DataFrame) -> pd.DataFrame:
+    """Groups are named by numbers."""
+    years = readings.sort_values("id").groupby("year")["id"].agg(["size", " ".join]).reset_index()
+    return years.set_axis(["year", "readings", "ids"], axis=1)
+
+
+def sum_places(readings: pd.DataFrame) -> pd.DataFrame:
+    sums = readings.sort_values("id").groupby("place")["value"].sum().reset_index()
+    return sums.set_axis(["place", "sum"], axis=1)
+
+
+def look_up_heights(readings: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
+    heights = readings["place"].map(places.set_index("name")["height"]).fillna(-1).astype("int64")
+    return pd.DataFrame({"id": readings["id"], "height": heights})
+
+
+def divide(readings: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
+    shares = readings["value"] / readings["place"].map(sums.set_index("place")["sum"]).astype(float)
+    return pd.DataFrame({"id": readings["id"], "share": shares.where(shares.notna(), -1.0)})
+
+
+def share_sums(readings: pd.DataFrame) -> pd.DataFrame:
+    return divide(readings, sum_places(readings))
+
+
+BY_PLACE = Law({"readings": ("place",)}, {"sums": "place"})
+BY_SUM = Law({"readings": ("id",)}, {"shares": "id"}, {"sums": Uses("readings", ("place",), "place")})
+
+
+def shares_in_parts(params: object) -> tuple[Part, ...]:
+    return (
+        Part(sum_places, {"readings": READINGS}, {"sums": SUMS}, BY_PLACE),
+        Part(divide, {"readings": READINGS, "sums": SUMS}, {"shares": SHARES}, BY_SUM),
+    )
+
+
+@pytest.fixture
+def readings(project: SmallProject) -> SmallProject:
+    verb(
+        inputs={}, outputs={"readings": READINGS, "places": PLACES}, settings="input",
+        stamp=lambda params: (Path(params.root) / params.path).read_text(),
+    )(read_readings)  # fmt: skip
+    by_readings: Any = {"inputs": {"readings": READINGS}}
+    verb(**by_readings, outputs={"years": YEARS}, keyed={"readings": ("year",)}, row_of={"years": "year"})(count_years)
+    verb(**by_readings, outputs={"sums": SUMS}, keyed={"readings": ("place",)}, row_of={"sums": "place"})(sum_places)
+    verb(
+        inputs={"readings": READINGS, "places": PLACES}, outputs={"heights": HEIGHTS}, rowwise="readings",
+        row_of={"heights": "id"}, lookup={"places": Uses("readings", ("place",), "name")},
+    )(look_up_heights)  # fmt: skip
+    verb(**by_readings, outputs={"shares": SHARES}, parts=shares_in_parts)(share_sums)
+    project.workflow_text = WORKFLOW
+    return project
+
+
+def run(project: SmallProject, snapshots: Path) -> dict[str, list[str]]:
+    runner = Runner(project.resources, SnapshotStore(snapshots), Progress())
+    made = runner.run(project.workflow, "run").manifest.tables
+    return {name: [made[name].sha256, *map(repr, runner.snapshots.table(made[name]).to_pylist())] for name in made}
+
+
+ROW = st.tuples(
+    st.sampled_from("abcdefgh"), st.sampled_from(["Quill", "Tollen", "", None]), st.sampled_from([0, 1899, 1901, None]),
+    st.sampled_from([0.1, 0.2, 0.3, 1e15]),
+)  # fmt: skip
+PLACE = st.tuples(st.sampled_from(["Quill", "Tollen", ""]), st.integers(0, 2))
+NIGHT = st.tuples(
+    st.lists(ROW, min_size=1, max_size=8, unique_by=lambda row: row[0]),
+    st.lists(PLACE, max_size=3, unique_by=lambda row: row[0]),
+)
+
+
+@settings(
+    max_examples=size(6, 300),
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(nights=st.lists(NIGHT, min_size=2, max_size=3), number=st.uuids())
+def test_any_nights_end_in_the_tables_of_a_run_from_nothing(
+    readings: SmallProject, nights: Sequence[Any], number: object
+):
+    """Rows that name no group are of one, as the verb sees them."""
+    made: dict[str, list[str]] = {}
+    with patch.multiple(tables, WHOLE_BELOW=1, MOST_ADDITIONS=1):
+        for night in nights:
+            (readings.root / "readings.json").write_text(json.dumps(night))
+            made = run(readings, readings.root / f"nightly-{number}")
+    assert made == run(readings, readings.root / f"fresh-{number}")
