@@ -11,6 +11,7 @@ from pathlib import Path
 SIZES = (300, 1_000, 1_900, 30_000)
 FILES_A_FOLDER = 1_000
 WORDS_A_PASSAGE = 65
+END_OF_A_SENTENCE = ". "
 HUBS = 40
 """Names that any document may use. All others recur only in the documents next to each other, so that a corpus
 ten times as large has ten times as many names."""
@@ -45,12 +46,19 @@ def write_corpus(folder: Path, units: int, passages: int = 1) -> int:
     return documents
 
 
-def edit_corpus(folder: Path, documents: int, share: float) -> int:
-    """Add a sentence to this share of the documents, evenly spread; returns how many were edited."""
-    edited = range(0, documents, round(1 / share))
+def edit_corpus(folder: Path, documents: int, share: float, seed: int = 1) -> int:
+    """Put another sentence in the place of a random one, in this share of the documents, drawn at random; returns how
+    many were edited."""
+    choice = random.Random(seed)
+    edited = sorted(choice.sample(range(documents), round(documents * share)))
     for number in edited:
-        with document_path(folder, number).open("a", encoding="utf-8") as file:
-            file.write(f"A later hand added that {_person(number)} doubted this account.\n")
+        path = document_path(folder, number)
+        title, *passages = path.read_text(encoding="utf-8").rstrip("\n").split("\n\n")
+        place = choice.randrange(len(passages))
+        sentences = passages[place].split(END_OF_A_SENTENCE)
+        sentences[choice.randrange(len(sentences))] = _sentence(choice, number).removesuffix(".")
+        passages[place] = END_OF_A_SENTENCE.join(sentences).removesuffix(".") + "."
+        path.write_text("\n\n".join([title, *passages]) + "\n", encoding="utf-8")
     return len(edited)
 
 

@@ -66,7 +66,7 @@ def make_tables(sizes: Sizes) -> Tables:
     degree = np.bincount(np.concatenate([source, target]), minlength=sizes.entities)
     unit_ids = units["id"].combine_chunks()
     entities = _entities(choice, prose, names, degree, unit_ids)
-    relationships = _relationships(choice, prose, entities, source, target, degree, unit_ids)
+    relationships = _relationships(choice, prose, entities, source, target, unit_ids)
     tables = {
         "documents": documents,
         "text_units": units,
@@ -171,7 +171,6 @@ def _relationships(
     entities: pa.Table,
     source: np.ndarray,
     target: np.ndarray,
-    degree: np.ndarray,
     units: pa.Array,
 ) -> pa.Table:
     count = len(source)
@@ -193,9 +192,6 @@ def _relationships(
         keywords=pa.ListArray.from_arrays(_offsets(sizes), keywords.take(pa.array(chosen)), type=STRINGS),
         weight=sizes.astype(float),
         text_unit_ids=_lists(choice, units, choice.integers(1, 3, count)),
-        source_degree=degree[source],
-        target_degree=degree[target],
-        rank=degree[source] + degree[target],
     )
 
 

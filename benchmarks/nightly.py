@@ -1,22 +1,27 @@
-"""The nights after the first: a run where nothing has changed, and one where a share of the documents has, against
-the full build. ``python benchmarks/nightly.py --units 30000``
+"""The nights after the first: a run where nothing has changed, and one where a random sentence of 1 % of the documents,
+drawn at random, is another, against the full build. ``python benchmarks/nightly.py --units 5000 --workflow fast``
 
-Seconds of CPU are this program's own, start-up apart; ``command s`` is the wall time of the whole command with
-start-up, the stores included unless ``--stage index``.
+Seconds of CPU are this program's own, start-up apart, whole and by step; the stores included unless ``--stage index``
+(their own CPU is not counted). ``command s`` is the wall time of the whole command with start-up. ``written`` is what
+the process wrote to files, ``of the snapshots`` the share of it in the size of the full build's.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from corpus import edit_corpus
 from harness import command, endpoint, measure, new_project, print_table
 
 SHARE = 0.01
+FULL, NOTHING, EDITED = "full build", "nothing changed", f"{SHARE:.0%} edited"
+Nights = Mapping[str, Mapping[str, Any]]
 
 
-def nights(workflow: str, units: int, stage: str) -> list[dict[str, Any]]:
+def nights(workflow: str, units: int, stage: str) -> Nights:
+    """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command."""
     with new_project(units) as root, endpoint() as server:
         first = measure(root, workflow, stage, server.env)
         started = time.perf_counter()
@@ -24,17 +29,32 @@ def nights(workflow: str, units: int, stage: str) -> list[dict[str, Any]]:
         seconds = time.perf_counter() - started
         nothing = measure(root, workflow, stage, server.env)
         edit_corpus(root / "data" / "input", units, SHARE)
-        changed = measure(root, workflow, stage, server.env)
-    nights = {"full build": first, "nothing changed": nothing, f"{SHARE:.0%} changed": changed}
-    whole = {"nothing changed": seconds}
+        edited = measure(root, workflow, stage, server.env)
+    return {FULL: first, NOTHING: {**nothing, "command": seconds}, EDITED: edited}
+
+
+def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
+    """A row a night."""
+    full = found[FULL]
     return [
         {
-            "workflow": workflow, "units": units, "night": night, "CPU s": found["cpu"], "of the full build":
-            found["cpu"] / first["cpu"], "wall s": found["wall"], "calls": found["calls"],
-            "start-up s": found["startup"], "command s": whole.get(night), "peak MB": found["peak_mb"],
+            "workflow": workflow, "units": units, "night": night, "CPU s": one["cpu"],
+            "of the full build": one["cpu"] / full["cpu"], "wall s": one["wall"], "calls": one["calls"],
+            "start-up s": one["startup"], "command s": one.get("command"), "peak MB": one["peak_mb"],
+            "written MB": one["written"] / 2**20, "of the snapshots": one["written"] / full["snapshots"],
         }
-        for night, found in nights.items()
+        for night, one in found.items()
     ]  # fmt: skip
+
+
+def by_step(found: Nights) -> list[dict[str, Any]]:
+    """A row a step: CPU seconds in each night; none of a step that was reused."""
+    steps = dict.fromkeys(step for one in found.values() for step in one["steps"])
+    return [{"step": step, **{night: _cpu(one, step) for night, one in found.items()}} for step in steps]
+
+
+def _cpu(night: Mapping[str, Any], step: str) -> float | None:
+    return night["steps"][step]["cpu"] if step in night["steps"] else None
 
 
 def main() -> None:
@@ -44,8 +64,21 @@ def main() -> None:
     parser.add_argument("--stage", default="run", choices=["run", "index"], help="with the stores or without")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    rows = [row for name in options.workflow for units in options.units for row in nights(name, units, options.stage)]
-    print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
+    rows: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
+    for workflow in options.workflow:
+        for units in options.units:
+            found = nights(workflow, units, options.stage)
+            rows += summary(workflow, units, found)
+            measured.append({"workflow": workflow, "units": units, "nights": found})
+            if not options.json:
+                print(f"\n{workflow}, {units:,} text units: CPU s by step")
+                print_table(by_step(found))
+    if options.json:
+        print(json.dumps(measured, indent=1))
+    else:
+        print()
+        print_table(rows)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,6 @@ def rows_of(folder: str) -> tuple[Rows, Rows]:
         {"id": row.pop("id"), "label": type_name(row["type"], RELATED), "properties": row}
         for row in snapshots.table(tables["entities"]).drop_columns(["types", "frequency"]).to_pylist()
     ]
-    unwanted = ["source", "target", "source_degree", "target_degree"]
     relationships = [
         {
             "source": row.pop("source_entity_id"),
@@ -74,7 +73,7 @@ def rows_of(folder: str) -> tuple[Rows, Rows]:
             "type": type_name(row["keywords"][0], RELATED),
             "properties": row,
         }
-        for row in snapshots.table(tables["relationships"]).drop_columns(unwanted).to_pylist()
+        for row in snapshots.table(tables["relationships"]).drop_columns(["source", "target"]).to_pylist()
     ]
     return nodes, relationships
 

@@ -309,15 +309,21 @@ class Project(Services):
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
         """A table of the workflow's last completed run; by default of the workflow that the workspace shows, else of
-        the one that settings name. Raises UsageError when there is none.
+        the one that settings name. Relationships have their ranks (snapshots/ranks.py). Raises UsageError when there is
+        none.
         """
+        from pipeline.snapshots.ranks import degrees, lack_ranks, with_ranks
+
         manifest = self._manifest(workflow)
         if name not in manifest.tables:
             have = ", ".join(sorted(manifest.tables)) or f"none; run 'graphmill index {manifest.workflow}'"
             others = ", ".join(sorted(set(self.snapshots.workflows()) - {manifest.workflow}))
             or_name = f"; or name another workflow: {others}" if others and workflow is None else ""
             raise UsageError(f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}")
-        return self.snapshots.read(manifest.tables[name])
+        found = self.snapshots.read(manifest.tables[name])
+        if lack_ranks(name, found.columns, manifest, self.snapshots):
+            return with_ranks(found, degrees(manifest, self.snapshots))
+        return found
 
     def graph(self, workflow: str | None = None) -> nx.DiGraph:
         """The knowledge graph: nodes are entity ids, attributes the columns of the tables."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline.contract.former_paths import FORMER, PACKAGES
 
 PACKAGE = "pipeline"
-MACHINERY = frozenset({"errors", "contract.registry", "contract.schemas", "models.base"})
+MACHINERY = frozenset({"errors", "contract.laws", "contract.registry", "contract.schemas", "models.base"})
 """Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
 fingerprinted as such; in which order tables are kept is of SCHEMA_VERSION."""
 

@@ -244,12 +244,8 @@ ENTITIES = table(
     id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, description=STRING, text_unit_ids=STRINGS,
     frequency=INT, degree=INT,
 )  # fmt: skip
-RELATIONSHIPS = table(
-    "id",
-    id=STRING, source=STRING, target=STRING, source_entity_id=STRING, target_entity_id=STRING,
-    description=STRING, keywords=STRINGS, weight=FLOAT, text_unit_ids=STRINGS, source_degree=INT,
-    target_degree=INT, rank=INT,
-)  # fmt: skip
+RELATIONSHIPS = DESCRIBED_RELATIONSHIPS
+"""The degrees of their ends, and their ranks, are joined as they are read (snapshots/ranks.py)."""
 COMMUNITIES = table(
     "level", "id",
     id=STRING, level=INT, parent=STRING, children=STRINGS, entity_ids=STRINGS, relationship_ids=STRINGS,

@@ -10,6 +10,7 @@ from pipeline.contract.registry import Params, Verb
 from pipeline.contract.schemas import TableSchema
 from pipeline.errors import DataError, SettingsError
 from pipeline.settings.validation import did_you_mean
+from pipeline.snapshots.ranks import told_of_missing
 
 REJECTS = "rejects"
 """The one output that every step may write: the run gathers them into one table."""
@@ -119,9 +120,10 @@ def _read(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:
     declared = step.verb.inputs[name]
     table = step.inputs[name]
     for missing in declared.missing(given.columns):
+        told = told_of_missing(missing, given.columns) or did_you_mean(missing, given.columns)
         raise SettingsError(
             f"{where}: table '{table}' has no column '{missing}', which '{name}' needs "
-            f"({did_you_mean(missing, given.columns)}); connect '{name}' to another table, or make the column first"
+            f"({told}); connect '{name}' to another table, or make the column first"
         )
     for column in declared.arrow:
         if column.name in given.columns and given.arrow.field(column.name).type != column.type:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ from pyarrow import csv as arrow_csv
 
 from pipeline.errors import UsageError
 from pipeline.files import new_file
+from pipeline.snapshots.ranks import ENDS, RANKS, degrees, lack_ranks, with_ranks
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.base import Advanced, silent
 
@@ -19,8 +21,9 @@ CORPUS = ("documents", "text_units")
 
 @dataclass(frozen=True)
 class ExportSource:
-    """``max_types``: relationship types kept as types, where the target has types; ``max_source_ids``: text units that
-    a row names, where a list has a limit. ``advanced`` is told how many of a table's rows were read."""
+    """Relationships have their ranks (snapshots/ranks.py). ``max_types``: relationship types kept as types, where the
+    target has types; ``max_source_ids``: text units that a row names, where a list has a limit. ``advanced`` is told
+    how many of a table's rows were read."""
 
     manifest: Manifest
     snapshots: SnapshotStore
@@ -48,17 +51,34 @@ class ExportSource:
         snapshot = self._snapshot(name)
         self.advanced(name, 0, snapshot.rows)
         table = self.snapshots.table(snapshot)
+        if self._lacks_ranks(name):
+            ranked = with_ranks(table.select(list(ENDS)).to_pandas(), self._degrees)
+            for column in RANKS:
+                table = table.append_column(column, pa.array(ranked[column]))
         self.advanced(name, snapshot.rows, snapshot.rows)
         return table
 
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
         """The table, some thousands of rows at a time; no more of it is in memory."""
         snapshot, done = self._snapshot(name), 0
+        there = self.snapshots.columns(snapshot)
+        unranked = self._lacks_ranks(name)
+        wanted = columns or [*there, *(RANKS if unranked else ())]
+        ranked = unranked and not set(RANKS).isdisjoint(wanted)
+        read = [column for column in there if column in wanted or (ranked and column in ENDS)]
         self.advanced(name, 0, snapshot.rows)
-        for batch in self.snapshots.batches(snapshot, columns):
-            yield batch.to_pandas()
+        for batch in self.snapshots.batches(snapshot, read):
+            frame = batch.to_pandas()
+            yield (with_ranks(frame, self._degrees) if ranked else frame)[wanted]
             done += batch.num_rows
             self.advanced(name, done, snapshot.rows)
+
+    @cached_property
+    def _degrees(self) -> pd.Series:
+        return degrees(self.manifest, self.snapshots)
+
+    def _lacks_ranks(self, name: str) -> bool:
+        return lack_ranks(name, self.snapshots.columns(self._snapshot(name)), self.manifest, self.snapshots)
 
     def _snapshot(self, name: str) -> Snapshot:
         return self.manifest.tables[name]

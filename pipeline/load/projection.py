@@ -20,6 +20,7 @@ from pipeline.contract.schemas import (
     TableSchema,
 )
 from pipeline.errors import DataError, UsageError
+from pipeline.snapshots.ranks import with_ranks
 from pipeline.stores.list_columns import in_arrow, lengths_of, to_arrow
 from pipeline.text.ids import digest
 
@@ -50,9 +51,10 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "nodes": {"entities": ["id", "name", "type", "description", "text_unit_ids", "degree"]},
     "edges": {
         "relationships": [
-            "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank",
+            "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight",
             "keywords", "text_unit_ids",
         ],
+        "entities": ["id", "degree"],
     },
     "communities": {
         "communities": ["id", "level", "parent", "entity_ids", "size", "title"],
@@ -123,7 +125,7 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: in
         return communities(sources["communities"], sources["community_reports"])
     if table == "nodes":
         return nodes(sources["entities"])
-    links = sources["relationships"]
+    links = with_ranks(sources["relationships"], sources["entities"].set_index("id")["degree"])
     return edges(links, most_frequent(Counter(edge_types(links["keywords"])), max_types))
 
 

@@ -5,14 +5,15 @@ from typing import Literal
 import pandas as pd
 
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import COMMUNITY_REPORTS, STRING, STRINGS, TEXTS, table
+from pipeline.contract.schemas import INT, STRING, STRINGS, TEXTS, table
 
 TOLD_ENTITIES = table("id", id=STRING, name=STRING, description=STRING)
 TOLD_RELATIONSHIPS = table(
     "id",
     id=STRING, source=STRING, target=STRING, description=STRING, keywords=STRINGS,
 )  # fmt: skip
-"""What of the graph becomes text, so that a night composes none where counts and sources alone are others."""
+TOLD_REPORTS = table("level", "id", id=STRING, level=INT, title=STRING, summary=STRING, content=STRING)
+"""What becomes text, so that a night composes none where counts and sources alone are others."""
 
 
 class TextParams(Params):
@@ -54,7 +55,7 @@ class ReportTextParams(Params):
 
 
 @verb(
-    inputs={"community_reports": COMMUNITY_REPORTS},
+    inputs={"community_reports": TOLD_REPORTS},
     outputs={"report_texts": TEXTS},
     rowwise="community_reports",
     row_of={"report_texts": "id"},

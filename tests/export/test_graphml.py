@@ -29,11 +29,13 @@ def test_networkx_finds_the_same_graph(graph: nx.Graph):
         assert (found["description"], found["degree"]) == (shown(entity.description), entity.degree)
         assert found["text_unit_ids"] == "; ".join(entity.text_unit_ids)
         assert found["types"] == "; ".join(f"{shown(type['type'])} ({type['count']})" for type in entity.types)
+    degree = dict(zip(tables["entities"]["id"], tables["entities"]["degree"], strict=True))
     for link in tables["relationships"].itertuples():
         found = graph.edges[link.source_entity_id, link.target_entity_id, link.id]
         assert found["keywords"] == shown("; ".join(link.keywords))
         assert (found["source_name"], found["target_name"]) == (shown(link.source), shown(link.target))
-        assert (found["weight"], found["rank"]) == (link.weight, link.rank)
+        rank = degree[link.source_entity_id] + degree[link.target_entity_id]
+        assert (found["weight"], found["rank"]) == (link.weight, rank)
 
 
 def test_parallel_edges_and_characters_that_xml_has_not(tmp_path: Path):

@@ -113,10 +113,14 @@ def test_its_own_readers_take_it(exported: ExportReport, tables: dict[str, pd.Da
         (row.id, row.name, row.type, row.description, row.degree, list(row.text_unit_ids), members[row.id])
         for row in tables["entities"].rename_axis(None).itertuples()
     )
+    degree = tables["entities"].set_index("id")["degree"]
     assert found["relationships"] == [
-        [row.id, str(place), row.source, row.target, row.description, row.weight, row.rank, list(row.text_unit_ids)]
+        [
+            row.id, str(place), row.source, row.target, row.description, row.weight,
+            degree[row.source_entity_id] + degree[row.target_entity_id], list(row.text_unit_ids),
+        ]
         for place, row in enumerate(tables["relationships"].sort_values("id").itertuples())
-    ]
+    ]  # fmt: skip
     (unit,) = tables["text_units"].itertuples()
     assert [row[:4] for row in found["text_units"]] == [[unit.id, unit.text, unit.n_tokens, unit.document_id]]
     assert found["documents"] == [[unit.document_id, tables["documents"]["title"][0], [unit.id]]]

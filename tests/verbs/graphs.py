@@ -71,16 +71,11 @@ def described(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def ranked(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The graph as entities and relationships with their degrees."""
+    """The graph as entities with their degrees, and relationships."""
     entities, relationships = described(graph)
     degree = {entity_id(name): len(set(nx.all_neighbors(graph, name))) for name in graph.nodes}
-    sources = relationships["source_entity_id"].map(degree).astype("int64")
-    targets = relationships["target_entity_id"].map(degree).astype("int64")
-    degrees = {"source_degree": sources, "target_degree": targets, "rank": sources + targets}
-    return (
-        ENTITIES.frame(entities.assign(degree=entities["id"].map(degree).astype("int64")).to_dict("records")),
-        RELATIONSHIPS.frame(relationships.assign(**degrees).to_dict("records")),
-    )
+    with_degrees = entities.assign(degree=entities["id"].map(degree).astype("int64"))
+    return ENTITIES.frame(with_degrees.to_dict("records")), RELATIONSHIPS.frame(relationships.to_dict("records"))
 
 
 def towns() -> nx.DiGraph:

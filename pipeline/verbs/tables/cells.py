@@ -15,6 +15,7 @@ from pydantic import Field
 from pipeline.contract.cells import with_json_texts
 from pipeline.contract.schemas import STRING, TableSchema, type_name
 from pipeline.settings.validation import did_you_mean
+from pipeline.snapshots.ranks import told_of_missing
 
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Of a column that a verb makes."""
@@ -23,7 +24,8 @@ ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 def field_of(schema: TableSchema, name: str) -> pa.Field:
     """Raises ValueError for a column that the table has not."""
     if name not in schema.columns:
-        raise ValueError(f"no column '{name}'; {did_you_mean(name, schema.columns)}")
+        told = told_of_missing(name, schema.columns) or did_you_mean(name, schema.columns)
+        raise ValueError(f"no column '{name}'; {told}")
     return schema.arrow.field(name)
 
 
