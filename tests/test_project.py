@@ -154,6 +154,13 @@ def test_communities_reuse_what_index_has_done(tmp_path: Path, postgres_url: str
     with project.open() as opened:
         communities = opened.table("communities", "communities")
         assert openai.count("chat") - calls == len(communities) == len(opened.table("community_reports", "communities"))
+        links = opened.table("relationships", "communities")
+        degree = opened.table("entities", "communities").set_index("id")["degree"]
+        ranks = [
+            degree[source] + degree[target]
+            for source, target in links[["source_entity_id", "target_entity_id"]].itertuples(index=False)
+        ]
+        assert links["rank"].tolist() == (links["source_degree"] + links["target_degree"]).tolist() == ranks
         assert opened.graph("communities").number_of_nodes() == len(opened.table("entities", "communities"))
 
 

@@ -57,7 +57,7 @@ def corpus(
     relationships = [
         (
             relationship_id(entity_id(source), entity_id(target)), source, target, entity_id(source),
-            entity_id(target), f"{source} to {target}", list(keywords), 1.0, mentions, 1, 1, 2,
+            entity_id(target), f"{source} to {target}", list(keywords), 1.0, mentions,
         )
         for source, target, keywords in links
     ]  # fmt: skip
