@@ -72,7 +72,7 @@ def edited(schemas: Mapping[str, TableSchema], before: Mapping[str, pd.DataFrame
 
 
 def _rows(table: str, schema: TableSchema) -> st.SearchStrategy[list[dict[str, Any]]]:
-    cells = {field.name: _cell(table, field) for field in schema.arrow}
+    cells = {field.name: _or_missing(_cell(table, field), field.name, schema) for field in schema.arrow}
     unique = [schema.key, *([("id",)] if "id" in cells else [])]
     return st.lists(
         st.fixed_dictionaries(cells), max_size=MOST_ROWS,
@@ -86,6 +86,12 @@ def _cell(table: str, field: pa.Field) -> st.SearchStrategy[Any]:
     if field.name == "id":
         return st.sampled_from(next((ids for kind, ids in IDS.items() if table.endswith(kind)), ["x1", "x2", "x3"]))
     return CELLS[field.name] if field.name in CELLS else _of_type(field.type)
+
+
+def _or_missing(cells: st.SearchStrategy[Any], column: str, schema: TableSchema) -> st.SearchStrategy[Any]:
+    """A cell that may be missing is so at times."""
+    told = column in schema.required or column in schema.key
+    return cells if told else st.sampled_from([True] * 9 + [False]).flatmap(lambda there: cells if there else st.none())
 
 
 def _of_type(kind: pa.DataType) -> st.SearchStrategy[Any]:

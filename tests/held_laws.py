@@ -111,22 +111,26 @@ def changed_groups(one: Lawful, before: Frames, now: Frames) -> set[Any] | None:
             for rows in (gone, new):
                 groups |= set(one.law.groups(name, rows))
         elif name in one.law.lookup:
-            groups |= _groups_that_use(one.law, name, before, now, (gone, new))
+            groups |= _groups_that_use(one, name, before, now, (gone, new))
         else:
             return None
     return groups
 
 
 def _groups_that_use(
-    law: Law, dictionary: str, before: Frames, now: Frames, differing: tuple[pd.DataFrame, pd.DataFrame]
+    one: Lawful, dictionary: str, before: Frames, now: Frames, differing: tuple[pd.DataFrame, pd.DataFrame]
 ) -> set[Any]:
-    use = law.lookup[dictionary]
+    law, use = one.law, one.law.lookup[dictionary]
     if isinstance(use, Uses):
         table, entries = use.table, [entry for rows in differing for entry in rows[use.key]]
         touched = now[table][list(use.columns)].isin(entries).any(axis=1)
     else:
         table = next(iter(law.keyed))
-        touched = use(now[table], before[dictionary], now[dictionary])
+        filled = [
+            one.inputs[name].filled(tables[name], name)
+            for name, tables in ((table, now), (dictionary, before), (dictionary, now))
+        ]
+        touched = use(*filled)
     return set(law.groups(table, now[table][touched.to_numpy(dtype=bool)]))
 
 
