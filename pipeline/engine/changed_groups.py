@@ -74,7 +74,7 @@ class Night:
         for name in self.part.inputs:
             if self.now[name].sha256 == self._before(name).sha256:
                 continue
-            gone, new = self._difference(name)
+            gone, new = self._difference(name, self._naming(law, name) or self._columns(name)[:1])
             if not len(gone) and not len(new):
                 continue
             if name in law.keyed:
@@ -126,11 +126,20 @@ class Night:
         rows = self._frame(name, self.snapshots.table(snapshot, self._columns(name)))
         return self.part.inputs[name].filled(rows, f"verb '{self.part.function.__name__}': table '{name}'")
 
-    def _difference(self, name: str) -> tuple[pa.Table, pa.Table]:
-        """Rows of the last run alone and of this one alone, as far as the piece sees them."""
-        gone, new = self.snapshots.difference(self._before(name), self.now[name], self._columns(name))
+    def _difference(self, name: str, naming: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+        """The columns ``naming`` of the rows of the last run alone and of this one alone, as far as the piece sees
+        them. Where it sees whole rows, no other column is read."""
+        before, now, seen = self._before(name), self.now[name], self._columns(name)
+        if set(seen) == {*self.snapshots.columns(before), *self.snapshots.columns(now)}:
+            return self.snapshots.difference(before, now, naming)
+        gone, new = self.snapshots.difference(before, now, seen)
         gone_alone, new_alone = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
-        return gone.filter(pa.array(gone_alone)), new.filter(pa.array(new_alone))
+        return gone.filter(pa.array(gone_alone)).select(naming), new.filter(pa.array(new_alone)).select(naming)
+
+    def _naming(self, law: Law, name: str) -> list[str]:
+        """The columns of an input that say of which groups its rows are, or which entry of a dictionary one is."""
+        use = law.lookup.get(name)
+        return list(law.keyed.get(name, (use.key,) if isinstance(use, Uses) else ()))
 
     def _using(self, law: Law, name: str, gone: pa.Table, new: pa.Table) -> list[pa.ChunkedArray]:
         """The groups of rows that use entries of a dictionary that are gone or new."""
