@@ -9,7 +9,7 @@ import pytest
 from pipeline.contract.schemas import EMBEDDINGS
 from pipeline.errors import DataError
 from pipeline.load.desired_rows import VECTORS_OF, DesiredRows
-from pipeline.snapshots import store as snapshot_files
+from pipeline.snapshots import tables as snapshot_files
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.load.tables import corpus, save
 
