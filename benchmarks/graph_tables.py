@@ -103,7 +103,7 @@ def _changed(tables: Tables) -> Tables:
 def _every_hundredth(texts: pa.ChunkedArray, prefix: str) -> pa.Array:
     cells = texts.to_pylist()
     cells[1::100] = [(prefix + cell)[: len(cell)] for cell in cells[1::100]]
-    return pa.array(cells)
+    return pa.array(cells, texts.type)
 
 
 def _manifest(tables: Mapping[str, Snapshot]) -> Manifest:
@@ -143,6 +143,7 @@ def _units(choice: np.random.Generator, prose: str, count: int) -> tuple[pa.Tabl
         source=paths,
         metadata=[f'{{"path": "{path}"}}' for path in paths],
         content_hash=documents,
+        title_from=["name"] * len(paths),
     )
 
 
@@ -189,7 +190,7 @@ def _relationships(
         source_entity_id=ids[source],
         target_entity_id=ids[target],
         description=_descriptions(choice, prose, labels),
-        keywords=pa.ListArray.from_arrays(_offsets(sizes), keywords.take(pa.array(chosen)), type=STRINGS),
+        keywords=_list_cells(sizes, keywords.take(pa.array(chosen)), STRINGS),
         weight=sizes.astype(float),
         text_unit_ids=_lists(choice, units, choice.integers(1, 3, count)),
     )
@@ -238,18 +239,18 @@ def _vectors(choice: np.random.Generator, count: int, dimensions: int) -> np.nda
 
 def _embeddings(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
     rows, dimensions = vectors.shape
-    offsets = pa.array(np.arange(rows + 1) * dimensions, pa.int32())
-    cells = pa.ListArray.from_arrays(offsets, vectors.reshape(-1), type=VECTOR)
+    cells = _list_cells(np.full(rows, dimensions), pa.array(vectors.reshape(-1)), VECTOR)
     return _table(EMBEDDINGS, id=np.sort(ids), vector=cells)
 
 
-def _lists(choice: np.random.Generator, values: pa.Array, sizes: np.ndarray) -> pa.ListArray:
+def _lists(choice: np.random.Generator, values: pa.Array, sizes: np.ndarray) -> pa.LargeListArray:
     taken = values.take(pa.array(choice.integers(0, len(values), sizes.sum())))
-    return pa.ListArray.from_arrays(_offsets(sizes), taken, type=STRINGS)
+    return _list_cells(sizes, taken, STRINGS)
 
 
-def _offsets(sizes: np.ndarray) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+def _list_cells(sizes: np.ndarray, items: pa.Array, kind: pa.LargeListType) -> pa.LargeListArray:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, items.cast(kind.value_type), type=kind)
 
 
 def _table(schema: TableSchema, **columns: Any) -> pa.Table:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipeline.contract.cells import VECTOR, as_frame, list_of, with_json_texts
 from pipeline.errors import DataError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 UNMARKED = 1
 """The version that did not write itself down."""
 

@@ -12,7 +12,7 @@ from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
 from pipeline.files import new_file
 from pipeline.load.desired_rows import with_hashes
-from pipeline.load.projection import communities, edge_types, edges, most_frequent, nodes
+from pipeline.load.projection import communities, edge_types, most_frequent, sourced_edges, sourced_nodes
 from pipeline.stores.list_columns import frame_of, lengths_of
 from pipeline.stores.neo4j.rows import capped, members, name_key, parents
 
@@ -34,7 +34,7 @@ NODES: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 EDGES: Mapping[str, pa.DataType] = {
     "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
-    "weight:double": FLOAT, "rank:long": INT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
+    "weight:double": FLOAT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
     "workspace": TEXT,
 }  # fmt: skip
 
@@ -121,7 +121,7 @@ def _kept_types(source: ExportSource) -> Collection[str]:
 
 
 def _node_rows(entities: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
-    rows = _as_stored(nodes(entities), ["source_id"], source)
+    rows = _as_stored(sourced_nodes(entities), ["source_id"], source)
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
     rows["source_id:string[]"] = _cells(rows["source_id"])
@@ -130,7 +130,7 @@ def _node_rows(entities: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
 
 
 def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource) -> pd.DataFrame:
-    rows = _as_stored(edges(links, kept), ["keywords", "source_id"], source)
+    rows = _as_stored(sourced_edges(links, kept), ["keywords", "source_id"], source)
     rows["keywords:string[]"] = _cells(rows["keywords"])
     rows["source_id:string[]"] = _cells(rows["source_id"])
     renamed = {
@@ -138,7 +138,6 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource)
         "target_entity_id": ":END_ID",
         "type": ":TYPE",
         "weight": "weight:double",
-        "rank": "rank:long",
     }
     return rows.rename(columns=renamed)[list(EDGES)]
 

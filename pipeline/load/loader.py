@@ -48,7 +48,7 @@ def load_store(
     """
     remembered = LoadedHashes(wanted.snapshots.root)
     counts: dict[str, Counts] = {}
-    with store.writing(live, advanced, waits) as writer:
+    with store.writing(live, partial(_reported, advanced), waits) as writer:
         left = LastLoad({}, {}) if full else _left(store, live, remembered)
         differing = [table for table in store.tables if left.versions.get(table) != wanted.versions[table]]
         states = cache(writer.states)  # asked for while the rows of the second table are made
@@ -68,7 +68,11 @@ def load_store(
                 writer.apply(table, replace(delta, inserted=inserted, updated=updated))
                 counts[table] = delta.counts
             writer.publish()
-    return {reported_name(table, store): count for table, count in counts.items()}
+    return {reported_name(table): count for table, count in counts.items()}
+
+
+def _reported(advanced: Advanced, part: str, done: int, rows: int) -> None:
+    advanced(reported_name(part), done, rows)
 
 
 def unchanged(state: TableState) -> Counts:
@@ -76,9 +80,9 @@ def unchanged(state: TableState) -> Counts:
     return {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": state.rows}
 
 
-def reported_name(table: str, store: Store) -> str:
+def reported_name(table: str) -> str:
     """What people call it: a graph database has no table of vectors to tell its relationships from."""
-    return "relationships" if table == "edges" and "relationships" not in store.tables else table
+    return {"sourced_nodes": "nodes", "sourced_edges": "relationships"}.get(table, table)
 
 
 def _left(store: Store, live: Live, remembered: LoadedHashes) -> LastLoad:
@@ -253,4 +257,4 @@ def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts
     states = store.table_states()
     if states != shown.tables or store.outdated():
         return None
-    return {reported_name(table, store): unchanged(state) for table, state in states.items()}
+    return {reported_name(table): unchanged(state) for table, state in states.items()}

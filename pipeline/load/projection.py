@@ -20,10 +20,13 @@ from pipeline.contract.schemas import (
     TableSchema,
 )
 from pipeline.errors import DataError, UsageError
-from pipeline.snapshots.ranks import with_ranks
 from pipeline.stores.list_columns import in_arrow, lengths_of, to_arrow
 from pipeline.text.ids import digest
 
+NODE_COLUMNS = ["id", "name", "type", "description", "degree"]
+EDGE_COLUMNS = [
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "keywords",
+]  # fmt: skip
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "documents": {"documents": ["id", "title", "source", "metadata"]},
     "chunks": {
@@ -31,15 +34,16 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "text_unit_embeddings": ["id", "vector"],
     },
     "entities": {
-        "entities": ["id", "name", "text_unit_ids"],
+        "entities": ["id", "name"],
         "entity_texts": ["id", "text"],
         "entity_embeddings": ["id", "vector"],
     },
     "relationships": {
-        "relationships": ["id", "source", "target", "text_unit_ids"],
+        "relationships": ["id", "source", "target"],
         "relationship_texts": ["id", "text"],
         "relationship_embeddings": ["id", "vector"],
     },
+    "sources": {"entities": ["id", "text_unit_ids"], "relationships": ["id", "text_unit_ids"]},
     "reports": {
         "community_reports": [
             "id", "level", "parent", "title", "summary", "content", "rating", "weight", "text_unit_ids", "size",
@@ -48,20 +52,18 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "report_embeddings": ["id", "vector"],
     },
     "claims": {"covariates": COVARIATES.columns},
-    "nodes": {"entities": ["id", "name", "type", "description", "text_unit_ids", "degree"]},
-    "edges": {
-        "relationships": [
-            "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight",
-            "keywords", "text_unit_ids",
-        ],
-        "entities": ["id", "degree"],
-    },
+    "nodes": {"entities": NODE_COLUMNS},
+    "edges": {"relationships": EDGE_COLUMNS},
+    "sourced_nodes": {"entities": [*NODE_COLUMNS, "text_unit_ids"]},
+    "sourced_edges": {"relationships": [*EDGE_COLUMNS, "text_unit_ids"]},
     "communities": {
         "communities": ["id", "level", "parent", "entity_ids", "size", "title"],
         "community_reports": ["id", "title", "summary", "rating", "weight"],
     },
 }  # fmt: skip
-"""Table of a store -> the snapshot tables its rows are made of -> the columns that are used of these."""
+"""Table of a store -> the snapshot tables its rows are made of -> the columns that are used of these. A store that can
+join has the lists of sources beside the rows, in ``sources``: they change where the text of a row does not. One that
+cannot has them in its nodes and edges."""
 
 OPTIONAL: Mapping[str, TableSchema] = {
     "communities": COMMUNITIES,
@@ -123,10 +125,15 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: in
         return sources["covariates"][COVARIATES.columns]
     if table == "communities":
         return communities(sources["communities"], sources["community_reports"])
+    if table == "sources":
+        return _sources(sources["entities"], sources["relationships"])
     if table == "nodes":
         return nodes(sources["entities"])
-    links = with_ranks(sources["relationships"], sources["entities"].set_index("id")["degree"])
-    return edges(links, most_frequent(Counter(edge_types(links["keywords"])), max_types))
+    if table == "sourced_nodes":
+        return sourced_nodes(sources["entities"])
+    links = sources["relationships"]
+    kept_types = most_frequent(Counter(edge_types(links["keywords"])), max_types)
+    return edges(links, kept_types) if table == "edges" else sourced_edges(links, kept_types)
 
 
 def require_sources(tables: Container[str]) -> None:
@@ -172,14 +179,18 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
 
 def _entities(entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
-    rows = rows.assign(chunk_ids=lists(entities["text_unit_ids"]))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _relationships(links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     rows = links[["id", "source", "target"]].rename(columns={"source": "src_id", "target": "tgt_id"})
-    rows = rows.assign(chunk_ids=lists(links["text_unit_ids"]))
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
+
+
+def _sources(entities: pd.DataFrame, links: pd.DataFrame) -> pd.DataFrame:
+    """Of both: no entity has the id of a relationship."""
+    told = [rows[["id"]].assign(chunk_ids=lists(rows["text_unit_ids"])) for rows in (entities, links)]
+    return pd.concat(told, ignore_index=True)
 
 
 def _with_vectors(rows: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
@@ -204,20 +215,26 @@ def nodes(entities: pd.DataFrame) -> pd.DataFrame:
             "display_name": entities["name"],
             "entity_type": _type_names(to_arrow(entities["type"], STRING), UNKNOWN),
             "description": entities["description"],
-            "source_id": lists(entities["text_unit_ids"]),
             "degree": entities["degree"],
         }
     )
 
 
+def sourced_nodes(entities: pd.DataFrame) -> pd.DataFrame:
+    return nodes(entities).assign(source_id=lists(entities["text_unit_ids"]))
+
+
 def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
     """A type that is not kept becomes RELATED, its keyword stays a property."""
-    ends = ["source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank"]
+    ends = ["source_entity_id", "target_entity_id", "source", "target", "description", "weight"]
     return links[["id", *ends]].assign(
         type=[type if type in kept_types else RELATED for type in edge_types(links["keywords"])],
         keywords=lists(links["keywords"]),
-        source_id=lists(links["text_unit_ids"]),
     )
+
+
+def sourced_edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
+    return edges(links, kept_types).assign(source_id=lists(links["text_unit_ids"]))
 
 
 def edge_types(keywords: pd.Series) -> list[str]:

@@ -161,7 +161,7 @@ class Neo4jSettings(Section):
     password: SecretStr = SecretStr("")
     database: str = "neo4j"
     max_types: int = Field(default=1000, ge=0, le=60_000)
-    max_source_ids: PositiveInt = 5000
+    max_source_ids: PositiveInt = 1000
 
     @field_validator("uri")
     @classmethod

@@ -35,6 +35,9 @@ HASHES = pa.schema([("id", pa.large_string()), ("row_hash", pa.large_string())])
 """Of ``Store.hashes``."""
 COMMUNITY_COLUMNS = ["entity_id", "community_id", "level"]
 
+LAYOUT = 7
+"""The version of the software's schema since which the stores' tables are as they are: what an earlier one has loaded
+is loaded anew before it is read."""
 HUB = 1000
 """Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
 SOURCES = 1000

@@ -77,10 +77,13 @@ IN_STORES = {
     "chunks": {"full_doc_id": "documents"},
     "reports": {"id": "communities", "chunk_ids": "chunks"},
     "claims": {"text_unit_id": "chunks"},
-    "nodes": {"source_id": "chunks"},
-    "edges": {"source_entity_id": "nodes", "target_entity_id": "nodes", "source_id": "chunks"},
+    "sources": {"chunk_ids": "chunks"},
+    "edges": {"source_entity_id": "nodes", "target_entity_id": "nodes"},
+    "sourced_nodes": {"source_id": "chunks"},
+    "sourced_edges": {"source_entity_id": "nodes", "target_entity_id": "nodes", "source_id": "chunks"},
     "communities": {"parent": "communities", "entity_ids": "nodes"},
 }
+"""As IN_SNAPSHOTS, of the stores' tables; those that they lead to as people call them."""
 
 
 @dataclass(frozen=True)

@@ -133,4 +133,4 @@ def _check(
         for kind, found in ids.items()
         if len(found)
     )
-    return TableCheck(store.name, reported_name(table, store), expected, stored, differences)
+    return TableCheck(store.name, reported_name(table), expected, stored, differences)

@@ -90,7 +90,7 @@ def verify(
                 checks.append(check_hashes(store, table, wanted, store.hashes(table)))
             else:
                 known = {column: target for column, target in IN_STORES.get(table, {}).items() if target in ids}
-                references = References(store.name, reported_name(table, store), known, ids)
+                references = References(store.name, reported_name(table), known, ids)
                 stored = held[store.name][table] if table in held[store.name] else store.hashes(table)
                 told = partial(advanced, f"{store.name} {references.table}")
                 checks.append(check_rows(store, table, wanted, stored, references, told))
@@ -113,13 +113,18 @@ def _is_readable(live: Live | None) -> bool:
 
 def _held(store: Store) -> dict[str, pa.Table]:
     """id and row_hash of the rows that others refer to."""
-    return {table: store.hashes(table) for table in store.tables if table in REFERRED_TO}
+    return {table: store.hashes(table) for table in store.tables if reported_name(table) in REFERRED_TO}
 
 
 def _ids(held: Mapping[str, Mapping[str, pa.Table]], store: Store) -> dict[str, pa.ChunkedArray]:
-    """Of the tables that others refer to, the store's own and those of other stores that it does not have."""
-    others = {table: rows for tables in held.values() for table, rows in tables.items() if table not in store.tables}
-    return {table: rows["id"] for table, rows in {**others, **held.get(store.name, {})}.items()}
+    """Of the tables that others refer to, as people call them: the store's own, and those of other stores that it does
+    not have."""
+    others = [tables for name, tables in held.items() if name != store.name]
+    return {
+        reported_name(table): rows["id"]
+        for tables in (*others, held.get(store.name, {}))
+        for table, rows in tables.items()
+    }
 
 
 def _problems(lives: Mapping[str, Live | None], begun: Mapping[str, bool], target: Live, repair: str) -> Iterator[str]:

@@ -38,7 +38,7 @@ def load(opened: LoadableGraph, content: int) -> tuple[pd.DataFrame, dict[str, i
     graph = random_graph(0, content=content)
     rows = random_communities(graph, content)
     with opened.store.writing(LIVE) as writer:
-        for table, frame in {**graph.tables, "communities": rows}.items():
+        for table, frame in {**graph.tables(opened.store), "communities": rows}.items():
             delta = diff(with_hashes(frame), writer.hashes(table))
             writer.apply(table, delta)
         writer.publish()

@@ -9,25 +9,25 @@ import pandas as pd
 from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.stores.base import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore, Live, Store
 from pipeline.text.ids import digest, entity_id, relationship_id
+from tests.stores.sources import tables_of
 
 LIVE = Live("index", "version 1", {"model": "m", "dimensions": 3}, 3)
 NODE_COLUMNS = ["id", "display_name", "entity_type", "description", "source_id", "degree"]
 EDGE_COLUMNS = [
-    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank", "type",
-    "keywords", "source_id",
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "type", "keywords",
+    "source_id",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Rows as the stores' tables ``nodes`` and ``edges`` take them."""
+    """Rows of nodes and edges, with their lists of sources."""
 
     nodes: pd.DataFrame
     edges: pd.DataFrame
 
-    @property
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        return {"nodes": self.nodes, "edges": self.edges}
+    def tables(self, store: Store) -> Mapping[str, pd.DataFrame]:
+        return tables_of(store, {"nodes": self.nodes, "edges": self.edges})
 
 
 @dataclass(frozen=True)
@@ -36,25 +36,26 @@ class LoadableGraph:
     reads: GraphStore
 
     def load(self, graph: Graph, live: Live = LIVE) -> dict[str, dict[str, int]]:
-        """What was written: table -> counts."""
+        """What was written: table, as people call it -> counts."""
         counts = {}
         with self.store.writing(live) as writer:
-            for table, rows in graph.tables.items():
+            for table, rows in graph.tables(self.store).items():
                 delta = diff(with_hashes(rows), writer.hashes(table))
                 writer.apply(table, delta)
-                counts[table] = delta.counts
+                counts[table.removeprefix("sourced_")] = delta.counts
             writer.publish()
         return counts
 
     def content(self) -> dict[str, pd.DataFrame]:
         """All that the store holds, as its reads tell it."""
         with self.store.writing(LIVE) as writer:
-            stored = {table: sorted(writer.hashes(table)["id"].to_pylist()) for table in ("nodes", "edges")}
+            graph_tables = [table for table in self.store.tables if table.endswith(("nodes", "edges"))]
+            nodes, edges = (sorted(writer.hashes(table)["id"].to_pylist()) for table in graph_tables)
         return {
-            "entities": self.reads.entities(stored["nodes"]),
-            "relationships": self.reads.relationships(stored["edges"]),
-            "relationships_of": self.reads.relationships_of(stored["nodes"], 10_000),
-            "shared_units": self.reads.shared_units(stored["nodes"]),
+            "entities": self.reads.entities(nodes),
+            "relationships": self.reads.relationships(edges),
+            "relationships_of": self.reads.relationships_of(nodes, 10_000),
+            "shared_units": self.reads.shared_units(nodes),
         }
 
 
@@ -62,10 +63,10 @@ def node(name: str, type: str = "PERSON", units: Sequence[str] = (), description
     return (entity_id(name), name, type, description or f"about {name}", list(units), 1)
 
 
-def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0, rank: int = 2) -> tuple:
+def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0) -> tuple:
     ends = entity_id(source), entity_id(target)
     link = f"{source} and {target}"
-    return (relationship_id(*ends), *ends, source, target, link, weight, rank, type, [type.lower()], ["c1"])
+    return (relationship_id(*ends), *ends, source, target, link, weight, type, [type.lower()], ["c1"])
 
 
 def graph(nodes: Sequence[tuple], edges: Sequence[tuple] = ()) -> Graph:
@@ -95,7 +96,6 @@ def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int =
             *edge(source, target)[:5],
             f"{source} {detail.choice(['met', 'saw'])} {target}",
             float(detail.randint(1, 3)),
-            detail.randint(1, 3),
             detail.choice(["MET", "SAW", "RELATED"]),
             detail.sample(["met", "saw", "heard"], detail.randint(0, 3)),
             detail.sample(units, detail.randint(1, 3)),
@@ -146,10 +146,11 @@ def expected_links(graph: Graph, entity_ids: Sequence[str], most: int, limit: in
 
 
 def _relationship_rows(graph: Graph) -> list[tuple]:
+    degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
     return [
         (
             row.id, row.source_entity_id, row.target_entity_id, row.source, row.target, row.description,
-            row.keywords, row.weight, row.rank, row.source_id,
+            row.keywords, row.weight, degrees[row.source_entity_id] + degrees[row.target_entity_id], row.source_id,
         )
         for row in graph.edges.itertuples()
     ]  # fmt: skip

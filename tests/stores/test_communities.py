@@ -116,7 +116,7 @@ def test_a_member_that_is_no_node_is_an_error(neo4j: OpenNeo4j):
     store, graph = neo4j(), random_graph(0)
     rows = pd.DataFrame([community(0, ["ent-nobody"])], columns=COLUMNS)
     with store.writing(LIVE) as writer:
-        writer.apply("nodes", diff(with_hashes(graph.nodes), {}))
+        writer.apply("sourced_nodes", diff(with_hashes(graph.nodes), {}))
         writer.apply("communities", diff(with_hashes(rows), {}))
         with pytest.raises(StoreError, match="1 times a community has an entity that is no node"):
             writer.publish()

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.postgres.schema import ENTITIES, partition_of
+from pipeline.stores.postgres.schema import SOURCE_LISTS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 
 OpenStore = Callable[..., PostgresStore]
@@ -21,11 +21,15 @@ def rows(ids: list[str], **columns: list) -> pd.DataFrame:
     return with_hashes(pd.DataFrame({"id": ids, **columns, "embedding": vectors}))
 
 
+def lists(units: dict[str, list[str]]) -> pd.DataFrame:
+    return with_hashes(pd.DataFrame({"id": list(units), "chunk_ids": list(units.values())}))
+
+
 @pytest.fixture
 def store(postgres: OpenStore) -> PostgresStore:
     store = postgres()
     names = [id.removeprefix("ent-").upper() for id in UNITS]
-    entities = rows(list(UNITS), entity_name=names, content=names, chunk_ids=list(UNITS.values()))
+    entities = rows(list(UNITS), entity_name=names, content=names)
     chunks = rows(
         ["c2", "c1"],
         full_doc_id=["doc-1", "doc-1"], chunk_order_index=[1, 0], tokens=[1, 1], content=["灯塔 two " * 50, "one"],
@@ -33,7 +37,9 @@ def store(postgres: OpenStore) -> PostgresStore:
     )  # fmt: skip
     documents = with_hashes(pd.DataFrame({"id": ["doc-1"], "title": ["One"], "source": ["one.txt"], "metadata": [{}]}))
     with store.writing(Live("index", "1", {"model": "m"}, 2)) as writer:
-        for table, frame in {"documents": documents, "chunks": chunks, "entities": entities}.items():
+        sources = lists(UNITS)
+        tables = {"documents": documents, "chunks": chunks, "entities": entities, "sources": sources}
+        for table, frame in tables.items():
             writer.apply(table, diff(frame, writer.hashes(table)))
         writer.publish()
     return store
@@ -75,9 +81,11 @@ def test_a_hub_is_found_by_the_index_and_its_list_is_not_read(store: PostgresSto
     """The list of an entity with 50,000 text units lies out of line; it is only read to be given back."""
     units = [f"chunk-{number:032x}" for number in range(50_000)]
     ids = ["ent-0", *(f"ent-other{number}" for number in range(3000))]
-    hub = rows(ids, entity_name=ids, content=ids, chunk_ids=[units, *([unit] for unit in units[1000:4000])])
+    hub = rows(ids, entity_name=ids, content=ids)
+    sources = dict(zip(ids, [units, *([unit] for unit in units[1000:4000])], strict=True))
     with store.writing(Live("index", "2", {"model": "m"}, 2)) as writer:
         writer.apply("entities", diff(hub, {}))
+        writer.apply("sources", diff(lists(sources), {}))
         writer.publish()
     with store.connection() as connection:
         [[table]] = connection.execute(
@@ -100,7 +108,7 @@ def _by_index(store: PostgresStore, unit: str, most: int) -> list[tuple]:
 
 
 def _partition(store: PostgresStore) -> str:
-    return partition_of(ENTITIES, store.workspace)
+    return partition_of(SOURCE_LISTS, store.workspace)
 
 
 def _read(store: PostgresStore, table: str) -> int:

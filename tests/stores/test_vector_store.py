@@ -35,7 +35,6 @@ def entities(embeddings: np.ndarray) -> pd.DataFrame:
             "id": ids,
             "entity_name": ids,
             "content": ids,
-            "chunk_ids": [["chunk-1"]] * len(ids),
             "embedding": [row.copy() for row in embeddings],
         }
     )
@@ -121,8 +120,9 @@ def within_store(postgres: OpenStore, rows: int = 40, exact_below: int = 5000) -
     units = chunks(vectors(1, rows, 8))
     ids = units["id"].tolist()
     sources = [[id, ids[place + 1]] if place % 4 == 0 else [id] for place, id in enumerate(ids)]
-    found = entities(vectors(2, rows, 8)).assign(chunk_ids=sources)
-    load(store, {"documents": DOCUMENTS, "chunks": units, "entities": found}, 8)
+    found = entities(vectors(2, rows, 8))
+    lists = pd.DataFrame({"id": found["id"], "chunk_ids": sources})
+    load(store, {"documents": DOCUMENTS, "chunks": units, "entities": found, "sources": lists}, 8)
     return store
 
 
@@ -173,8 +173,9 @@ def test_documents_and_the_origins_of_rows(postgres: OpenStore):
 
 def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: OpenStore):
     store = postgres()
-    found = entities(vectors(2, 1, 8)).assign(chunk_ids=[["chunk-00000", "gone"]])
-    load(store, {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": found}, 8)
+    rows = {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": entities(vectors(2, 1, 8))}
+    lists = pd.DataFrame({"id": ["ent-00000"], "chunk_ids": [["chunk-00000", "gone"]]})
+    load(store, {**rows, "sources": lists}, 8)
     assert store.origins("entities", ["ent-00000"], ["doc-1"]).to_numpy().tolist() == [["ent-00000", True, False]]
 
 

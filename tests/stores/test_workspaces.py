@@ -19,6 +19,7 @@ ROWS = {
     "chunks": 1,
     "entities": 2,
     "relationships": 1,
+    "sources": 3,
     "nodes": 2,
     "edges": 1,
     "reports": 3,

@@ -78,7 +78,7 @@ class Neo4jConnection:
     workspace: str = "default"
     batch_rows: int = 5000
     atomic_rows: int = 20_000
-    max_source_ids: int = 5000
+    max_source_ids: int = 1000
 
     @cached_property
     def driver(self) -> Driver:

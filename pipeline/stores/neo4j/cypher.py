@@ -45,7 +45,7 @@ WORKSPACES = "MATCH (live:GraphmillLive) RETURN properties(live) AS properties O
 # a community with more or fewer members or another parent than it should have, and, where $most is given, a row that
 # names more or fewer text units than that allows.
 HASHES: Mapping[str, LiteralString] = {
-    "nodes": """
+    "sourced_nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         RETURN [n.id] AS ids, [CASE
             WHEN n.name_key IS NOT NULL AND ($most IS NULL
@@ -53,7 +53,7 @@ HASHES: Mapping[str, LiteralString] = {
             THEN coalesce(n.row_hash, '') ELSE '' END
         ] AS hashes, [] AS strays
         """,
-    "edges": """
+    "sourced_edges": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         CALL (n) {
             MATCH (n)-[r {workspace: $workspace}]->(target) WHERE r.id IS NOT NULL
@@ -83,14 +83,14 @@ HASHES: Mapping[str, LiteralString] = {
 # hexadecimal text and has no hash function. pipeline/stores/neo4j/rows.py says the same of rows at hand.
 # A hash that HASHES leaves out without $most is left out here.
 STATES: Mapping[str, LiteralString] = {
-    "nodes": """
+    "sourced_nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         WITH [digits IN [CASE WHEN n.name_key IS NULL THEN '' ELSE left(n.row_hash, 12) END, right(n.id, 12)]
             | toInteger(replace(replace(replace(replace(replace(replace(
                 digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
         RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
         """,
-    "edges": """
+    "sourced_edges": """
         MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
         WHERE n.id IS NOT NULL AND r.id IS NOT NULL
         WITH [digits IN [
@@ -115,19 +115,19 @@ STATES: Mapping[str, LiteralString] = {
 }
 
 ROWS: Mapping[str, LiteralString] = {
-    "nodes": """
+    "sourced_nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         RETURN n.id AS id, n.displayName AS display_name, n.entity_type AS entity_type,
                n.description AS description, n.source_id AS source_id, n.degree AS degree, n.row_hash AS row_hash,
                n.name_key AS name_key, n.source_count AS source_count,
                [label IN ['Entity', n.entity_type] WHERE label IN labels(n)] AS labels
         """,
-    "edges": """
+    "sourced_edges": """
         MATCH (source:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
         WHERE source.id IS NOT NULL AND r.id IS NOT NULL
         RETURN r.id AS id, source.id AS source_entity_id, target.id AS target_entity_id,
                source.displayName AS source, target.displayName AS target, r.description AS description,
-               r.weight AS weight, r.rank AS rank, type(r) AS type, r.keywords AS keywords,
+               r.weight AS weight, type(r) AS type, r.keywords AS keywords,
                r.source_id AS source_id, r.row_hash AS row_hash, r.source_count AS source_count
         """,
     "communities": """
@@ -157,8 +157,8 @@ WRITE_EDGES = """
     MATCH (source:Entity {workspace: $workspace, id: row[1]})
     MATCH (target:Entity {workspace: $workspace, id: row[2]})
     CREATE (source)-[:$(row[3]) {
-        workspace: $workspace, id: row[0], description: row[4], keywords: row[5], weight: row[6], rank: row[7],
-        source_id: row[8], source_count: row[9], row_hash: row[10]
+        workspace: $workspace, id: row[0], description: row[4], keywords: row[5], weight: row[6],
+        source_id: row[7], source_count: row[8], row_hash: row[9]
     }]->(target)
     """
 DELETE_EDGES = """
@@ -237,25 +237,28 @@ RELATIONSHIPS = """
     MATCH (source)-[r {id: id}]->(target)
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
            coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
-           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])[..$sources]
+           coalesce(r.weight, 0.0), coalesce(source.degree, 0) + coalesce(target.degree, 0),
+           coalesce(r.source_id, [])[..$sources]
     """
 RELATIONSHIPS_OF = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     MATCH (n)-[r {workspace: $workspace}]-() WHERE r.id IS NOT NULL
-    WITH DISTINCT r ORDER BY r.rank DESC, r.weight DESC, r.id LIMIT $limit
-    WITH r, startNode(r) AS source, endNode(r) AS target
+    WITH DISTINCT r, startNode(r) AS source, endNode(r) AS target
+    WITH r, source, target, coalesce(source.degree, 0) + coalesce(target.degree, 0) AS rank
+    ORDER BY rank DESC, r.weight DESC, r.id LIMIT $limit
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
            coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
-           coalesce(r.weight, 0.0), coalesce(r.rank, 0), coalesce(r.source_id, [])[..$sources]
-    ORDER BY r.rank DESC, r.weight DESC, r.id
+           coalesce(r.weight, 0.0), rank, coalesce(r.source_id, [])[..$sources]
+    ORDER BY rank DESC, r.weight DESC, r.id
     """
 LINKS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids AND n.degree <= $most
     MATCH (n)-[r {workspace: $workspace}]-() WHERE r.id IS NOT NULL
-    WITH DISTINCT r ORDER BY r.rank, r.id LIMIT $limit
-    WITH r, startNode(r) AS source, endNode(r) AS target
+    WITH DISTINCT r, startNode(r) AS source, endNode(r) AS target
+    WITH r, source, target, coalesce(source.degree, 0) + coalesce(target.degree, 0) AS rank
+    ORDER BY rank, r.id LIMIT $limit
     RETURN r.id, coalesce(source.id, ''), coalesce(target.id, '')
-    ORDER BY r.rank, r.id
+    ORDER BY rank, r.id
     """
 COMMUNITIES_OF = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids

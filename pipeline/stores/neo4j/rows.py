@@ -1,4 +1,4 @@
-"""Rows of "nodes", "edges" and "communities" as Neo4j takes them, their batches, and their state."""
+"""Rows of "sourced_nodes", "sourced_edges" and "communities" as Neo4j takes them, their batches, and their state."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,8 +21,8 @@ NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
 ENTITY = "Entity"
 """A label of every node."""
 INTEGERS: Mapping[str, Collection[str]] = {
-    "nodes": {"degree", "source_count"},
-    "edges": {"rank", "source_count"},
+    "sourced_nodes": {"degree", "source_count"},
+    "sourced_edges": {"source_count"},
     "communities": {"level", "weight", "size", "entity_count"},
 }
 NUMBERS = frozenset({"weight", "rating"})
@@ -31,12 +31,12 @@ UNORDERED = frozenset({"entity_ids", "parents"})
 """Lists that are relationships in Neo4j."""
 LONG_TEXTS = ("description", "display_name", "summary")
 WRITTEN: Mapping[str, Sequence[str]] = {
-    "nodes": [
+    "sourced_nodes": [
         "id", "entity_type", "display_name", "name_key", "description", "degree", "source_id", "source_count",
         "row_hash",
     ],
-    "edges": [
-        "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "rank", "source_id",
+    "sourced_edges": [
+        "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "source_id",
         "source_count", "row_hash",
     ],
     "communities": [

@@ -53,7 +53,7 @@ class Neo4jStore(Neo4jConnection):
     """One workspace in one database."""
 
     name: str = "neo4j"
-    tables: tuple[str, ...] = ("nodes", "edges", "communities")
+    tables: tuple[str, ...] = ("sourced_nodes", "sourced_edges", "communities")
 
     @contextmanager
     def alone(self, waits: Waits = silent) -> Iterator[None]:

@@ -107,7 +107,7 @@ class Neo4jWriter:
 
     def _write_waiting(self) -> None:
         for table, delta in self.waiting:
-            if table == "nodes":
+            if table == "sourced_nodes":
                 self.gone.extend(delta.deleted)
                 self._write(table, pd.concat([delta.inserted, delta.updated]), cypher.WRITE_NODES)
             elif table == "communities":

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import pandas as pd
-from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, cast, func, or_, select, true, union
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    FromClause,
+    Subquery,
+    Text,
+    cast,
+    func,
+    select,
+    true,
+    union,
+)
 from sqlalchemy.dialects.postgresql import array
 
 from pipeline.stores.base import (
@@ -19,8 +31,11 @@ from pipeline.stores.base import (
     VectorStore,
     in_order,
 )
-from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES
+from pipeline.stores.postgres.reads import is_of
+from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
 from pipeline.stores.postgres.store import PostgresStore
+
+FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(Text)))
 
 
 @dataclass(frozen=True)
@@ -38,46 +53,63 @@ class PostgresGraph:
         return GraphState(live.version, owner=live.owner) if live and "nodes" in live.tables else GraphState("")
 
     def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        query = select(
-            NODES.c.id,
-            NODES.c.display_name.label("name"),
-            NODES.c.entity_type.label("type"),
-            NODES.c.description,
-            NODES.c.degree,
-            NODES.c.source_id[1:SOURCES].label("text_unit_ids"),
-        ).where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
+        query = (
+            select(
+                NODES.c.id,
+                NODES.c.display_name.label("name"),
+                NODES.c.entity_type.label("type"),
+                NODES.c.description,
+                NODES.c.degree,
+                FIRST_UNITS.label("text_unit_ids"),
+            )
+            .outerjoin_from(NODES, SOURCE_LISTS, is_of(NODES))
+            .where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
+        )
         return in_order(self.store.frame(query, ENTITY_COLUMNS), ids)
 
     def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
-        query = self._edges().where(EDGES.c.id == func.any(list(ids)))
+        source, target = NODES.alias("source_node"), NODES.alias("target_node")
+        rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
+        query = (
+            select(*_shown(rank))
+            .outerjoin_from(EDGES, source, _is_end(source, EDGES.c.source_entity_id))
+            .outerjoin(target, _is_end(target, EDGES.c.target_entity_id))
+            .outerjoin(SOURCE_LISTS, is_of(EDGES))
+            .where(EDGES.c.workspace == self.store.workspace, EDGES.c.id == func.any(list(ids)))
+        )
         return in_order(self.store.frame(query, RELATIONSHIP_COLUMNS), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
-        ids = list(entity_ids)
+        """What is shown of them is read of the best alone."""
+        workspace = self.store.workspace
+        found = _edges_of(workspace, _asked(workspace, entity_ids))
+        order = (found.c.rank.desc(), found.c.weight.desc(), found.c.id.collate("C"))
+        best = select(found).order_by(*order).limit(limit).subquery("best")
         query = (
-            self._edges()
-            .where(or_(EDGES.c.source_entity_id == func.any(ids), EDGES.c.target_entity_id == func.any(ids)))
-            .order_by(EDGES.c.rank.desc(), EDGES.c.weight.desc(), EDGES.c.id.collate("C"))
-            .limit(limit)
+            select(*_shown(best.c.rank))
+            .join_from(best, EDGES, (EDGES.c.workspace == workspace) & (EDGES.c.id == best.c.id))
+            .outerjoin(SOURCE_LISTS, is_of(EDGES))
+            .order_by(best.c.rank.desc(), best.c.weight.desc(), best.c.id.collate("C"))
         )
         return self.store.frame(query, RELATIONSHIP_COLUMNS)
 
     def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
         workspace, ids = self.store.workspace, list(entity_ids)
-        asked = (NODES.c.workspace == workspace, NODES.c.id == func.any(ids))
-        found = select(NODES.c.id, func.unnest(NODES.c.source_id[1:SOURCES]).label("unit")).where(*asked).subquery()
+        asked = (SOURCE_LISTS.c.workspace == workspace, SOURCE_LISTS.c.id == func.any(ids))
+        found = select(SOURCE_LISTS.c.id, func.unnest(FIRST_UNITS).label("unit")).where(*asked).subquery()
         pairs = union(
             *(
                 select(few.c.id.label("entity"), far.label("neighbour"))
                 .join_from(few, EDGES, (EDGES.c.workspace == workspace) & (near == few.c.id))
                 .where(near != far)
-                for few in [_few(asked)]
+                for few in [_asked(workspace, ids, HUB)]
                 for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
             )
         ).subquery()
         theirs = (
-            select(pairs.c.entity, func.unnest(NODES.c.source_id).label("unit"))
+            select(pairs.c.entity, func.unnest(SOURCE_LISTS.c.chunk_ids).label("unit"))
             .join_from(pairs, NODES, (NODES.c.workspace == workspace) & (NODES.c.id == pairs.c.neighbour))
+            .join(SOURCE_LISTS, is_of(NODES))
             .where(NODES.c.degree <= HUB)
             .subquery()
         )
@@ -91,19 +123,11 @@ class PostgresGraph:
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
         workspace = self.store.workspace
-        few = _few((NODES.c.workspace == workspace, NODES.c.id == func.any(list(entity_ids))), most)
-        columns = [*(EDGES.c[name] for name in LINK_COLUMNS), EDGES.c.rank]
-        at_end = [
-            select(*columns).join_from(few, EDGES, (EDGES.c.workspace == workspace) & (end == few.c.id))
-            for end in (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
-        ]
-        found = union(*at_end).subquery()
+        found = _edges_of(workspace, _asked(workspace, entity_ids, most))
         query = select(*(found.c[name] for name in LINK_COLUMNS))
         return self.store.frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
-        if not self.store.holds("communities"):
-            return pd.DataFrame(columns=COMMUNITY_COLUMNS)
         ids = cast(sorted(set(entity_ids)), ARRAY(Text))
         asked = func.unnest(ids).table_valued("id", name="asked").render_derived()
         finest = (
@@ -120,12 +144,35 @@ class PostgresGraph:
         query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
         return self.store.frame(query.order_by(asked.c.id.collate("C")), COMMUNITY_COLUMNS)
 
-    def _edges(self) -> Select:
-        units = EDGES.c.source_id[1:SOURCES].label("text_unit_ids")
-        columns = [EDGES.c[name] for name in RELATIONSHIP_COLUMNS if name != units.name]
-        return select(*columns, units).where(EDGES.c.workspace == self.store.workspace)
+
+def _asked(workspace: str, ids: Sequence[str], most: int | None = None) -> CTE:
+    """(id, degree) of those of the entities that have at most so many neighbours, found before any relationship is
+    looked at."""
+    query = select(NODES.c.id, NODES.c.degree).where(NODES.c.workspace == workspace, NODES.c.id == func.any(list(ids)))
+    query = query if most is None else query.where(NODES.c.degree <= most)
+    return query.cte("asked").prefix_with("MATERIALIZED")
 
 
-def _few(asked: Sequence[ColumnElement[bool]], most: int = HUB) -> CTE:
-    """The entities asked for that have at most so many neighbours, found before any relationship is looked at."""
-    return select(NODES.c.id).where(*asked, NODES.c.degree <= most).cte("few").prefix_with("MATERIALIZED")
+def _edges_of(workspace: str, asked: CTE) -> Subquery:
+    """LINK_COLUMNS, weight and rank, which is the degrees of both ends, of the relationships at either end of the
+    entities, each once. The degree of one end is known: that of the other alone is looked up."""
+    other = NODES.alias("other")
+    rank = (asked.c.degree + func.coalesce(other.c.degree, 0)).label("rank")
+    return union(
+        *(
+            select(*(EDGES.c[name] for name in LINK_COLUMNS), EDGES.c.weight, rank)
+            .join_from(asked, EDGES, (EDGES.c.workspace == workspace) & (near == asked.c.id))
+            .outerjoin(other, (other.c.workspace == workspace) & (other.c.id == far))
+            for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
+        )
+    ).subquery("found")
+
+
+def _shown(rank: ColumnElement[int]) -> list[ColumnElement]:
+    """RELATIONSHIP_COLUMNS of EDGES beside SOURCE_LISTS."""
+    made = {"rank": rank.label("rank"), "text_unit_ids": FIRST_UNITS.label("text_unit_ids")}
+    return [made[name] if name in made else EDGES.c[name] for name in RELATIONSHIP_COLUMNS]
+
+
+def _is_end(node: FromClause, end: ColumnElement[str]) -> ColumnElement[bool]:
+    return (node.c.workspace == EDGES.c.workspace) & (node.c.id == end)

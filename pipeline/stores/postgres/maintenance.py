@@ -15,9 +15,12 @@ from pipeline.stores.binary_copy import Kind
 from pipeline.stores.postgres.database import cursor, register_types
 from pipeline.stores.postgres.schema import (
     ENTITIES,
+    ENTITY_IDS,
     LIVE,
     METADATA,
+    PARTITIONED,
     PLAIN_LIMIT,
+    SOURCE_LISTS,
     TABLES,
     VECTOR_TABLES,
     kind_of,
@@ -52,7 +55,7 @@ def create_tables(connection: Connection, workspace: str) -> None:
         register_types(connection.connection.dbapi_connection)
     METADATA.create_all(connection)  # those that are not there
     _add_columns(connection)
-    for table in VECTOR_TABLES.values():
+    for table in PARTITIONED:
         partition = partition_of(table, workspace)
         if not connection.execute(select(func.to_regclass(partition))).scalar():
             _create_partition(cursor(connection), table.name, partition, workspace)
@@ -147,13 +150,21 @@ def build_or_settle(connection: Connection, name: str, statement: sql.Composed, 
 
 
 def mention_index(workspace: str) -> str:
-    return f"{partition_of(ENTITIES, workspace)}_chunk_ids"
+    return f"{partition_of(SOURCE_LISTS, workspace)}_mentions"
 
 
 def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
-    partition, name = partition_of(ENTITIES, workspace), mention_index(workspace)
-    statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids)")
-    build_or_settle(connection, name, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb)
+    """Of entities alone, which are the fewer: nobody asks for the relationships of a text unit."""
+    partition, name = partition_of(SOURCE_LISTS, workspace), mention_index(workspace)
+    statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids) WHERE id ^@ {}")
+    names = sql.Identifier(name), sql.Identifier(partition)
+    build_or_settle(connection, name, statement.format(*names, sql.Literal(ENTITY_IDS)), build_mb)
+
+
+def indexes_of_earlier_versions(connection: Connection, workspace: str) -> list[str]:
+    """Those that nothing reads by any more."""
+    name = f"{partition_of(ENTITIES, workspace)}_chunk_ids"
+    return [name] if connection.execute(select(func.to_regclass(name))).scalar() else []
 
 
 @contextmanager

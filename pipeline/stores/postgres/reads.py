@@ -7,7 +7,21 @@ import numpy as np
 import pandas as pd
 from pgvector.sqlalchemy import VECTOR
 from psycopg import sql
-from sqlalchemy import ARRAY, ColumnElement, Connection, Select, Table, Text, case, cast, exists, func, or_, select
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    Text,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from pipeline.contract.schemas import refuse_newer
 from pipeline.stores.base import (
@@ -24,7 +38,16 @@ from pipeline.stores.base import (
 from pipeline.stores.postgres.database import PostgresDatabase, cursor
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
 from pipeline.stores.postgres.lexical import lexical_search
-from pipeline.stores.postgres.schema import CHUNKS, CLAIMS, DOCUMENTS, ENTITIES, REPORTS, SINCE, VECTOR_TABLES
+from pipeline.stores.postgres.schema import (
+    CHUNKS,
+    CLAIMS,
+    DOCUMENTS,
+    ENTITIES,
+    ENTITY_IDS,
+    REPORTS,
+    SOURCE_LISTS,
+    VECTOR_TABLES,
+)
 from pipeline.stores.postgres.workspaces import workspaces
 
 ID_BYTES = 56
@@ -52,17 +75,11 @@ class PostgresReads(PostgresDatabase):
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live
 
-    def holds(self, table: str) -> bool:
-        """Whether what is shown can have rows in the table; where an earlier version of the software has loaded it, the
-        table may not even be there."""
-        live = self.live()
-        return live is not None and live.schema_version >= SINCE.get(table, 0)
-
     def nearest(
         self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
     ) -> list[tuple[str, float]]:
         live = self.live()
-        if live is None or live.dimensions != len(vector) or live.schema_version < SINCE.get(table, 0):
+        if live is None or live.dimensions != len(vector):
             return []
         rows = VECTOR_TABLES[table]
         conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
@@ -92,12 +109,7 @@ class PostgresReads(PostgresDatabase):
         return self.frame(query, columns)
 
     def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
-        table_rows = VECTOR_TABLES[table]
-        rows = (
-            _sources(table_rows)
-            .where(table_rows.c.workspace == self.workspace, table_rows.c.id == func.any(list(ids)))
-            .subquery()
-        )
+        rows = _sources(self.workspace, VECTOR_TABLES[table], ids).subquery()
         chunk = CHUNKS.alias("source")
         belongs = func.coalesce(chunk.c.full_doc_id == func.any(list(documents)), False)
         query = (
@@ -133,13 +145,19 @@ class PostgresReads(PostgresDatabase):
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
         """A list that is too long is not even read: how much room it takes tells."""
-        units = ENTITIES.c.chunk_ids
+        units = SOURCE_LISTS.c.chunk_ids
         few = case(
             (func.pg_column_size(units) <= ID_BYTES * (most + 1), case((func.cardinality(units) <= most, units)))
         )
-        query = select(ENTITIES.c.id, ENTITIES.c.entity_name, func.coalesce(few, _ids([]))).where(
-            ENTITIES.c.workspace == self.workspace,
-            or_(units.bool_op("&&")(_ids(text_unit_ids)), ENTITIES.c.id == func.any(list(entity_ids))),
+        query = (
+            select(ENTITIES.c.id, ENTITIES.c.entity_name, func.coalesce(few, _ids([])))
+            .join_from(SOURCE_LISTS, ENTITIES, is_of(ENTITIES))
+            .where(
+                SOURCE_LISTS.c.workspace == self.workspace,
+                # Written out, not a parameter, so that PostgreSQL sees it is the index's.
+                SOURCE_LISTS.c.id.bool_op("^@")(literal(ENTITY_IDS, literal_execute=True)),
+                or_(units.bool_op("&&")(_ids(text_unit_ids)), SOURCE_LISTS.c.id == func.any(list(entity_ids))),
+            )
         )
         return self.frame(query.order_by(ENTITIES.c.id.collate("C")), MENTION_COLUMNS)
 
@@ -160,14 +178,10 @@ class PostgresReads(PostgresDatabase):
             return {id: vector.to_numpy() for id, vector in found}
 
     def reports(self, ids: Sequence[str]) -> pd.DataFrame:
-        if not self.holds("reports"):
-            return pd.DataFrame(columns=REPORT_COLUMNS)
         query = _reports(self.workspace).where(REPORTS.c.id == func.any(list(ids)))
         return in_order(self.frame(query, REPORT_COLUMNS), ids)
 
     def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
-        if not self.holds("reports"):
-            return pd.DataFrame(columns=REPORT_COLUMNS)
         without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
         query = (
             _reports(self.workspace)
@@ -178,8 +192,6 @@ class PostgresReads(PostgresDatabase):
         return self.frame(query if within is None else query.where(told_by(REPORTS, within)), REPORT_COLUMNS)
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
-        if not self.holds("claims"):
-            return pd.DataFrame(columns=CLAIM_COLUMNS)
         ids, document = list(entity_ids), CHUNKS.c.full_doc_id
         found = {"document_id": func.coalesce(document, "").label("document_id")}
         query = (
@@ -215,12 +227,13 @@ def has_source_in(table: Table, documents: Sequence[str]) -> ColumnElement[bool]
     """The condition that at least one text unit of these documents is a source of the row."""
     if table is CHUNKS:
         return CHUNKS.c.full_doc_id == func.any(list(documents))
-    chunk = CHUNKS.alias("source")
-    return exists().where(
+    chunk, lists = CHUNKS.alias("source"), _lists_of(table)
+    found = exists().where(
         chunk.c.workspace == table.c.workspace,
-        chunk.c.id == func.any(table.c.chunk_ids),
+        chunk.c.id == func.any(lists.c.chunk_ids),
         chunk.c.full_doc_id == func.any(list(documents)),
     )
+    return found if lists is table else found.where(is_of(table))
 
 
 def _has_source_outside(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
@@ -238,9 +251,23 @@ def _has_source_outside(table: Table, documents: Sequence[str]) -> ColumnElement
     return select(unit.c.id).where(~known).correlate(table).exists()
 
 
-def _sources(table: Table) -> Select:
-    """(id, source): a row for each text unit that is a row's source."""
-    return select(table.c.id, (table.c.id if table is CHUNKS else func.unnest(table.c.chunk_ids)).label("source"))
+def _sources(workspace: str, table: Table, ids: Sequence[str]) -> Select:
+    """(id, source): a row for each text unit that is a source of these rows of the table."""
+    rows = CHUNKS if table is CHUNKS else _lists_of(table)
+    source = rows.c.id if rows is CHUNKS else func.unnest(rows.c.chunk_ids)
+    return select(rows.c.id, source.label("source")).where(
+        rows.c.workspace == workspace, rows.c.id == func.any(list(ids))
+    )
+
+
+def _lists_of(table: Table) -> Table:
+    """The table that has the text units that the rows of this one were made of."""
+    return table if table is REPORTS else SOURCE_LISTS
+
+
+def is_of(table: Table) -> ColumnElement[bool]:
+    """The condition that a list of sources is that of the row."""
+    return (SOURCE_LISTS.c.workspace == table.c.workspace) & (SOURCE_LISTS.c.id == table.c.id)
 
 
 def _ids(ids: Sequence[str]) -> ColumnElement[Sequence[str]]:

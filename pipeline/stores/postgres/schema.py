@@ -2,7 +2,8 @@
 
 The tables with vectors are partitioned by workspace over a column without dimensions: workspaces may use
 different models, and an index never has to filter other workspaces' rows out. ``embedding_key`` tells the vectors
-of one model from those of another, so that an index holds one model's only.
+of one model from those of another, so that an index holds one model's only. The lists of sources are partitioned too,
+for the index over them.
 """
 
 from collections.abc import Mapping
@@ -59,15 +60,15 @@ ENTITIES = _vector_table(
     "lightrag_entities",
     Column("entity_name", Text),
     Column("content", Text),
-    Column("chunk_ids", ARRAY(Text)),
 )
 RELATIONSHIPS = _vector_table(
     "lightrag_relationships",
     Column("src_id", Text),
     Column("tgt_id", Text),
     Column("content", Text),
-    Column("chunk_ids", ARRAY(Text)),
 )
+# Of entities and relationships. Beside a vector, a list that changes would have the vector written and indexed anew.
+SOURCE_LISTS = _table("graphmill_sources", Column("chunk_ids", ARRAY(Text)), partitioned=True)
 REPORTS = _vector_table(
     "graphmill_reports",
     Column("level", Integer),
@@ -102,7 +103,6 @@ NODES = _table(
     Column("display_name", Text),
     Column("entity_type", Text),
     Column("description", Text),
-    Column("source_id", ARRAY(Text)),
     Column("degree", Integer),
 )
 EDGES = _table(
@@ -115,8 +115,6 @@ EDGES = _table(
     Column("description", Text),
     Column("keywords", ARRAY(Text)),
     Column("weight", Double),
-    Column("rank", Integer),
-    Column("source_id", ARRAY(Text)),
 )
 Index("graphmill_edges_source", EDGES.c.workspace, EDGES.c.source_entity_id)
 Index("graphmill_edges_target", EDGES.c.workspace, EDGES.c.target_entity_id)
@@ -156,9 +154,10 @@ LIVE = Table(
 
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS, "reports": REPORTS}
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES, "communities": COMMUNITIES}
-TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, "claims": CLAIMS, **GRAPH_TABLES}
-SINCE = {"reports": 5, "claims": 5, "communities": 5}
-"""The version of the software's schema that has brought a table; the others were there from the first."""
+TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, "sources": SOURCE_LISTS, "claims": CLAIMS, **GRAPH_TABLES}
+PARTITIONED = (*VECTOR_TABLES.values(), SOURCE_LISTS)
+ENTITY_IDS = "ent-"
+"""What the ids of entities begin with, and no others."""
 
 MODEL = "embedding_key"
 KEYS = ("workspace", MODEL)
@@ -172,13 +171,13 @@ PLAIN_LIMIT = 1800
 
 
 def partition_of(table: Table, workspace: str) -> str:
-    """The name of the partition that holds a workspace's rows of a table with vectors."""
+    """The name of the partition that holds a workspace's rows of one of the partitioned tables."""
     return f"{table.name}_{digest(workspace)[:12]}"
 
 
 def stored_in(table: Table, workspace: str) -> str:
     """The name of what holds a workspace's rows: its partition, or the table itself."""
-    return partition_of(table, workspace) if table in VECTOR_TABLES.values() else table.name
+    return partition_of(table, workspace) if table in PARTITIONED else table.name
 
 
 def kind_of(column: Column) -> Kind:

@@ -9,13 +9,20 @@ import pandas as pd
 import pyarrow as pa
 from sqlalchemy import func, select, text
 
-from pipeline.errors import StoreError
-from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
+from pipeline.errors import NothingLoadedError, StoreError
+from pipeline.stores.base import LAYOUT, Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
 from pipeline.stores.postgres.database import Moment
 from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, outdated_indexes, unindexed
 from pipeline.stores.postgres.lexical import index_name as lexical_index
-from pipeline.stores.postgres.maintenance import create_tables, mention_index, place_vectors, vacuum, worn_tables
+from pipeline.stores.postgres.maintenance import (
+    create_tables,
+    indexes_of_earlier_versions,
+    mention_index,
+    place_vectors,
+    vacuum,
+    worn_tables,
+)
 from pipeline.stores.postgres.reads import PostgresReads
 from pipeline.stores.postgres.rows import hashes, rows, table_states
 from pipeline.stores.postgres.schema import GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
@@ -65,10 +72,17 @@ class PostgresStore(PostgresReads):
 
     @contextmanager
     def reading(self) -> Iterator["PostgresStore"]:
-        """The store as it is at this moment, whatever is loaded meanwhile."""
+        """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of the software whose
+        tables lack what is read now."""
         with self.connection() as connection:
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-            yield replace(self, moment=Moment(connection, self.live_in(connection)))
+            live = self.live_in(connection)
+            if live is not None and live.schema_version < LAYOUT:
+                raise NothingLoadedError(
+                    f"{self.address}, workspace '{self.workspace}': loaded by an earlier graphmill (schema "
+                    f"{live.schema_version}), which kept its sources elsewhere; run 'graphmill load {live.workflow}'"
+                )
+            yield replace(self, moment=Moment(connection, live))
 
     def begun(self) -> bool:
         """A load is one transaction."""
@@ -140,6 +154,7 @@ class PostgresStore(PostgresReads):
         with suppress(StoreError):
             with self.connection() as connection:
                 names = outdated_indexes(connection, self.workspace, live, self.hnsw)
+                names += indexes_of_earlier_versions(connection, self.workspace)
             self._drop_indexes(names)
 
     def _vacuum(self, advanced: Advanced) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.stores.base import Live, Waits, read_live, silent
 from pipeline.stores.postgres.database import cursor
-from pipeline.stores.postgres.schema import LIVE, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.schema import LIVE, PARTITIONED, TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 PG_CLASS = table("pg_class", column("relname"), column("oid"))
@@ -62,7 +62,7 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
             for name, rows in TABLES.items()
             if rows.name in there
         }
-    for rows in VECTOR_TABLES.values():
+    for rows in PARTITIONED:
         _drop_partition(transaction, partition_of(rows, workspace), workspace)
     return counts
 
@@ -97,7 +97,7 @@ def _holder(connection: Connection, name: str) -> str:
 
 def has_partitions(connection: Connection, workspace: str) -> bool:
     """Whether a load has where to write. To be asked under the lock: a drop may have come in between."""
-    names = [partition_of(rows, workspace) for rows in VECTOR_TABLES.values()]
+    names = [partition_of(rows, workspace) for rows in PARTITIONED]
     return set(names) == _existing(connection, names)
 
 

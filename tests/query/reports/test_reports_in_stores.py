@@ -14,6 +14,7 @@ from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
 from tests.query.memory_stores import LETTERS, MemoryStores, letters, question, resources
 from tests.query.reported import COMMUNITIES, reader, reported_village
+from tests.stores.sources import tables_of
 
 WISHES = [
     {"mode": "community"},
@@ -64,7 +65,7 @@ def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
         "nodes": entities.rename(
             columns={"name": "display_name", "type": "entity_type", "text_unit_ids": "source_id"}
         ),
-        "edges": links.rename(columns={"text_unit_ids": "source_id"}).assign(type="RELATED"),
+        "edges": links.drop(columns="rank").rename(columns={"text_unit_ids": "source_id"}).assign(type="RELATED"),
         "communities": titles[["level", "parent", "title", "summary", "rating", "weight", "size"]].reset_index().assign(
             **members
         ),
@@ -93,8 +94,8 @@ def loaded(request: pytest.FixtureRequest) -> QueryResources:
 
 def write(store: PostgresStore | Neo4jStore, rows: dict[str, pd.DataFrame]) -> None:
     with store.writing(Live("index", "1", {"model": "letters"}, len(LETTERS))) as writer:
-        for table in store.tables:
-            writer.apply(table, diff(with_hashes(rows[table]), writer.hashes(table)))
+        for table, found in tables_of(store, rows).items():
+            writer.apply(table, diff(with_hashes(found), writer.hashes(table)))
         writer.publish()
 
 

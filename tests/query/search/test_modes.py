@@ -20,6 +20,7 @@ from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, question, village
+from tests.stores.sources import tables_of
 
 KEYWORDS = Keywords(("lawsuit",), ("Ada",))
 LIVE = Live("index", "1", {"model": "letters"}, len(LETTERS))
@@ -47,13 +48,12 @@ FOUND = {
 @pytest.fixture(params=["postgres", "neo4j"])
 def stores(request: pytest.FixtureRequest, postgres: Callable[..., PostgresStore]) -> Opened:
     vectors = postgres()
-    load(vectors, ["documents", "chunks", "entities", "relationships"])
+    load(vectors)
     if request.param == "postgres":
-        load(vectors, ["nodes", "edges"])
         return vectors, PostgresGraph(vectors)
     open_neo4j: Callable[..., Neo4jStore] = request.getfixturevalue("neo4j")
     graph = open_neo4j()
-    load(graph, ["nodes", "edges"])
+    load(graph)
     return vectors, graph
 
 
@@ -123,11 +123,10 @@ def statements(store: PostgresStore) -> Iterator[list[str]]:
     event.remove(store.engine, "before_cursor_execute", note)
 
 
-def load(store: Store, tables: list[str]) -> None:
-    rows = village_rows()
+def load(store: Store) -> None:
     with store.writing(LIVE) as writer:
-        for table in tables:
-            writer.apply(table, diff(with_hashes(rows[table]), writer.hashes(table)))
+        for table, rows in tables_of(store, village_rows()).items():
+            writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
 
 
@@ -171,8 +170,7 @@ def village_rows() -> dict[str, pd.DataFrame]:
                 "id": link_ids, "source_entity_id": [source for source, _ in ends],
                 "target_entity_id": [target for _, target in ends], "source": links["source"],
                 "target": links["target"], "description": links["description"], "weight": links["weight"],
-                "rank": links["rank"], "type": "KNOWS", "keywords": links["keywords"],
-                "source_id": links["text_unit_ids"],
+                "type": "KNOWS", "keywords": links["keywords"], "source_id": links["text_unit_ids"],
             }
         ),
     }  # fmt: skip

@@ -18,6 +18,7 @@ from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, MemoryStores, empty_village, letters
+from tests.stores.sources import tables_of
 
 QUESTION = "Who taught the mother of Ada Moor?"
 PASSAGES = {
@@ -88,11 +89,10 @@ def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
         ),
         "edges": pd.DataFrame(
             [
-                (id, ids[source], ids[target], source, target, text, 1.0, int(degrees[source] + degrees[target]),
-                 "RELATED", [], units)
+                (id, ids[source], ids[target], source, target, text, 1.0, "RELATED", [], units)
                 for id, source, target, text, units in rows
             ],
-            columns=["id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "rank",
+            columns=["id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight",
                      "type", "keywords", "source_id"],
         ),
     }  # fmt: skip
@@ -105,7 +105,9 @@ def in_memory() -> Stores:
     chunks = chunks.assign(title="Notes", source="notes.txt", start=0, end=9, metadata=None, score=0.0)
     names = {"display_name": "name", "entity_type": "type", "source_id": "text_unit_ids"}
     entities = tables["nodes"].rename(columns=names)
+    degrees = entities.set_index("id")["degree"]
     links = tables["edges"].rename(columns={"source_id": "text_unit_ids"})
+    links["rank"] = links["source_entity_id"].map(degrees) + links["target_entity_id"].map(degrees)
     stores = MemoryStores(chunks, entities, links)
     return Stores(stores, stores)
 
@@ -129,8 +131,8 @@ def open_stores(request: pytest.FixtureRequest) -> Callable[..., Stores]:
 
 def write(store: PostgresStore | Neo4jStore, tables: dict[str, pd.DataFrame]) -> None:
     with store.writing(Live("index", "1", {"model": "letters"}, len(LETTERS))) as writer:
-        for table in filter(tables.__contains__, store.tables):
-            writer.apply(table, diff(with_hashes(tables[table]), writer.hashes(table)))
+        for table, rows in tables_of(store, tables).items():
+            writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
 
 

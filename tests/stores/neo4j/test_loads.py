@@ -43,7 +43,7 @@ def whole(store: Neo4jStore, table: str, like: pd.DataFrame) -> pd.DataFrame:
 
 
 def assert_stored(store: Neo4jStore, stored: Graph) -> None:
-    for table, rows in stored.tables.items():
+    for table, rows in stored.tables(store).items():
         expected = store.as_stored(with_hashes(rows)).sort_values("id").reset_index(drop=True)
         pd.testing.assert_frame_equal(whole(store, table, expected), expected, check_dtype=False)
 
@@ -77,7 +77,7 @@ def test_workspaces_are_listed_and_dropped_one_by_one(neo4j: OpenStore):
         load(store, stored)
     assert {one.workspace, other.workspace} <= set(one.workspaces())
     assert one.workspaces()[other.workspace] == LIVE
-    assert one.drop() == {**{table: len(rows) for table, rows in stored.tables.items()}, "communities": 0}
+    assert one.drop() == {"nodes": len(stored.nodes), "edges": len(stored.edges), "communities": 0}
     assert one.live() is None
     assert one.workspaces().get(one.workspace) is None
     assert run(one, "MATCH (n {workspace: $workspace}) RETURN labels(n)") == [[["GraphmillLock"]]]
@@ -124,7 +124,7 @@ def test_a_small_load_shows_at_its_end_and_not_before(neo4j: OpenStore):
     before, after = random_graph(0), random_graph(0, content=1)
     load(store, before)
     with store.writing(replace(LIVE, version="version 2")) as writer:
-        for table, rows in after.tables.items():
+        for table, rows in after.tables(store).items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
         assert store.shown() == GraphState("version 1", loading=True)
@@ -143,13 +143,13 @@ def test_a_large_load_says_that_it_is_under_way(neo4j: OpenStore):
         assert store.shown() == GraphState("", loading=True)
 
     with store.writing(LIVE, note) as writer:
-        for table, rows in stored.tables.items():
+        for table, rows in stored.tables(store).items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
         assert store.live() is None
     assert store.shown() == GraphState(LIVE.version, loading=False)
     assert [entry for entry in told if entry[1] == entry[2]] == [
-        (table, len(rows), len(rows)) for table, rows in stored.tables.items()
+        (table, len(rows), len(rows)) for table, rows in stored.tables(store).items()
     ]
 
 
@@ -165,7 +165,7 @@ def test_a_broken_large_load_stays_under_way_until_the_next(neo4j: OpenStore):
 
 def _break(store: Neo4jStore, stored: Graph) -> None:
     with store.writing(LIVE) as writer:
-        writer.apply("nodes", diff(with_hashes(stored.nodes), writer.hashes("nodes")))
+        writer.apply("sourced_nodes", diff(with_hashes(stored.nodes), writer.hashes("sourced_nodes")))
         raise RuntimeError("plug pulled")
 
 
@@ -181,7 +181,7 @@ def test_relationships_that_are_there_twice_lose_their_copies(neo4j: OpenStore, 
     load(store, stored)
     assert run(store, COUNT) == [[len(stored.edges)]]
     assert_stored(store, stored)
-    assert store.table_states()["edges"].rows == len(stored.edges)
+    assert store.table_states()["sourced_edges"].rows == len(stored.edges)
 
 
 def test_a_load_that_finds_its_rows_changed_asks_for_another(neo4j: OpenStore):
@@ -195,7 +195,7 @@ def test_a_load_that_finds_its_rows_changed_asks_for_another(neo4j: OpenStore):
 
 def _meddle(store: Neo4jStore, stored: Graph) -> None:
     with store.writing(LIVE) as writer:
-        for table, rows in stored.tables.items():
+        for table, rows in stored.tables(store).items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         run(store, "MATCH (n:Entity {workspace: $workspace, id: $id}) DETACH DELETE n", id=stored.nodes["id"][0])
         writer.publish()
@@ -210,7 +210,7 @@ def test_what_another_try_may_cure_is_told_apart(neo4j: OpenStore, error: Except
 def test_states_are_told_alike_by_the_server_and_here(neo4j: OpenStore):
     store, stored = neo4j(), random_graph(1)
     load(store, stored)
-    for table, rows in stored.tables.items():
+    for table, rows in stored.tables(store).items():
         assert store.table_states()[table] == state_of(with_hashes(rows))
 
 

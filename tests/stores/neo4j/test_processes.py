@@ -60,7 +60,7 @@ def _load_until_killed(address: Neo4jAddress, workspace: str, batch: int) -> Non
 
     store = _store(address, workspace)
     with store.writing(LIVE, count) as writer:
-        for table, rows in random_graph(0, content=1).tables.items():
+        for table, rows in random_graph(0, content=1).tables(store).items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
     os.kill(os.getpid(), signal.SIGKILL)  # fewer batches than that: after the end
@@ -82,7 +82,7 @@ def _store(address: Neo4jAddress, workspace: str) -> Neo4jStore:
 
 
 def _assert_stored(store: Neo4jStore, stored: Graph) -> None:
-    for table, rows in stored.tables.items():
+    for table, rows in stored.tables(store).items():
         found = {id: row_hash for part in store.rows(table) for id, row_hash in part[["id", "row_hash"]].to_numpy()}
         assert found == with_hashes(rows).set_index("id")["row_hash"].to_dict()
         assert store.table_states()[table].rows == len(rows)

@@ -69,7 +69,7 @@ def test_a_load_cut_off_by_a_restart_is_finished_by_the_next(server: OwnServer):
         assert store.live() == LIVE
         opened.load(after)
         assert store.shown() == GraphState(LIVE.version, loading=False)
-        for table, rows in after.tables.items():
+        for table, rows in after.tables(store).items():
             found = {id: row_hash for part in store.rows(table) for id, row_hash in part[["id", "row_hash"]].to_numpy()}
             assert found == with_hashes(rows).set_index("id")["row_hash"].to_dict()
             assert store.table_states()[table].rows == len(rows)
@@ -85,7 +85,7 @@ def test_loads_and_queries_outlive_a_restart(server: OwnServer, postgres: Callab
     told: list[tuple[str, int]] = []
 
     def restart(store: str, part: str, done: int, rows: int) -> None:
-        if store == graph.name and part == "edges" and not told:
+        if store == graph.name and part == "relationships" and not told:
             server.kill()
             server.start()
         if store == graph.name:
@@ -108,13 +108,13 @@ def test_loads_and_queries_outlive_a_restart(server: OwnServer, postgres: Callab
 
 def _load_over_a_restart(store: Neo4jStore, stored: Graph, server: OwnServer) -> None:
     def restart(table: str, done: int, rows: int) -> None:
-        if table == "edges" and 0 < done < rows and not restarted:
+        if table == "sourced_edges" and 0 < done < rows and not restarted:
             restarted.append(done)
             server.kill()
             server.start()
 
     restarted: list[int] = []
     with store.writing(LIVE, restart) as writer:
-        for table, rows in stored.tables.items():
+        for table, rows in stored.tables(store).items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()

@@ -52,7 +52,7 @@ def test_nodes_carry_the_documented_labels_and_properties(neo4j: OpenStore):
 
 def test_relationships_carry_the_documented_type_and_properties(neo4j: OpenStore):
     store = neo4j()
-    link = edge("Ada", "Babbage", "WORKED_WITH", weight=3.5, rank=7)
+    link = edge("Ada", "Babbage", "WORKED_WITH", weight=3.5)
     load(store, [node("Ada"), node("Babbage")], [link])
     [[source, type, properties, target]] = rows(
         store,
@@ -65,7 +65,6 @@ def test_relationships_carry_the_documented_type_and_properties(neo4j: OpenStore
         "description": "Ada and Babbage",
         "keywords": ["worked_with"],
         "weight": 3.5,
-        "rank": 7,
         "source_id": ["c1"],
         "source_count": 1,
         "workspace": store.workspace,
@@ -173,7 +172,7 @@ def test_a_load_broken_between_batches_is_finished_by_the_next(neo4j: OpenStore)
 
 def _load_ten_nodes(store: Neo4jStore, stored: Graph) -> None:
     with store.writing(LIVE) as writer:
-        writer.apply("nodes", diff(with_hashes(stored.nodes.head(10)), {}))
+        writer.apply("sourced_nodes", diff(with_hashes(stored.nodes.head(10)), {}))
         raise RuntimeError("plug pulled")
 
 

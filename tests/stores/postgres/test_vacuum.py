@@ -31,7 +31,7 @@ def load(store: PostgresStore, night: int) -> None:
     vectors = np.random.default_rng(3).normal(size=(ROWS, 3)).astype(np.float32)
     texts = [f"text {night if place % 10 == night % 10 else 0} " * 20 for place in range(ROWS)]
     ids = [f"ent-{place}" for place in range(ROWS)]
-    frame = pd.DataFrame({"id": ids, "entity_name": ids, "content": texts, "chunk_ids": [["c"]] * ROWS})
+    frame = pd.DataFrame({"id": ids, "entity_name": ids, "content": texts})
     rows = with_hashes(frame.assign(embedding=list(vectors)))
     with store.writing(replace(LIVE, version=str(night))) as writer:
         writer.apply("entities", diff(rows, writer.hashes("entities")))
