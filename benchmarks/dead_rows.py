@@ -81,7 +81,7 @@ def measure(folder: Path, rows: int, dimensions: int) -> list[dict[str, Any]]:
 
 def _rows(vectors: np.ndarray) -> pd.DataFrame:
     ids = [f"ent-{number}" for number in range(len(vectors))]
-    texts = {"entity_name": ids, "content": "text of some length " * 10, "chunk_ids": [["chunk-1"]] * len(ids)}
+    texts = {"entity_name": ids, "content": "text of some length " * 10}
     return with_hashes(pd.DataFrame({"id": ids, **texts, "embedding": list(vectors)}))
 
 

@@ -27,6 +27,7 @@ from pipeline.query.search.modes import QuestionVectors, retrieve
 from pipeline.runs.adapters import Stores
 from pipeline.stores.base import GraphStore, Live, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
+from tests.stores.sources import tables_of
 
 MODES = ("local", "global", "mix", "graph")
 HUB, NODE = "Marrow Hub", "Quill Node"
@@ -135,7 +136,6 @@ def _tables(neighbours: int) -> Tables:
                 "target": links["tgt_id"],
                 "description": links["content"],
                 "weight": 1.0,
-                "rank": links["src_id"].map(degrees) + links["tgt_id"].map(degrees),
                 "type": "RELATED",
                 "keywords": [["meeting"]] * len(links),
                 "source_id": links["chunk_ids"],
@@ -152,9 +152,8 @@ def _vectors(count: int) -> list[np.ndarray]:
 def _write(stores: Stores, tables: Tables) -> None:
     for store in stores.all:
         with store.writing(Live("index", "1", {"model": "synthetic"}, DIMENSIONS)) as writer:
-            for table in store.tables:
-                if table in tables:
-                    writer.apply(table, diff(with_hashes(tables[table]), writer.hashes(table)))
+            for table, rows in tables_of(store, tables).items():
+                writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
             writer.publish()
 
 

@@ -99,6 +99,7 @@ def _stage(stores: Stores, manifest: Manifest, snapshots: SnapshotStore) -> Quer
         read=stores.read,
         embedding=NearSomeRow(np.stack(vectors.tolist())),
         chat=lambda name: None,
+        keyword_chat=lambda name: None,
         tokenizer=tokenizer("gpt-4o-mini"),
         prompt=_prompt,
     )

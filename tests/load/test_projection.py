@@ -24,9 +24,11 @@ def test_rows_have_the_columns_of_the_stores_tables():
     for name, table in TABLES.items():
         columns = {column.name for column in table.columns} - {"workspace", "row_hash", "embedding_key"}
         assert set(projected[name].columns) == columns
+    for name in ("nodes", "edges"):
+        assert set(projected[f"sourced_{name}"].columns) == {*projected[name].columns, "source_id"}
     assert {name: len(rows) for name, rows in projected.items()} == {
-        "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "nodes": 3, "edges": 4,
-        "reports": 4, "claims": 3, "communities": 4,
+        "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "sources": 7, "nodes": 3,
+        "edges": 4, "sourced_nodes": 3, "sourced_edges": 4, "reports": 4, "claims": 3, "communities": 4,
     }  # fmt: skip
 
 

@@ -125,7 +125,8 @@ ALTERED = {
     "chunks": "embedding = (SELECT array_agg(1)::vector FROM generate_series(1, 4))",
     "entities": "content = NULL",
     "relationships": "embedding = '[1,2]'",
-    "nodes": "source_id = source_id || ARRAY['']",
+    "sources": "chunk_ids = chunk_ids || ARRAY['']",
+    "nodes": "degree = NULL",
     "edges": "weight = weight + 1e-12",
     "reports": "rating = 10",
     "claims": "status = 'FALSE'",
@@ -256,17 +257,22 @@ def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Ve
 def test_what_an_extra_row_refers_to_is_looked_for(store: PostgresStore, check: Callable[..., Verification]):
     change(
         store,
-        "INSERT INTO graphmill_edges (workspace, id, source, target, source_entity_id, target_entity_id, source_id, "
-        "row_hash) VALUES (:w, 'rel-x', 'Ada', 'Nobody', :ada, 'ent-x', ARRAY['chunk-x', 'chunk-y'], 'x')",
+        "INSERT INTO graphmill_edges (workspace, id, source, target, source_entity_id, target_entity_id, row_hash) "
+        "VALUES (:w, 'rel-x', 'Ada', 'Nobody', :ada, 'ent-x', 'x')",
         ada=entity_id("Ada"),
     )
+    change(
+        store,
+        "INSERT INTO graphmill_sources (workspace, id, chunk_ids, row_hash) "
+        "VALUES (:w, 'rel-x', ARRAY['chunk-x', 'chunk-y'], 'x')",
+    )
     found = check()
-    assert differences(found) == {"edges": {"extra": 1}}
+    assert differences(found) == {"edges": {"extra": 1}, "sources": {"extra": 1}}
     assert [row.name for row in difference(found, "edges").examples] == ["Ada -> Nobody"]
     dangling = {d.column: (d.count, [row.name for row in d.examples]) for d in found.dangling}
     assert dangling == {
         "target_entity_id": (1, ["Ada -> Nobody"]),
-        "source_id": (2, ["Ada -> Nobody", "Ada -> Nobody"]),
+        "chunk_ids": (2, ["rel-x", "rel-x"]),
     }
 
 

@@ -6,15 +6,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sqlalchemy import text
 
 from pipeline.contract.schemas import SCHEMA_VERSION, TEXTS
-from pipeline.errors import DataError
+from pipeline.errors import DataError, NothingLoadedError
 from pipeline.load.loader import load
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from pipeline.stores.base import Live
+from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
@@ -111,14 +111,8 @@ def test_tables_that_came_later_are_made_by_the_next_load(postgres: Callable[...
     load(manifest, store, [opened], 100)
     _execute(opened, "DROP TABLE graphmill_reports, graphmill_claims, graphmill_communities")
     _execute(opened, "UPDATE graphmill_live SET schema_version = 4 WHERE workspace = :workspace")
-    with opened.reading() as reading:
-        assert reading.nearest("reports", np.ones(4, np.float32), 9) == []
-        assert reading.reports(["com-x"]).empty
-        assert reading.reports_at(9, 9).empty
-        assert reading.claims_of(ids, 9).empty
-        assert graph.beside(reading).communities_of(ids, 9).empty
-        assert graph.beside(reading).entities(ids)["name"].tolist() == ["Ada"]
-        assert graph.beside(reading).shown().version
+    with pytest.raises(NothingLoadedError, match=r"earlier graphmill \(schema 4\).*; run 'graphmill load index'"):
+        read_together(opened, graph, lambda vectors, graph: graph.entities(ids))
     counts = load(manifest, store, [opened], 100)["postgres"]
     assert {table: count["inserted"] for table, count in counts.items() if count["inserted"]} == {
         "reports": 3, "claims": 2, "communities": 3

@@ -1,0 +1,210 @@
+"""Workspaces that a graphmill of schema 6 has loaded: it kept lists of sources beside the vectors, and ranks."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from sqlalchemy import text
+
+from pipeline.errors import NothingLoadedError
+from pipeline.load import loader
+from pipeline.load.loader import load
+from pipeline.load.overwrite_guard import other_vectors
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.stores.connection import read_together
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.hnsw import index_name
+from pipeline.stores.postgres.schema import ENTITIES, RELATIONSHIPS, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.text.ids import digest, entity_id
+from pipeline.verify.verify import verify
+from tests.load.tables import corpus, save
+from tests.stores.conftest import neo4j, postgres, workspace
+
+__all__ = ["neo4j", "postgres", "workspace"]
+
+TABLES = corpus(
+    {"a.txt": "Ada met Babbage.", "b.txt": "All."},
+    {"Ada": "person", "Babbage": "person", "Turin": "place"},
+    [("Ada", "Babbage", ["met"]), ("Babbage", "Turin", ["saw"])],
+)
+IDS = [entity_id(name) for name in ("Ada", "Babbage", "Turin")]
+MAX_TYPES = 100
+OF_SCHEMA_6 = (
+    "ALTER TABLE lightrag_entities ADD COLUMN IF NOT EXISTS chunk_ids text[]",
+    "ALTER TABLE lightrag_relationships ADD COLUMN IF NOT EXISTS chunk_ids text[]",
+    "ALTER TABLE graphmill_nodes ADD COLUMN IF NOT EXISTS source_id text[]",
+    "ALTER TABLE graphmill_edges ADD COLUMN IF NOT EXISTS source_id text[], ADD COLUMN IF NOT EXISTS rank int4",
+    *(
+        f"UPDATE {table} AS mine SET {column} = theirs.chunk_ids, row_hash = md5(mine.row_hash) "
+        "FROM graphmill_sources AS theirs "
+        "WHERE mine.workspace = :w AND theirs.workspace = :w AND theirs.id = mine.id"
+        for table, column in (
+            ("lightrag_entities", "chunk_ids"), ("lightrag_relationships", "chunk_ids"),
+            ("graphmill_nodes", "source_id"), ("graphmill_edges", "source_id"),
+        )
+    ),
+    "UPDATE graphmill_edges SET rank = 2 WHERE workspace = :w",
+    "DELETE FROM graphmill_sources WHERE workspace = :w",
+    *(f"UPDATE {table.name} SET embedding_key = :key WHERE workspace = :w" for table in VECTOR_TABLES.values()),
+    "UPDATE graphmill_live SET schema_version = 6, version = 'old' WHERE workspace = :w",
+)  # fmt: skip
+WHAT_6_READS = (
+    "SELECT id, content, embedding::text, chunk_ids FROM lightrag_entities WHERE workspace = :w ORDER BY id",
+    "SELECT id, content, embedding::text, chunk_ids FROM lightrag_relationships WHERE workspace = :w ORDER BY id",
+    "SELECT id, display_name, degree, source_id FROM graphmill_nodes WHERE workspace = :w ORDER BY id",
+    "SELECT id, weight, rank, source_id FROM graphmill_edges WHERE workspace = :w ORDER BY id",
+    "SELECT schema_version, version, tables FROM graphmill_live WHERE workspace = :w",
+)
+OpenPostgres = Callable[..., PostgresStore]
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path)
+
+
+@pytest.fixture
+def manifest(snapshots: SnapshotStore) -> Manifest:
+    return save(TABLES, snapshots)
+
+
+def run(store: PostgresStore, *statements: str) -> list[Any]:
+    """The rows of the last."""
+    values = {"w": store.workspace, "key": _old_key(store)}
+    with store.connection() as connection:
+        for statement in statements:
+            found = connection.execute(
+                text(statement), {name: values[name] for name in values if f":{name}" in statement}
+            )
+        return list(found.all()) if found.returns_rows else []
+
+
+def _old_key(store: PostgresStore) -> str:
+    """The embedding_key of schema 6."""
+    live = store.live()
+    assert live
+    return digest(json.dumps([dict(live.embedding), live.dimensions], sort_keys=True))[:8]
+
+
+def loaded_by_6(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore) -> PostgresStore:
+    load(manifest, snapshots, [store], MAX_TYPES)
+    index = f"{partition_of(ENTITIES, store.workspace)}_chunk_ids"
+    make = f'CREATE INDEX "{index}" ON "{partition_of(ENTITIES, store.workspace)}" USING gin (chunk_ids)'
+    run(store, *OF_SCHEMA_6, make)
+    return store
+
+
+def as_6_reads(store: PostgresStore) -> list[Any]:
+    return [run(store, statement) for statement in WHAT_6_READS]
+
+
+def rows(store: PostgresStore) -> dict[str, pd.DataFrame]:
+    return {
+        table: pd.concat(store.rows(table)).sort_values("id").reset_index(drop=True).astype({"id": str})
+        for table in store.tables
+    }
+
+
+def test_the_next_load_rewrites_the_rows_and_loses_none(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
+):
+    fresh, old = postgres("-fresh", exact_below=2), loaded_by_6(postgres(exact_below=2), manifest, snapshots)
+    load(manifest, snapshots, [fresh], MAX_TYPES)
+    graph = PostgresGraph(old)
+    with pytest.raises(NothingLoadedError, match=r"earlier graphmill \(schema 6\).*; run 'graphmill load index'"):
+        read_together(old, graph, lambda vectors, graph: graph.entities(IDS))
+    found = verify(manifest, snapshots, [old], MAX_TYPES)
+    assert found.problems[0].startswith("postgres: loaded by an earlier graphmill (schema 6)")
+    assert found.repair == "graphmill load index"
+    counts = load(manifest, snapshots, [old], MAX_TYPES)["postgres"]
+    for table in ("entities", "relationships", "nodes", "edges"):
+        assert counts[table]["updated"] == sum(counts[table].values()) > 0
+    assert counts["sources"]["inserted"] == len(TABLES["entities"]) + len(TABLES["relationships"])
+    assert verify(manifest, snapshots, [old], MAX_TYPES).agrees
+    for table, expected in rows(fresh).items():
+        pd.testing.assert_frame_equal(rows(old)[table], expected)
+    read = read_together(old, graph, lambda vectors, graph: graph.relationships_of(IDS, 9))
+    assert read[0].to_dict() == PostgresGraph(fresh).relationships_of(IDS, 9).to_dict()
+    assert run(old, "SELECT 1 FROM lightrag_entities WHERE workspace = :w AND chunk_ids IS NOT NULL") == []
+    assert old.outdated() == []
+    names = [row[0] for row in run(old, "SELECT relname FROM pg_class WHERE relname LIKE '%\\_chunk\\_ids'")]
+    assert f"{partition_of(ENTITIES, old.workspace)}_chunk_ids" not in names
+
+
+def test_the_vectors_are_not_taken_for_another_models(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
+):
+    store = postgres(exact_below=2)
+    load(manifest, snapshots, [store], MAX_TYPES)
+    new = store.live()
+    loaded_by_6(store, manifest, snapshots)
+    old = store.live()
+    assert old
+    assert new
+    assert old.embedding_key == _old_key(store) != new.embedding_key
+    assert other_vectors(old, new, snapshots.read(manifest.tables["text_unit_embeddings"])) == ""
+    load(manifest, snapshots, [store], MAX_TYPES)
+    for table in (ENTITIES, RELATIONSHIPS):  # the old indexes have served until the new ones did
+        there = [index_name(table, store.workspace, live.embedding_key, store.hnsw) for live in (old, new)]
+        found = run(store, f"SELECT to_regclass('{there[0]}') IS NULL, to_regclass('{there[1]}') IS NULL")
+        assert [tuple(row) for row in found] == [(True, False)]
+
+
+def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    store, other = loaded_by_6(postgres(), manifest, snapshots), postgres("-other")
+    before = as_6_reads(store)
+    whole = loader.load_store
+
+    def cut_off(*arguments: Any) -> Any:
+        def advanced(part: str, done: int, rows: int) -> None:
+            if part == "edges":
+                raise RuntimeError("plug pulled")
+
+        return whole(*arguments[:4], advanced, *arguments[5:])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loader, "load_store", cut_off)
+        with pytest.raises(RuntimeError, match="plug pulled"):
+            load(manifest, snapshots, [store], MAX_TYPES)
+    assert as_6_reads(store) == before
+    load(manifest, snapshots, [other], MAX_TYPES)  # another workspace of the server is of this version
+    assert PostgresGraph(other).entities(IDS)["name"].tolist() == ["Ada", "Babbage", "Turin"]
+    assert as_6_reads(store) == before
+    load(manifest, snapshots, [store], MAX_TYPES)
+    assert verify(
+        manifest,
+        snapshots,
+        [
+            store,
+        ],
+        MAX_TYPES,
+    ).agrees
+    assert verify(manifest, snapshots, [other], MAX_TYPES).agrees
+
+
+def test_a_graph_of_6_in_neo4j_is_read_and_loaded_anew(
+    neo4j: Callable[..., Neo4jStore], manifest: Manifest, snapshots: SnapshotStore
+):
+    store = neo4j()
+    load(manifest, snapshots, [store], MAX_TYPES)
+
+    def change(statement: Any) -> list[Any]:
+        found = store.driver.execute_query(statement, {"w": store.workspace}, database_=store.database)
+        return [record.values() for record in found.records]
+
+    expected = store.relationships_of(IDS, 9)
+    change("MATCH (:Entity {workspace: $w})-[r {workspace: $w}]->() SET r.rank = 7, r.row_hash = 'of another layout'")
+    change("MATCH (n:Entity {workspace: $w}) SET n.row_hash = 'of another layout'")
+    change("MATCH (live:GraphmillLive {workspace: $w}) SET live.schema_version = 6, live.version = 'old'")
+    pd.testing.assert_frame_equal(store.relationships_of(IDS, 9), expected)
+    counts = load(manifest, snapshots, [store], MAX_TYPES)["neo4j"]
+    assert counts["relationships"]["updated"] == len(TABLES["relationships"])
+    assert change("MATCH (:Entity {workspace: $w})-[r]->() WHERE r.rank IS NOT NULL RETURN r.id") == []
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
