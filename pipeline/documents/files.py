@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePath
 
 from pipeline.errors import SettingsError
@@ -15,7 +15,7 @@ from pipeline.text.ids import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
-_LOCKS = ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~")
+_LOCK = re.compile("|".join(map(translate, ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~"))))
 ANY_FOLDERS = "**"
 CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
@@ -185,7 +185,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def _is_lock(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in _LOCKS)
+    return _LOCK.match(name) is not None
 
 
 def one_line(name: str) -> str:
