@@ -18,7 +18,7 @@ import psutil
 from harness import print_table
 from sqlalchemy import Connection
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres import store as postgres
 from pipeline.stores.postgres.embedded import start_embedded, stop_embedded

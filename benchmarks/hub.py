@@ -20,7 +20,7 @@ import pandas as pd
 from harness import print_table
 
 from benchmarks.query import open_stores
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import QuestionVectors, retrieve

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
 from pipeline.files import new_file
-from pipeline.load.desired_rows import with_hashes
 from pipeline.load.projection import communities, edge_types, most_frequent, sourced_edges, sourced_nodes
+from pipeline.load.row_hashes import with_hashes
 from pipeline.stores.list_columns import frame_of, lengths_of
 from pipeline.stores.neo4j.rows import capped, members, name_key, parents
 

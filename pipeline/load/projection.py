@@ -99,12 +99,13 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
     """
     require_sources(tables)
     sources = {name: schema.frame() for name, schema in OPTIONAL.items()} | dict(tables)
-    return {table: project_table(table, sources, max_types) for table in TABLE_SOURCES}
+    kept_types = most_frequent(Counter(edge_types(tables["relationships"]["keywords"])), max_types)
+    return {table: project_table(table, sources, kept_types) for table in TABLE_SOURCES}
 
 
-def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: int) -> pd.DataFrame:
-    """Rows of one table of the stores. ``sources``: the snapshot tables that TABLE_SOURCES names for it, their lists in
-    Arrow or not.
+def project_table(table: str, sources: Mapping[str, pd.DataFrame], kept_types: Collection[str]) -> pd.DataFrame:
+    """Rows of one table of the stores. ``sources``: of the snapshot tables that TABLE_SOURCES names for it all rows, or
+    those of some ids, their lists in Arrow or not.
 
     Raises DataError where a row lacks its text or vector.
     """
@@ -132,7 +133,6 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], max_types: in
     if table == "sourced_nodes":
         return sourced_nodes(sources["entities"])
     links = sources["relationships"]
-    kept_types = most_frequent(Counter(edge_types(links["keywords"])), max_types)
     return edges(links, kept_types) if table == "edges" else sourced_edges(links, kept_types)
 
 

@@ -17,7 +17,7 @@ from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import DataError, UsageError, counted
 from pipeline.export.emit import withdraw
-from pipeline.load.desired_rows import LoadedHashes
+from pipeline.load.last_load import LoadedVersions
 from pipeline.purge import workspaces
 from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import PurgeIntent, PurgeIntents
@@ -145,7 +145,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     options = RunOptions(may_go=target.source, direct=True)  # a batch would be abandoned again by a purge that goes on
     runs = [run_stages(project, name, Progress(), options, index_stage) for name in subject.workflows]
     _require_gone(project, target, subject.workflows)
-    LoadedHashes(project.snapshots.root).forget()
+    LoadedVersions(project.snapshots).forget()
     cleaned: dict[Workspace, Deleted] = {}
     if intention.embedded is not None and not intention.remade:
         cleaned |= workspaces.remake_embedded(project, intention.embedded, found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.engine.bill.counting_models import needed_keys
 from pipeline.errors import UsageError, counted
-from pipeline.load.desired_rows import LoadedHashes
+from pipeline.load.last_load import LoadedVersions
 from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.gc import GcReport, collect_garbage
 from pipeline.runs.services import Services
@@ -60,7 +60,7 @@ def purge_history(project: Services, dry_run: bool) -> HistoryReport:
 
 def forget_history(project: Services, workflows: Sequence[str], since: str) -> HistoryReport:
     """Also the reports of all runs before ``since``. Only for a caller who holds the project."""
-    LoadedHashes(project.snapshots.root).forget()
+    LoadedVersions(project.snapshots).forget()
     project.snapshots.sweep()
     _forget_later(project.snapshots)
     for name in workflows:

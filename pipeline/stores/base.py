@@ -46,14 +46,18 @@ SOURCES = 1000
 
 @dataclass(frozen=True)
 class Delta:
-    """What a table of a store needs: rows to insert and to replace, ids to delete. Rows have ``row_hash``. ``after``:
-    id and row_hash of every row it has then."""
+    """What some rows of a table of a store need: rows to insert and to replace, ids to delete. Rows have ``row_hash``.
+    ``after``: HASHES of these rows then. ``before``: those that the store has of them now, where they are all that
+    differs in the table; None where all of its rows are compared, be it by several deltas. ``following``: about how
+    many rows later deltas of the table have to write."""
 
     inserted: pd.DataFrame
     updated: pd.DataFrame
     deleted: Sequence[str]
     unchanged: int
-    after: pd.DataFrame
+    after: pa.Table
+    before: pa.Table | None = None
+    following: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -175,7 +179,9 @@ class Writer(Protocol):
         """As those of the store."""
         ...
 
-    def apply(self, table: str, delta: Delta) -> None: ...
+    def apply(self, table: str, delta: Delta) -> None:
+        """One of a table's deltas; those of a table come one after the other."""
+        ...
 
     def publish(self) -> None:
         """Say what the workspace shows from now on; the last thing a load does."""

@@ -1,7 +1,8 @@
 """Compare a table of a store with what the snapshots say of it, and each row with the hash beside it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.load.desired_rows import TEXT, DesiredRows, ExpectedTable, altered_ids, in_few
-from pipeline.load.loader import reported_name
-from pipeline.stores.base import HASHES, Store
+from pipeline.load.desired_rows import NO_IDS, DesiredRows
+from pipeline.load.one_store import reported_name
+from pipeline.load.row_hashes import TEXT, ExpectedTable, altered_ids, in_few
+from pipeline.stores.base import Store, TableState
 from pipeline.stores.list_columns import to_arrow
 from pipeline.verify.references import NamedRow, References, first_named, name_columns, row_names
 
@@ -41,12 +43,17 @@ class TableCheck:
     differences: tuple[Difference, ...]
 
 
+def check_state(store: Store, table: str, wanted: DesiredRows, state: TableState) -> TableCheck:
+    """Of a table that is as its load left it, and is to stay so."""
+    return TableCheck(store.name, reported_name(table, store), wanted.count(table), state.rows, ())
+
+
 def check_hashes(store: Store, table: str, wanted: DesiredRows, stored: pa.Table) -> TableCheck:
     """By the hashes beside the rows, ``stored``, alone. A row that only the store has keeps no name."""
-    hashes = wanted.hashes(table).cast(HASHES)
+    hashes = wanted.hashes(table)
     ids = _compared(hashes["id"], hashes["row_hash"], stored)
-    differing = any(len(found) for kind, found in ids.items() if kind != "extra")
-    names = _names(wanted.rows(table), ids) if differing else {}
+    unlike = pa.chunked_array([piece for kind in ids if kind != "extra" for piece in _pieces(ids[kind])], TEXT)
+    names = _names(wanted.some(table, unlike.combine_chunks()), ids) if len(unlike) else {}
     return _check(store, table, len(hashes), len(stored), ids, names)
 
 
@@ -61,11 +68,7 @@ def check_rows(
     """By the rows themselves, read and hashed anew; ``references`` is shown them all, and ``told`` hears how many are
     done, of how many."""
     told(0, len(stored))
-    rows = wanted.hashed(table)
-    kept = store.as_stored(rows)
-    expected = ExpectedTable.of(rows, kept)
-    naming = name_columns(rows.columns)
-    rows = kept[list(dict.fromkeys(["id", *references.columns, *naming]))]  # texts need not be held any longer
+    rows, expected = _expected(store, table, wanted, references.columns)
     ids = _compared(expected.ids, expected.row_hashes, stored)
     parts = _counted(store.rows(table, []), len(stored), told)
     altered = altered_ids(parts, expected)
@@ -75,9 +78,23 @@ def check_rows(
     references.look(rows[pc.invert(pc.is_in(expected.ids, value_set=unlike)).to_numpy(zero_copy_only=False)])
     names = _names(rows, ids)
     if len(unlike) > len(ids["missing"]):
-        columns = list(dict.fromkeys([*references.columns, *naming]))
+        columns = list(dict.fromkeys([*references.columns, *name_columns(rows.columns)]))
         names = {**_seen(in_few(store.rows(table, columns), len(stored)), unlike, ids["extra"], references), **names}
     return _check(store, table, len(rows), len(stored), ids, names)
+
+
+def _expected(
+    store: Store, table: str, wanted: DesiredRows, references: Collection[str]
+) -> tuple[pd.DataFrame, ExpectedTable]:
+    """Of every row its id, what names it and what refers to others; and what should be in the store. Texts and vectors
+    are held of one part at a time."""
+    rows: list[pd.DataFrame] = []
+    expected: list[ExpectedTable] = []
+    for part in chain([wanted.some(table, NO_IDS)], wanted.parts(table)):  # columns are there without any row
+        kept = store.as_stored(part)
+        expected.append(ExpectedTable.of(part, kept))
+        rows.append(kept[list(dict.fromkeys(["id", *references, *name_columns(part.columns)]))])
+    return pd.concat(rows, ignore_index=True), ExpectedTable.joined(expected)
 
 
 def _compared(ids: Any, row_hashes: Any, stored: pa.Table) -> dict[Kind, Any]:

@@ -10,13 +10,14 @@ import pyarrow as pa
 from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.errors import UsageError
 from pipeline.load.desired_rows import DesiredRows
-from pipeline.load.loader import VECTORS, live_of, reported_name, target_of
+from pipeline.load.loader import VECTORS, live_of, target_of
+from pipeline.load.one_store import reported_name
 from pipeline.load.overwrite_guard import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
 from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import HASHES, Advanced, Live, Store, silent
+from pipeline.stores.base import HASHES, Advanced, Live, Store, TableState, silent
 from pipeline.verify.references import IN_STORES, Dangling, References, dangling_in_snapshots
-from pipeline.verify.table_check import TableCheck, check_hashes, check_rows
+from pipeline.verify.table_check import TableCheck, check_hashes, check_rows, check_state
 
 NOTHING = HASHES.empty_table()
 REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in columns.values())
@@ -24,8 +25,8 @@ REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in c
 
 @dataclass(frozen=True)
 class Verification:
-    """``problems``: what is wrong with what is loaded as a whole. ``quick``: the hashes beside the rows were
-    compared, and not the rows. ``load``: the command that a load takes here."""
+    """``problems``: what is wrong with what is loaded as a whole. ``quick``: counts, checksums and hashes beside the
+    rows were compared, and not the rows. ``load``: the command that a load takes here."""
 
     workflow: str
     version: str
@@ -62,8 +63,9 @@ def verify(
 ) -> Verification:
     """Compare the stores with the manifest's snapshots; nothing is written.
 
-    ``quick``: compare the row_hash beside each row; else every row is read and hashed anew, and ``advanced`` is told
-    of store and table, rows of the store that are done, and rows in all.
+    ``quick``: compare how many rows each table has, and their checksum, with what its load left; where they are
+    others, or another version is shown, the row_hash beside each row. Else every row is read and hashed anew, and
+    ``advanced`` is told of store and table, rows of the store that are done, and rows in all.
     Raises UsageError when the manifest is empty or lacks a table, OtherOwnerError when the workspace is another's than
     ``owner``'s, StoreError when a store cannot be read, DataError when a snapshot is gone or damaged or a store was
     loaded by a newer version.
@@ -80,12 +82,15 @@ def verify(
     begun = {store.name: store.begun() for store in stores}
     readable = [store for store in stores if begun[store.name] or _is_readable(before[store.name])]
     held = {store.name: _held(store) for store in readable} if not quick else {}
+    states = {store.name: store.table_states() for store in readable} if quick else {}
     checks = []
     for store in stores:
         ids = _ids(held, store)
         for table in store.tables:
             if store not in readable:
                 checks.append(check_hashes(store, table, wanted, NOTHING))
+            elif quick and _as_left(before[store.name], wanted, table, states[store.name]):
+                checks.append(check_state(store, table, wanted, states[store.name][table]))
             elif quick:
                 checks.append(check_hashes(store, table, wanted, store.hashes(table)))
             else:
@@ -104,6 +109,13 @@ def verify(
     repair = " ".join(command)
     problems = [*_problems(before, begun, live, repair), *_settings(readable, repair), *_changes(before, stores)]
     return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling), repair)
+
+
+def _as_left(shown: Live | None, wanted: DesiredRows, table: str, states: Mapping[str, TableState]) -> bool:
+    """Whether a table has as many rows, of the same checksum, as when the load of these very rows had ended."""
+    if shown is None or shown.loading or shown.version != wanted.version:
+        return False
+    return states[table] == shown.tables.get(table)
 
 
 def _is_readable(live: Live | None) -> bool:

@@ -13,7 +13,8 @@ from pipeline.contract import definitions
 from pipeline.contract import fingerprint as fingerprints
 from pipeline.contract.fingerprint import KNOWN_AS, code_fingerprint, fingerprint, library_versions
 from pipeline.contract.registry import REGISTRY
-from pipeline.load.desired_rows import project_table, with_hashes
+from pipeline.load.projection import project_table
+from pipeline.load.row_hashes import with_hashes
 
 MODULES = {
     "__init__": "",

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.desired_rows import FOLDER, KEPT, LoadedHashes
+from pipeline.load.desired_rows import FOLDER, KEPT
 from pipeline.load.loader import load
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.neo4j.store import Neo4jStore

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import NothingLoadedError, UsageError
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.project import Project
 from pipeline.query.stream import Done, Sources, Token
 from tests.projects import ProjectFolder, new_project

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
 from pipeline.stores.neo4j.rows import state_of
 from pipeline.stores.neo4j.store import Neo4jStore

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.load.projection import type_name
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.schema import SOURCE_LISTS, partition_of
 from pipeline.stores.postgres.store import PostgresStore

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.filtered import FilteredVectors
 from pipeline.stores.base import CLAIM_COLUMNS, REPORT_COLUMNS, Live
 from pipeline.stores.postgres.store import PostgresStore

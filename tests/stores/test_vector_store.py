@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from pipeline.errors import StoreError
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import CHUNK_COLUMNS, Live
 from pipeline.stores.postgres import writer as postgres_writer
 from pipeline.stores.postgres.schema import ENTITIES, partition_of

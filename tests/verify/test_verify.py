@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from pipeline.contract.schemas import COMMUNITIES
 from pipeline.errors import DataError, UsageError
-from pipeline.load.desired_rows import ExpectedTable, altered_ids, diff, with_hashes
 from pipeline.load.loader import LoadOptions, load
+from pipeline.load.row_hashes import ExpectedTable, altered_ids, diff, with_hashes
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.list_columns import to_arrow

@@ -17,8 +17,8 @@ import pytest
 import pipeline.contract.schemas
 from pipeline.contract.cells import vector_column
 from pipeline.contract.schemas import EMBEDDINGS, ENTITIES, TEXTS, TableSchema, is_list
-from pipeline.load.desired_rows import with_hashes
 from pipeline.load.projection import edge_types, nodes
+from pipeline.load.row_hashes import with_hashes
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.binary_copy import copy_stream, encoded_rows
 from pipeline.stores.list_columns import frame_of, to_arrow

@@ -11,7 +11,7 @@ import pyarrow.compute
 
 from pipeline.stores.base import TableState
 from pipeline.stores.binary_copy import Kind, digests
-from pipeline.stores.list_columns import first_items, lengths_of, to_arrow, values_of
+from pipeline.stores.list_columns import first_items, lengths_of, values_of
 from pipeline.text.ids import digest, relationship_ends
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -166,15 +166,35 @@ def batches(rows: pd.DataFrame, sizes: pd.Series, most_rows: int, most_bytes: in
         yield rows.iloc[start:]
 
 
-def state_of(rows: pd.DataFrame) -> TableState:
-    """``rows``: id and row_hash."""
-    of_hashes = _total(pc.utf8_slice_codeunits(to_arrow(rows["row_hash"], pa.large_string()), 0, DIGITS))
-    of_ids = _total(pc.utf8_slice_codeunits(to_arrow(rows["id"], pa.large_string()), -DIGITS))
+NO_ROWS = TableState(0, "0-0")
+
+
+def state_of(rows: pa.Table) -> TableState:
+    """``rows``: HASHES."""
+    of_hashes = _total(pc.utf8_slice_codeunits(rows["row_hash"], 0, DIGITS))
+    of_ids = _total(pc.utf8_slice_codeunits(rows["id"], -DIGITS))
     return TableState(len(rows), f"{of_hashes}-{of_ids}")
 
 
-def _total(texts: pa.StringArray) -> int:
+def together(some: TableState, others: TableState) -> TableState:
+    """The state of all these rows."""
+    sums = map(sum, zip(_sums(some), _sums(others), strict=True))
+    return TableState(some.rows + others.rows, "-".join(map(str, sums)))
+
+
+def without(all: TableState, some: TableState) -> TableState:
+    """The state of the other rows."""
+    left = (whole - part for whole, part in zip(_sums(all), _sums(some), strict=True))
+    return TableState(all.rows - some.rows, "-".join(map(str, left)))
+
+
+def _sums(state: TableState) -> list[int]:
+    return list(map(int, state.checksum.split("-")))
+
+
+def _total(texts: pa.ChunkedArray) -> int:
     """The sum of the numbers that they are with a to f as 0 to 5; what is no such number counts as 0."""
+    texts = texts.combine_chunks()
     numbers = texts.filter(pc.match_substring_regex(texts, f"^[0-9a-f]{{{DIGITS}}}$")).cast(pa.binary(DIGITS))
     if not len(numbers):
         return 0

@@ -19,7 +19,18 @@ from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, sile
 from pipeline.stores.list_columns import lengths_of
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
-from pipeline.stores.neo4j.rows import as_written, batches, bytes_of, members, parents, places, state_of
+from pipeline.stores.neo4j.rows import (
+    NO_ROWS,
+    as_written,
+    batches,
+    bytes_of,
+    members,
+    parents,
+    places,
+    state_of,
+    together,
+    without,
+)
 
 NESTED = ("embedding", "tables")
 """What of Live is kept as JSON: a property has no values within it."""
@@ -48,7 +59,9 @@ class Neo4jWriter:
     before; a larger load says from its start that it is under way and goes in batches, each a transaction: several run
     side by side, but commit one at a time, for relationships are chained, and commits at once of chains that touch
     deadlock, whatever their ends.
-    Nodes are deleted when the load is published, so that every relationship that goes is found by its ends.
+    Nodes are deleted when the load is published, so that every relationship that goes is found by its ends; and
+    communities get their parents then. ``expected``: what the tables have when all is written; ``compared``: those of
+    which that is told row by row.
     """
 
     store: Neo4jConnection
@@ -58,8 +71,10 @@ class Neo4jWriter:
     published: bool = False
     in_batches: bool = False
     expected: dict[str, TableState] = field(default_factory=dict)
+    compared: set[str] = field(default_factory=set)
     waiting: list[tuple[str, Delta]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    parents: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"id": [], "parent": []}, dtype=object))
     strays: frozenset[str] = frozenset()
     commits: Lock = field(default_factory=Lock)
 
@@ -73,7 +88,7 @@ class Neo4jWriter:
         return stored.hashes
 
     def apply(self, table: str, delta: Delta) -> None:
-        self.expected[table] = state_of(delta.after)
+        self._expect(table, delta)
         self.waiting.append((table, delta))
         if self.in_batches or self._too_much_at_once():
             if not self.in_batches:
@@ -81,8 +96,18 @@ class Neo4jWriter:
                 self.in_batches = True
             self._write_waiting()
 
+    def _expect(self, table: str, delta: Delta) -> None:
+        """A comparison of all rows begins with none."""
+        if delta.before is not None:
+            self.expected[table] = without(self.expected[table], state_of(delta.before))
+        elif table not in self.compared:
+            self.compared.add(table)
+            self.expected[table] = NO_ROWS
+        self.expected[table] = together(self.expected[table], state_of(delta.after))
+
     def publish(self) -> None:
         self._write_waiting()
+        self._write("parents", self.parents, cypher.WRITE_PARENTS)
         self._delete(cypher.DELETE_NODES, self.gone)
         stored = self.live.stored(self._settled_states())
         nested = {name: json.dumps(stored[name], sort_keys=True) for name in NESTED}
@@ -114,18 +139,19 @@ class Neo4jWriter:
                 self._write_communities(delta)
             else:
                 self._delete(cypher.DELETE_STRAYS, sorted(self.strays))
+                self.strays = frozenset()  # what later deltas write has their ids
                 self._delete_edges(delta.deleted)
                 self._write(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
                 self._write(table, delta.inserted, cypher.WRITE_EDGES)
         self.waiting.clear()
 
     def _write_communities(self, delta: Delta) -> None:
-        """Whole before any is a parent."""
+        """Whole before any is a parent, of whatever delta."""
         self._delete(cypher.DELETE_COMMUNITIES, delta.deleted)
         changed = pd.concat([delta.inserted, delta.updated])
         self._write("communities", changed, cypher.WRITE_COMMUNITIES)
         self._write("members", members(changed), cypher.WRITE_MEMBERS)
-        self._write("parents", parents(changed), cypher.WRITE_PARENTS)
+        self.parents = pd.concat([self.parents, parents(changed)], ignore_index=True)
 
     def _write(self, table: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
         """Each batch of rows by all of the queries."""

@@ -1,7 +1,8 @@
 """One load of a workspace into PostgreSQL: rows by COPY, indexes after the rows."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import pandas as pd
 import pyarrow as pa
@@ -32,12 +33,15 @@ IDS_AT_ONCE = 1_000_000
 
 @dataclass(frozen=True)
 class PostgresWriter:
+    """``written``: rows of each table."""
+
     connection: Connection
     workspace: str
     tables: Sequence[str]
     hnsw: Hnsw
     live: Live
     advanced: Advanced
+    written: Counter[str] = field(default_factory=Counter)
 
     def states(self) -> Mapping[str, TableState]:
         return table_states(self.connection, self.workspace, self.tables)
@@ -46,7 +50,7 @@ class PostgresWriter:
         return hashes(self.connection, TABLES[table], self.workspace, self.live.embedding_key)
 
     def apply(self, table: str, delta: Delta) -> None:
-        """Replace by delete and COPY: a statement for every million rows, and one stream."""
+        """Replace by delete and COPY: a statement for every million rows, and a stream."""
         if delta.empty:
             return
         rows = TABLES[table]
@@ -54,14 +58,15 @@ class PostgresWriter:
         for start in range(0, len(gone), IDS_AT_ONCE):
             some = gone[start : start + IDS_AT_ONCE]
             self.connection.execute(delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(some)))
-        done, expected = 0, len(delta.inserted) + len(delta.updated)
+        expected = self.written[table] + len(delta.inserted) + len(delta.updated) + delta.following
         for frame in (delta.inserted, delta.updated):
             if len(frame):
-                self._copy(table, frame, done, expected)
-                done += len(frame)
-        self._analyze(rows)
+                self._copy(table, frame, expected)
+        self.written[table] += 0  # rows may have gone alone
 
     def publish(self) -> None:
+        for name in self.written:
+            self._analyze(TABLES[name])
         for name, table in VECTOR_TABLES.items():
             with watched(self.connection, f"index of {name}", self.advanced):
                 build_index(self.connection, table, self.workspace, self.live, self.hnsw)
@@ -80,7 +85,7 @@ class PostgresWriter:
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
 
-    def _copy(self, name: str, frame: pd.DataFrame, done: int, expected: int) -> None:
+    def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
         table = TABLES[name]
         constants = {"workspace": self.workspace, "embedding_key": self.live.embedding_key}
         constants = {key: value for key, value in constants.items() if key in table.c}
@@ -93,9 +98,9 @@ class PostgresWriter:
         with ahead(stream) as pieces, cursor(self.connection).copy(statement) as copy:
             for rows, piece in pieces:
                 copy.write(piece)
-                done += rows
+                self.written[name] += rows
                 if rows:
-                    self.advanced(name, done, expected)
+                    self.advanced(name, self.written[name], expected)
 
     def _analyze(self, table: Table) -> None:
         """Else the first reads after a load are planned by the figures of the one before, and slow. Of what is

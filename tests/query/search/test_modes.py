@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import event
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import Keywords, embed_question, retrieve
 from pipeline.stores.base import GraphStore, Live, Store

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import event
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.walk.graph_search import graph_search
 from pipeline.stores.base import GraphStore, Live, VectorStore

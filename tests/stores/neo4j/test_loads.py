@@ -11,7 +11,7 @@ import pytest
 from neo4j.exceptions import ServiceUnavailable, TransientError
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.rows import NAME_KEY_LENGTH, as_stored, batches, name_key, state_of

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j.store import Neo4jStore
 from tests.servers.neo4j_server import Neo4jAddress

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.desired_rows import diff, with_hashes
 from pipeline.load.loader import LoadOptions, load
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import GraphState
 from pipeline.stores.connection import read_together

@@ -10,7 +10,7 @@ from typing import LiteralString
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.neo4j.cypher import DELETE_EDGES, RELATIONSHIPS
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.text.ids import entity_id

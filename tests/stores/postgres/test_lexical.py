@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.load.desired_rows import diff, with_hashes
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.lexical import bm25_scores, index_name, lexical_pattern, lexical_query, word_weight
 from pipeline.stores.postgres.store import PostgresStore

@@ -1,0 +1,77 @@
+"""What the stores were loaded with: of each version the snapshots that its rows are made of, kept beside these.
+
+    <root>/loaded/<version>.json
+
+A load finds by them what differs from the one before, and reads no more. All of it may be deleted at any time: then the
+rows of the stores are compared.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DamagedError, DataError, DiskFullError
+from pipeline.files import read_json, write_json
+from pipeline.snapshots.store import Snapshot, SnapshotStore, snapshot_of
+
+FOLDER = "loaded"
+KEPT = 16
+"""Versions, the newest; the stores of several workspaces may show different ones."""
+
+
+@dataclass(frozen=True)
+class LoadedVersion:
+    """``tables``: the snapshots; ``code``: fingerprints of what makes rows and hashes of them; ``types``: how many
+    relationships ask for each type, of which ``max_types`` are types."""
+
+    tables: Mapping[str, Snapshot]
+    code: Sequence[str]
+    max_types: int
+    types: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LoadedVersions:
+    """``snapshots``: whose folder they are in."""
+
+    snapshots: SnapshotStore
+
+    def keep(self, version: str, loaded: LoadedVersion) -> None:
+        """Where there is space; what is old is forgotten."""
+        with suppress(DiskFullError):
+            write_json(self._path(version), asdict(loaded))
+        self._forget_old()
+
+    def find(self, version: str) -> LoadedVersion | None:
+        """None where it is not known, or one of its snapshots is gone or damaged."""
+        with suppress(OSError, DamagedError, DataError, KeyError, TypeError, AttributeError, ValueError):
+            found = _read(read_json(self._path(version)))
+            for snapshot in found.tables.values():
+                self.snapshots.require(snapshot)
+            return found
+        return None
+
+    def forget(self) -> None:
+        """All of it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _forget_old(self) -> None:
+        """Also what an earlier version of the software has kept here."""
+        names = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for old in (*names[KEPT:], *self._folder.glob("*.parquet")):
+            old.unlink(missing_ok=True)
+
+    def _path(self, version: str) -> Path:
+        return self._folder / f"{version}.json"
+
+    @property
+    def _folder(self) -> Path:
+        return self.snapshots.root / FOLDER
+
+
+def _read(content: Mapping[str, Any]) -> LoadedVersion:
+    tables = {name: snapshot_of(snapshot) for name, snapshot in content["tables"].items()}
+    return LoadedVersion(tables, content["code"], content["max_types"], content["types"])
