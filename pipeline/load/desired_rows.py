@@ -26,6 +26,10 @@ PART_ROWS = 20_000
 """Rows, with their vectors, that are held at a time; two such parts, as one is made while another is written."""
 ALL_SOURCES = (*SOURCES, *OPTIONAL)
 VECTOR = "vector"
+VECTORS_OF = {
+    table: source for table, sources in TABLE_SOURCES.items() for source in sources if VECTOR in sources[source]
+}
+"""Table of a store that has vectors -> the snapshot table that they are in."""
 NO_IDS = pa.array([], pa.large_string())
 
 
@@ -52,9 +56,12 @@ class DesiredRows:
         for tables in zip(*streams, strict=True):
             yield self._projected(table, tables)
 
-    def some(self, table: str, ids: pa.Array) -> pd.DataFrame:
-        """Those of these ids that there are, with their ``row_hash``."""
-        found = [self._selected(name, columns, ids) for name, columns in TABLE_SOURCES[table].items()]
+    def some(self, table: str, ids: pa.Array, vectors: bool = True) -> pd.DataFrame:
+        """Those of these ids that there are, with their ``row_hash``; without ``vectors`` neither has any."""
+        found = [
+            self._selected(name, columns if vectors else [column for column in columns if column != VECTOR], ids)
+            for name, columns in TABLE_SOURCES[table].items()
+        ]
         return self._projected(table, found)
 
     def hashes(self, table: str) -> pa.Table:

@@ -2,7 +2,7 @@
 hashes beside its rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.load.desired_rows import NO_IDS, PART_ROWS, DesiredRows
+from pipeline.contract.schemas import STRING, STRINGS
+from pipeline.load.desired_rows import NO_IDS, PART_ROWS, VECTORS_OF, DesiredRows
 from pipeline.load.projection import TABLE_SOURCES, edge_types
 from pipeline.load.row_hashes import TEXT, diff, hashes_of
 from pipeline.stores.base import HASHES, Delta
@@ -21,26 +22,50 @@ from pipeline.stores.list_columns import frame_of
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 LINKS = "relationships"
+NO_ROWS = pa.schema([("id", STRING), ("keywords", STRINGS)]).empty_table()
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Between what a store was loaded with, ``before``, and what it should have ``now``."""
+    """Between what a store was loaded with, ``before``, and what it should have ``now``. Snapshots are compared by the
+    hashes of their rows, and only rows that differ are made."""
 
     before: DesiredRows
     now: DesiredRows
-    found: dict[str, pa.Array] = field(default_factory=dict, repr=False, compare=False)
+    found: dict[str, tuple[pa.Table, pa.Table]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def wanted(self) -> DesiredRows:
+        """What it should have now, with its types counted by those before."""
+        gone, new = (Counter(edge_types(frame_of(rows)["keywords"])) for rows in self._rows(LINKS))
+        counts = Counter(self.before.type_counts)
+        counts.subtract(gone)
+        counts.update(new)
+        return replace(self.now, counted=+counts)
 
     def deltas(self, table: str) -> Iterator[Delta]:
-        """By the rows of which a snapshot differs alone."""
         ids = self._ids(table)
         for start in range(0, len(ids), PART_ROWS):
             some = ids[start : start + PART_ROWS]
-            before = hashes_of(self.before.some(table, some))
-            delta = diff(self.now.some(table, some), before)
-            yield replace(delta, before=before, following=len(ids) - start - len(some))
+            before = hashes_of(self.before.some(table, some, vectors=False))
+            delta = diff(self.wanted.some(table, some, vectors=False), before)
+            following = len(ids) - start - len(some)
+            if table in VECTORS_OF:
+                yield replace(self._with_vectors(table, delta), before=HASHES.empty_table(), following=following)
+            else:
+                yield replace(delta, before=before, following=following)
+
+    def _with_vectors(self, table: str, delta: Delta) -> Delta:
+        """The same, where vectors count as well. Few are read: most rows that differ have the same as before."""
+        new = pa.array(delta.inserted["id"], TEXT)
+        other = _intersection(delta.after["id"], self._differing(VECTORS_OF[table]))
+        changed = pc.unique(pa.chunked_array([new, pa.array(delta.updated["id"], TEXT), *other.chunks], TEXT))
+        rows = self.wanted.some(table, changed)
+        is_new = pc.is_in(pa.array(rows["id"], TEXT), value_set=new).to_numpy(zero_copy_only=False)
+        return replace(delta, inserted=rows[is_new], updated=rows[~is_new], after=hashes_of(rows))
 
     def _ids(self, table: str) -> pa.Array:
+        """Of the rows that may differ, in order."""
         found = [self._differing(source) for source in TABLE_SOURCES[table]]
         if table == "edges":
             found.append(self._retyped)
@@ -49,43 +74,38 @@ class Differences:
 
     def _differing(self, source: str) -> pa.Array:
         """Ids of the rows of a snapshot table that are of one side alone, or not the same on both."""
+        gone, new = self._rows(source)
+        return pc.unique(pa.chunked_array([*gone["id"].chunks, *new["id"].chunks], TEXT))
+
+    def _rows(self, source: str) -> tuple[pa.Table, pa.Table]:
+        """The rows of a snapshot table that are before alone, and those that are now alone."""
         if source not in self.found:
-            gone, new = _differing_rows(self.before, self.now, source, "id")
-            self.found[source] = pc.unique(pa.chunked_array([*gone["id"].chunks, *new["id"].chunks], TEXT))
+            self.found[source] = self._compared(source, ["id", "keywords"] if source == LINKS else ["id"])
         return self.found[source]
+
+    def _compared(self, source: str, columns: list[str]) -> tuple[pa.Table, pa.Table]:
+        before, now = (side.manifest.tables.get(source) for side in (self.before, self.now))
+        if before is None or now is None:
+            return self.before.whole(source, columns), self.now.whole(source, columns)
+        if before.sha256 == now.sha256:
+            return NO_ROWS.select(columns), NO_ROWS.select(columns)
+        return self.now.snapshots.difference(before, now, columns)
 
     @cached_property
     def _retyped(self) -> pa.Array:
         """Ids of the relationships whose type becomes one of those that are kept, or ceases to be, because others have
         come or gone."""
-        moved = set(self.before.kept_types) ^ set(self.now.kept_types)
-        moved = {type for type in moved if self.before.type_counts.get(type) and self.now.type_counts.get(type)}
-        if not moved:
-            return NO_IDS
-        found = []
-        for batch in self.now.snapshots.batches(self.now.manifest.tables[LINKS], ["id", "keywords"]):
+        moved = set(self.before.kept_types) ^ set(self.wanted.kept_types)
+        moved = {type for type in moved if self.before.type_counts.get(type) and self.wanted.type_counts.get(type)}
+        found: list[pa.Array] = [NO_IDS]
+        for batch in self.now.snapshots.batches(self.now.manifest.tables[LINKS], ["id", "keywords"]) if moved else ():
             rows = frame_of(pa.table(batch))
-            found.append(rows["id"][[type in moved for type in edge_types(rows["keywords"])]])
-        return pa.array(pd.concat(found), TEXT)
+            found.append(pa.array(rows["id"][[type in moved for type in edge_types(rows["keywords"])]], TEXT))
+        return pa.concat_arrays(found)
 
 
-def counted_types(before: DesiredRows, now: DesiredRows) -> Mapping[str, int]:
-    """How many relationships ask for each type now, by those before."""
-    gone, new = (
-        Counter(edge_types(frame_of(rows)["keywords"])) for rows in _differing_rows(before, now, LINKS, "keywords")
-    )
-    counts = Counter(before.type_counts)
-    counts.subtract(gone)
-    counts.update(new)
-    return +counts
-
-
-def _differing_rows(before: DesiredRows, now: DesiredRows, source: str, column: str) -> tuple[pa.Table, pa.Table]:
-    """A column of the rows of a snapshot table that are before alone, and of those that are now alone."""
-    snapshots = before.manifest.tables.get(source), now.manifest.tables.get(source)
-    if snapshots[0] and snapshots[1]:
-        return now.snapshots.difference(*snapshots, [column])
-    return before.whole(source, [column]), now.whole(source, [column])
+def _intersection(ids: pa.ChunkedArray, others: pa.Array) -> pa.ChunkedArray:
+    return ids.filter(pc.is_in(ids, value_set=others))
 
 
 def inserted(now: DesiredRows, table: str) -> Iterator[Delta]:

@@ -1,6 +1,6 @@
 """Bring one store to the rows that it should have, writing only what differs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -9,7 +9,7 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.load.desired_rows import DesiredRows
-from pipeline.load.differences import Differences, compared, counted_types, inserted
+from pipeline.load.differences import Differences, compared, inserted
 from pipeline.load.last_load import LoadedVersions
 from pipeline.load.row_hashes import ExpectedTable, altered_ids
 from pipeline.snapshots.store import Manifest
@@ -42,9 +42,11 @@ def load_store(
     counts = {table: dict.fromkeys(("inserted", "updated", "deleted"), 0) for table in store.tables}
     with store.writing(live, advanced, waits) as writer:
         left = None if full else _left(store, live, wanted, loaded)
-        wanted = replace(wanted, counted=counted_types(left.rows, wanted)) if left else wanted
+        differences = Differences(left.rows, wanted) if left else None
+        wanted = differences.wanted if differences else wanted
         loaded.keep(live.version, wanted.as_loaded())
-        load = StoreLoad(store, writer, wanted, left, full)
+        as_left = _as_left(writer, left) if left else ()
+        load = StoreLoad(store, writer, wanted, differences, as_left, full)
         with ahead(load.deltas()) as deltas:
             for table, delta in deltas:
                 with load.using_writer:
@@ -71,26 +73,29 @@ def _left(store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions)
     return LastLoad(replace(wanted, manifest=manifest, max_types=found.max_types, counted=found.types), shown.tables)
 
 
+def _as_left(writer: Writer, left: LastLoad) -> frozenset[str]:
+    """The tables that have the rows they had then."""
+    return frozenset(table for table, state in writer.states().items() if state == left.states.get(table))
+
+
 @dataclass(frozen=True)
 class StoreLoad:
-    """``using_writer``: what one thread writes with, another asks for hashes."""
+    """``as_left``: the tables that ``differences`` tell all of. ``using_writer``: what one thread writes with, another
+    asks for hashes."""
 
     store: Store
     writer: Writer
     wanted: DesiredRows
-    left: LastLoad | None
+    differences: Differences | None
+    as_left: Collection[str]
     full: bool
     using_writer: Lock = field(default_factory=Lock)
 
     def deltas(self) -> Iterator[tuple[str, Delta]]:
         """Of each table in turn."""
-        with self.using_writer:
-            states = self.writer.states() if self.left else {}
-        differences = Differences(self.left.rows, self.wanted) if self.left else None
         for table in self.store.tables:
-            as_left = self.left is not None and states[table] == self.left.states.get(table)
-            found = differences.deltas(table) if differences and as_left else self._compared(table)
-            for delta in found:
+            known = self.differences if table in self.as_left else None
+            for delta in known.deltas(table) if known else self._compared(table):
                 yield table, delta
 
     def _compared(self, table: str) -> Iterator[Delta]:

@@ -297,17 +297,17 @@ def _kept_name(workflow: str, run_id: str) -> str:
 def _manifest(content: dict[str, Any]) -> Manifest:
     return Manifest(
         content["workflow"],
-        {name: _snapshot(snapshot) for name, snapshot in content["tables"].items()},
+        {name: snapshot_of(snapshot) for name, snapshot in content["tables"].items()},
         {name: _step_record(record) for name, record in content["steps"].items()},
     )
 
 
 def _step_record(content: dict[str, Any]) -> StepRecord:
-    outputs = {name: _snapshot(snapshot) for name, snapshot in content["outputs"].items()}
+    outputs = {name: snapshot_of(snapshot) for name, snapshot in content["outputs"].items()}
     return StepRecord(**{**content, "outputs": outputs})
 
 
-def _snapshot(content: dict[str, Any]) -> Snapshot:
+def snapshot_of(content: dict[str, Any]) -> Snapshot:
     """Raises ValueError for one that names a file which this store has not written."""
     if "path" in content:  # of a version before tables of several files
         snapshot = Snapshot(content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),))

@@ -1,15 +1,18 @@
-"""Rows without their vectors have the hashes of those with them, in whatever order the vectors come."""
+"""Rows come part by part, and with the same hashes by their ids, in whatever order the vectors come."""
 
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from pipeline.contract.schemas import EMBEDDINGS
 from pipeline.errors import DataError
+from pipeline.load import desired_rows
 from pipeline.load.desired_rows import VECTORS_OF, DesiredRows
-from pipeline.snapshots import tables as snapshot_files
+from pipeline.load.projection import TABLE_SOURCES, project
+from pipeline.load.row_hashes import with_hashes
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.load.tables import corpus, save
 
@@ -23,18 +26,22 @@ CORPUS = corpus(
 
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DesiredRows:
-    monkeypatch.setattr(snapshot_files, "BATCH_ROWS", 3)
+    monkeypatch.setattr(desired_rows, "PART_ROWS", 3)
     snapshots = SnapshotStore(tmp_path)
     return DesiredRows(save(CORPUS, snapshots), snapshots, 100)
 
 
-def with_embeddings(wanted: DesiredRows, places: slice | list[int] | np.ndarray) -> DesiredRows:
+def with_embeddings(wanted: DesiredRows, places: slice) -> DesiredRows:
     """Some of the rows of each table of vectors, in this order."""
     tables = dict(wanted.manifest.tables)
     for name in VECTORS_OF.values():
-        some = wanted.snapshots.read(tables[name]).iloc[places]
-        tables[name] = wanted.snapshots.write(name, EMBEDDINGS.encode(some, name))
+        some = wanted.snapshots.table(tables[name]).to_pandas().iloc[places]
+        tables[name] = wanted.snapshots.write(name, pa.Table.from_pandas(some, EMBEDDINGS.arrow, preserve_index=False))
     return replace(wanted, manifest=Manifest("index", tables, wanted.manifest.steps))
+
+
+def hashes(rows: pd.DataFrame) -> dict[str, str]:
+    return dict(zip(rows["id"], rows["row_hash"], strict=True))
 
 
 def test_vectors_are_told_from_what_the_tables_are_made_of():
@@ -45,22 +52,26 @@ def test_vectors_are_told_from_what_the_tables_are_made_of():
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("table", ["documents", *VECTORS_OF])
-def test_rows_are_hashed_with_vectors_that_are_not_held(wanted: DesiredRows, table: str, reverse: bool):
+@pytest.mark.parametrize("table", TABLE_SOURCES)
+def test_parts_and_rows_by_id_are_the_rows_of_the_whole(wanted: DesiredRows, table: str, reverse: bool):
     shown = with_embeddings(wanted, slice(None, None, -1)) if reverse else wanted
-    rows, hashed = wanted.rows(table), shown.hashed(table)
-    assert "embedding" not in hashed
-    assert hashed["row_hash"].tolist() == rows["row_hash"].tolist()
-    some = hashed.iloc[::2]
-    again = shown.with_vectors(table, some)
-    assert again.columns.tolist() == [*hashed.columns, *(["embedding"] if table in VECTORS_OF else [])]
-    if table in VECTORS_OF:
-        expected = dict(zip(rows["id"], map(list, rows["embedding"]), strict=True))
-        assert [list(vector) for vector in again["embedding"]] == [expected[id] for id in some["id"]]
-    assert shown.with_vectors(table, hashed[:0]).empty
+    whole = with_hashes(project(CORPUS, 100)[table])
+    parts = list(shown.parts(table))
+    assert [len(part) for part in parts[:-1]] == [3] * (len(parts) - 1)
+    assert hashes(pd.concat(parts)) == hashes(whole)
+    assert shown.count(table) == len(whole) > 3
+    ids = pa.array(whole["id"][::2], pa.large_string())
+    some = shown.some(table, ids)
+    assert hashes(some) == hashes(whole[::2])
+    assert set(some.columns) == set(whole.columns)
+    bare = shown.some(table, ids, vectors=False)
+    assert set(bare.columns) == set(whole.columns) - {"embedding"}
+    assert (hashes(bare) == hashes(some)) == (table not in VECTORS_OF)
+    assert shown.some(table, ids[:0]).empty
 
 
 @pytest.mark.parametrize("table", VECTORS_OF)
-def test_a_row_without_a_vector_is_told(wanted: DesiredRows, table: str):
-    with pytest.raises(DataError, match="1 rows lack their text or vector"):
-        with_embeddings(wanted, slice(1, None)).hashed(table)
+@pytest.mark.parametrize("left", [slice(1, None), slice(0)])
+def test_a_row_without_a_vector_is_told(wanted: DesiredRows, table: str, left: slice):
+    with pytest.raises(DataError, match="rows lack their text or vector"):
+        list(with_embeddings(wanted, left).parts(table))

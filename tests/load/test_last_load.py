@@ -1,0 +1,127 @@
+"""What a load remembers of the one before, and that no load depends on it."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.load.last_load import FOLDER, KEPT, LoadedVersion, LoadedVersions
+from pipeline.load.loader import load
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.verify.verify import verify
+from tests.load.tables import corpus, save
+from tests.stored import stored_hashes
+
+NAMES = {"Ada": "person", "Babbage": "person", "London": "city"}
+LINKS = [("Ada", "Babbage", ["met"]), ("Babbage", "London", ["lives in"])]
+BEFORE = corpus({"a.txt": "Ada met Babbage in London."}, NAMES, LINKS)
+AFTER = corpus({"a.txt": "Ada met Babbage in London."}, {**NAMES, "Babbage": "engineer"}, LINKS)
+
+OpenPostgres = Callable[..., PostgresStore]
+OpenNeo4j = Callable[..., Neo4jStore]
+
+
+def keep_all(root: Path, before: Manifest) -> None:
+    pass
+
+
+def delete_all(root: Path, before: Manifest) -> None:
+    shutil.rmtree(root / FOLDER)
+
+
+def damage(root: Path, before: Manifest) -> None:
+    for path in (root / FOLDER).iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+
+
+def lose_a_snapshot(root: Path, before: Manifest) -> None:
+    [path] = before.tables["entities"].paths
+    (root / path).unlink()
+
+
+@pytest.mark.parametrize("change", [keep_all, delete_all, damage, lose_a_snapshot])
+def test_a_load_is_the_same_whatever_is_remembered(
+    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore, change: Callable[[Path, Manifest], None]
+):
+    stores = [postgres(), neo4j()]
+    before = save(BEFORE, snapshots)
+    load(before, snapshots, stores, 100)
+    change(snapshots.root, before)
+    after = save(AFTER, snapshots)
+    counts = load(after, snapshots, stores, 100)
+    for store in counts.values():
+        assert store.pop("nodes") == {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": 2}
+        assert all(table["unchanged"] == sum(table.values()) > 0 for table in store.values())
+    assert verify(after, snapshots, stores, 100).agrees
+
+
+def test_what_was_changed_in_a_database_since_is_mended(
+    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore
+):
+    relational, native, fresh = postgres(), neo4j(), postgres("-fresh")
+    load(save(BEFORE, snapshots), snapshots, [relational, native], 100)
+    with relational.connection() as connection:
+        for table in ("graphmill_nodes", "lightrag_chunks"):
+            connection.execute(text(f"DELETE FROM {table} WHERE workspace = :w"), {"w": relational.workspace})
+    native.driver.execute_query(
+        "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n",
+        {"w": native.workspace},
+        database_=native.database,
+    )
+    after = save(AFTER, snapshots)
+    load(after, snapshots, [relational, native], 100)
+    load(after, snapshots, [fresh], 100)
+    assert verify(after, snapshots, [relational, native], 100).agrees
+    assert stored_hashes(relational) == stored_hashes(fresh)
+
+
+def test_a_load_reads_what_differs(
+    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    stores = [postgres(), neo4j()]
+    load(save(BEFORE, snapshots), snapshots, stores, 100)
+    after = save(AFTER, snapshots)
+    found: dict[str, int] = {}
+    select = SnapshotStore.select
+
+    def counted(self: SnapshotStore, snapshot, names, values, columns):
+        rows = select(self, snapshot, names, values, columns)
+        found[snapshot.paths[0].partition("/")[0]] = len(rows)
+        return rows
+
+    def refused(self: SnapshotStore, *read: object) -> None:
+        raise AssertionError(read)
+
+    monkeypatch.setattr(SnapshotStore, "select", counted)
+    monkeypatch.setattr(SnapshotStore, "table", refused)
+    with monkeypatch.context() as patched:
+        patched.setattr("pipeline.load.loader.known_vectors", lambda *_: CHUNK_VECTORS)
+        patched.setattr(SnapshotStore, "batches", refused)
+        load(after, snapshots, stores, 100)
+    assert max(found.values()) == 1
+    assert "relationships" not in found
+
+
+CHUNK_VECTORS = BEFORE["text_unit_embeddings"]
+
+
+def test_old_versions_are_forgotten(snapshots: SnapshotStore):
+    versions = LoadedVersions(snapshots)
+    tables = save(BEFORE, snapshots).tables
+    newest = LoadedVersion(tables, ["code"], 5, {"MET": 1})
+    folder = snapshots.root / FOLDER
+    folder.mkdir()
+    (folder / "nodes-earlier.parquet").touch()  # by an earlier version of the software
+    for number in range(KEPT + 3):
+        versions.keep(f"version-{number}", replace(newest, max_types=number))
+    assert len(list(folder.iterdir())) == KEPT
+    assert versions.find("version-0") is None
+    assert versions.find(f"version-{KEPT + 2}") == replace(newest, max_types=KEPT + 2)
+    versions.forget()
+    assert versions.find(f"version-{KEPT + 2}") is None
