@@ -208,7 +208,7 @@ class Project(Services):
 
     def verify(self, name: str | None = None, quick: bool = False, advanced: Advanced = silent) -> Verification:
         """Compare the stores with the tables of the workflow's last completed run (by default as ``table``).
-        ``quick``: by the hashes beside the rows. Raises UsageError when there is no such run, OtherOwnerError when the
+        ``quick``: by counts and checksums. Raises UsageError when there is no such run, OtherOwnerError when the
         workspace is another owner's, DamagedError when the run's manifest cannot be read."""
         from pipeline.verify.verify import verify
 

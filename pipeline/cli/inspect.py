@@ -71,7 +71,7 @@ def doctor(
 def verify(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare the hashes beside the rows, not the rows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare counts and checksums, not the rows.")] = False,
 ) -> None:  # fmt: skip
     """Compare the stores with the snapshots, row by row; exit code 1 where they differ."""
     with open_project(context, folder, overrides, as_json) as project, counting("verify") as advanced:
@@ -98,7 +98,7 @@ def _print_verification(found: "Verification") -> None:
     for problem in found.problems:
         print(problem)
     if found.agrees:
-        print(f"{found.workflow}: all agree")
+        print(f"{found.workflow}: all agree{' by counts and checksums' if found.quick else ''}")
     else:
         print(f"{found.workflow}: {_action(found)}")
 
