@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,15 @@ import pyarrow.compute
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
 from pipeline.files import temporary_file
 from pipeline.load.last_load import LoadedVersion
-from pipeline.load.projection import OPTIONAL, SOURCES, TABLE_SOURCES, edge_types, most_frequent, project_table
+from pipeline.load.projection import (
+    LOOKED_UP,
+    OPTIONAL,
+    SOURCES,
+    TABLE_SOURCES,
+    edge_types,
+    most_frequent,
+    project_table,
+)
 from pipeline.load.row_hashes import hashes_of, with_hashes
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import HASHES
@@ -45,10 +53,11 @@ class DesiredRows:
     snapshots: SnapshotStore
     max_types: int
     counted: Mapping[str, int] | None = None
+    dictionaries: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row, with its ``row_hash``."""
-        first, *others = TABLE_SOURCES[table].items()
+        first, *others = self._by_id(table).items()
         if first[0] not in self.manifest.tables:
             return
         ids = self._column(first[0], "id") if others else None
@@ -60,7 +69,7 @@ class DesiredRows:
         """Those of these ids that there are, with their ``row_hash``; without ``vectors`` neither has any."""
         found = [
             self._selected(name, columns if vectors else [column for column in columns if column != VECTOR], ids)
-            for name, columns in TABLE_SOURCES[table].items()
+            for name, columns in self._by_id(table).items()
         ]
         return self._projected(table, found)
 
@@ -114,9 +123,21 @@ class DesiredRows:
             self.snapshots.require(self.manifest.tables[name])
 
     def _projected(self, table: str, tables: Iterable[pa.Table]) -> pd.DataFrame:
-        sources = dict(zip(TABLE_SOURCES[table], map(frame_of, tables), strict=True))
+        sources = dict(zip(self._by_id(table), map(frame_of, tables), strict=True))
+        for name in LOOKED_UP.get(table, {}):
+            sources[name] = self._dictionary(table, name)
         kept_types = self.kept_types if table == "edges" else ()
         return with_hashes(project_table(table, sources, kept_types))
+
+    def _by_id(self, table: str) -> dict[str, Sequence[str]]:
+        """The sources that have the table's ids, and the columns that are used of them."""
+        looked_up = LOOKED_UP.get(table, {})
+        return {name: columns for name, columns in TABLE_SOURCES[table].items() if name not in looked_up}
+
+    def _dictionary(self, table: str, name: str) -> pd.DataFrame:
+        if (table, name) not in self.dictionaries:
+            self.dictionaries[table, name] = frame_of(self.whole(name, TABLE_SOURCES[table][name]))
+        return self.dictionaries[table, name]
 
     def _column(self, name: str, column: str) -> pa.ChunkedArray:
         return self.whole(name, [column])[column]

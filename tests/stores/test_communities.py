@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.load.row_hashes import diff, with_hashes
+from pipeline.load.row_hashes import diff, hashes_of, with_hashes
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
 from pipeline.stores.neo4j.rows import state_of
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -79,7 +79,7 @@ def test_neo4j_shows_what_leads_to_a_community_and_to_its_parent(neo4j: OpenNeo4
         assert sorted(run(store, MEMBERS)) == sorted(members)
         parents = rows.loc[rows["parent"] != "", ["id", "parent"]].to_numpy().tolist()
         assert sorted(run(store, PARENTS)) == sorted(parents)
-        assert store.table_states()["communities"] == state_of(with_hashes(rows))
+        assert store.table_states()["communities"] == state_of(hashes_of(with_hashes(rows)))
         [found] = store.rows("communities")
         expected = store.as_stored(with_hashes(rows)).sort_values("id").reset_index(drop=True)
         found = found.sort_values("id").reset_index(drop=True)[list(expected.columns)]

@@ -11,7 +11,7 @@ import pytest
 from neo4j.exceptions import ServiceUnavailable, TransientError
 
 from pipeline.errors import LostConnectionError
-from pipeline.load.row_hashes import diff, with_hashes
+from pipeline.load.row_hashes import diff, hashes_of, with_hashes
 from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.rows import NAME_KEY_LENGTH, as_stored, batches, name_key, state_of
@@ -211,7 +211,7 @@ def test_states_are_told_alike_by_the_server_and_here(neo4j: OpenStore):
     store, stored = neo4j(), random_graph(1)
     load(store, stored)
     for table, rows in stored.tables(store).items():
-        assert store.table_states()[table] == state_of(with_hashes(rows))
+        assert store.table_states()[table] == state_of(hashes_of(with_hashes(rows)))
 
 
 # How rows are cut and shortened.
