@@ -53,7 +53,9 @@ class DesiredRows:
     snapshots: SnapshotStore
     max_types: int
     counted: Mapping[str, int] | None = None
-    dictionaries: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    dictionaries: dict[tuple[str, str], pd.DataFrame] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row, with its ``row_hash``."""

@@ -95,8 +95,11 @@ def test_a_load_reads_what_differs(
         found[snapshot.paths[0].partition("/")[0]] = len(rows)
         return rows
 
-    def refused(self: SnapshotStore, *read: object) -> None:
-        raise AssertionError(read)
+    def refused(self: SnapshotStore, snapshot, columns):
+        assert columns == ["id", "degree"]  # by which ranks are joined
+        return table(self, snapshot, columns)
+
+    table = SnapshotStore.table
 
     monkeypatch.setattr(SnapshotStore, "select", counted)
     monkeypatch.setattr(SnapshotStore, "table", refused)
@@ -104,8 +107,8 @@ def test_a_load_reads_what_differs(
         patched.setattr("pipeline.load.loader.known_vectors", lambda *_: CHUNK_VECTORS)
         patched.setattr(SnapshotStore, "batches", refused)
         load(after, snapshots, stores, 100)
-    assert max(found.values()) == 1
-    assert "relationships" not in found
+    assert (found["entities"], found["relationships"]) == (1, 2)
+    assert max(found.values()) == 2
 
 
 CHUNK_VECTORS = BEFORE["text_unit_embeddings"]
