@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,11 @@ from pipeline.contract.fingerprint import code_fingerprint, fingerprint
 from pipeline.files import temporary_file
 from pipeline.load.last_load import LoadedVersion
 from pipeline.load.projection import (
-    LOOKED_UP,
     OPTIONAL,
     SOURCES,
+    STACKED,
     TABLE_SOURCES,
+    TYPED,
     edge_types,
     most_frequent,
     project_table,
@@ -53,26 +54,29 @@ class DesiredRows:
     snapshots: SnapshotStore
     max_types: int
     counted: Mapping[str, int] | None = None
-    dictionaries: dict[tuple[str, str], pd.DataFrame] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row, with its ``row_hash``."""
-        first, *others = self._by_id(table).items()
+        if table in STACKED:
+            none = {name: self._selected(name, columns, NO_IDS) for name, columns in TABLE_SOURCES[table].items()}
+            for name, columns in TABLE_SOURCES[table].items():
+                for part in self._in_parts(name, columns):
+                    yield self._projected(table, {**none, name: part})
+            return
+        first, *others = TABLE_SOURCES[table].items()
         if first[0] not in self.manifest.tables:
             return
         ids = self._column(first[0], "id") if others else None
         streams = [self._in_parts(*first), *(self._beside(name, columns, ids) for name, columns in others)]
         for tables in zip(*streams, strict=True):
-            yield self._projected(table, tables)
+            yield self._projected(table, dict(zip(TABLE_SOURCES[table], tables, strict=True)))
 
     def some(self, table: str, ids: pa.Array, vectors: bool = True) -> pd.DataFrame:
         """Those of these ids that there are, with their ``row_hash``; without ``vectors`` neither has any."""
-        found = [
-            self._selected(name, columns if vectors else [column for column in columns if column != VECTOR], ids)
-            for name, columns in self._by_id(table).items()
-        ]
+        found = {
+            name: self._selected(name, columns if vectors else [column for column in columns if column != VECTOR], ids)
+            for name, columns in TABLE_SOURCES[table].items()
+        }
         return self._projected(table, found)
 
     def hashes(self, table: str) -> pa.Table:
@@ -81,8 +85,8 @@ class DesiredRows:
 
     def count(self, table: str) -> int:
         """How many rows there are."""
-        first = next(iter(TABLE_SOURCES[table]))
-        return self.manifest.tables[first].rows if first in self.manifest.tables else 0
+        names = list(TABLE_SOURCES[table])[: None if table in STACKED else 1]
+        return sum(self.manifest.tables[name].rows for name in names if name in self.manifest.tables)
 
     @cached_property
     def type_counts(self) -> Mapping[str, int]:
@@ -124,22 +128,10 @@ class DesiredRows:
         for name in self.there:
             self.snapshots.require(self.manifest.tables[name])
 
-    def _projected(self, table: str, tables: Iterable[pa.Table]) -> pd.DataFrame:
-        sources = dict(zip(self._by_id(table), map(frame_of, tables), strict=True))
-        for name in LOOKED_UP.get(table, {}):
-            sources[name] = self._dictionary(table, name)
-        kept_types = self.kept_types if table == "edges" else ()
+    def _projected(self, table: str, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
+        sources = {name: frame_of(rows) for name, rows in tables.items()}
+        kept_types = self.kept_types if table in TYPED else ()
         return with_hashes(project_table(table, sources, kept_types))
-
-    def _by_id(self, table: str) -> dict[str, Sequence[str]]:
-        """The sources that have the table's ids, and the columns that are used of them."""
-        looked_up = LOOKED_UP.get(table, {})
-        return {name: columns for name, columns in TABLE_SOURCES[table].items() if name not in looked_up}
-
-    def _dictionary(self, table: str, name: str) -> pd.DataFrame:
-        if (table, name) not in self.dictionaries:
-            self.dictionaries[table, name] = frame_of(self.whole(name, TABLE_SOURCES[table][name]))
-        return self.dictionaries[table, name]
 
     def _column(self, name: str, column: str) -> pa.ChunkedArray:
         return self.whole(name, [column])[column]

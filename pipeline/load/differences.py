@@ -2,7 +2,7 @@
 hashes beside its rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import STRING, STRINGS
 from pipeline.load.desired_rows import NO_IDS, PART_ROWS, VECTORS_OF, DesiredRows
-from pipeline.load.projection import LOOKED_UP, TABLE_SOURCES, edge_types
+from pipeline.load.projection import TABLE_SOURCES, TYPED, edge_types
 from pipeline.load.row_hashes import TEXT, diff, hashes_of
 from pipeline.stores.base import HASHES, Delta
 from pipeline.stores.list_columns import frame_of
@@ -66,10 +66,8 @@ class Differences:
 
     def _ids(self, table: str) -> pa.Array:
         """Of the rows that may differ, in order."""
-        looked_up = LOOKED_UP.get(table, {})
-        found = [self._differing(source) for source in TABLE_SOURCES[table] if source not in looked_up]
-        found += [self._using(table, self._differing(source), columns) for source, columns in looked_up.items()]
-        if table == "edges":
+        found = [self._differing(source) for source in TABLE_SOURCES[table]]
+        if table in TYPED:
             found.append(self._retyped)
         ids = pc.unique(pa.chunked_array(found, TEXT))
         return ids.take(pc.sort_indices(ids))
@@ -78,13 +76,6 @@ class Differences:
         """Ids of the rows of a snapshot table that are of one side alone, or not the same on both."""
         gone, new = self._rows(source)
         return pc.unique(pa.chunked_array([*gone["id"].chunks, *new["id"].chunks], TEXT))
-
-    def _using(self, table: str, ids: pa.Array, columns: Sequence[str]) -> pa.Array:
-        """Ids of the rows, among those that are there now, that name one of the ids in one of the columns."""
-        first = self.now.manifest.tables.get(next(iter(TABLE_SOURCES[table])))
-        if first is None or not len(ids):
-            return NO_IDS
-        return self.now.snapshots.select(first, columns, ids, ["id"])["id"].cast(TEXT).combine_chunks()
 
     def _rows(self, source: str) -> tuple[pa.Table, pa.Table]:
         """The rows of a snapshot table that are before alone, and those that are now alone."""

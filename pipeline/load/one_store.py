@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -40,7 +41,7 @@ def load_store(
     """
     loaded = LoadedVersions(wanted.snapshots)
     counts = {table: dict.fromkeys(("inserted", "updated", "deleted"), 0) for table in store.tables}
-    with store.writing(live, advanced, waits) as writer:
+    with store.writing(live, partial(_reported, advanced), waits) as writer:
         left = None if full else _left(store, live, wanted, loaded)
         differences = Differences(left.rows, wanted) if left else None
         wanted = differences.wanted if differences else wanted
@@ -55,7 +56,7 @@ def load_store(
                     counts[table][kind] += delta.counts[kind]
         writer.publish()
     return {
-        reported_name(table, store): {**count, "unchanged": wanted.count(table) - count["inserted"] - count["updated"]}
+        reported_name(table): {**count, "unchanged": wanted.count(table) - count["inserted"] - count["updated"]}
         for table, count in counts.items()
     }
 
@@ -113,6 +114,10 @@ class StoreLoad:
         return compared(self.wanted, table, expected.hashes, stored.set_column(1, "row_hash", row_hashes))
 
 
-def reported_name(table: str, store: Store) -> str:
+def _reported(advanced: Advanced, part: str, done: int, rows: int) -> None:
+    advanced(reported_name(part), done, rows)
+
+
+def reported_name(table: str) -> str:
     """What people call it: a graph database has no table of vectors to tell its relationships from."""
-    return "relationships" if table == "edges" and "relationships" not in store.tables else table
+    return {"sourced_nodes": "nodes", "sourced_edges": "relationships"}.get(table, table)

@@ -65,10 +65,10 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
 join has the lists of sources beside the rows, in ``sources``: they change where the text of a row does not. One that
 cannot has them in its nodes and edges."""
 
-ENDS = ("source_entity_id", "target_entity_id")
-LOOKED_UP: Mapping[str, Mapping[str, Sequence[str]]] = {"edges": {"entities": ENDS}}
-"""Table of a store -> of its sources those that do not go by its rows' ids -> the columns of its first source that name
-their rows."""
+STACKED = frozenset({"sources"})
+"""Tables that have the rows of each of their sources; those of the others have their sources' by id."""
+TYPED = frozenset({"edges", "sourced_edges"})
+"""Tables whose rows have the type of a relationship."""
 
 OPTIONAL: Mapping[str, TableSchema] = {
     "communities": COMMUNITIES,

@@ -45,7 +45,7 @@ class TableCheck:
 
 def check_state(store: Store, table: str, wanted: DesiredRows, state: TableState) -> TableCheck:
     """Of a table that is as its load left it, and is to stay so."""
-    return TableCheck(store.name, reported_name(table, store), wanted.count(table), state.rows, ())
+    return TableCheck(store.name, reported_name(table), wanted.count(table), state.rows, ())
 
 
 def check_hashes(store: Store, table: str, wanted: DesiredRows, stored: pa.Table) -> TableCheck:
