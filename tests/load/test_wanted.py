@@ -57,7 +57,7 @@ def test_parts_and_rows_by_id_are_the_rows_of_the_whole(wanted: DesiredRows, tab
     shown = with_embeddings(wanted, slice(None, None, -1)) if reverse else wanted
     whole = with_hashes(project(CORPUS, 100)[table])
     parts = list(shown.parts(table))
-    assert [len(part) for part in parts[:-1]] == [3] * (len(parts) - 1)
+    assert max(map(len, parts)) == 3
     assert hashes(pd.concat(parts)) == hashes(whole)
     assert shown.count(table) == len(whole) > 3
     ids = pa.array(whole["id"][::2], pa.large_string())
