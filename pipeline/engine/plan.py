@@ -94,7 +94,8 @@ def plan(
 @dataclass(frozen=True)
 class Planner:
     """Plans the steps of a workflow, one after the other. ``sources``: those that were looked at: a run
-    decides on what was there when it began, and goes through its folder once for it."""
+    decides on what was there when it began, and goes through its folder once for it. ``codes``: fingerprints of
+    verbs by name, which take time too."""
 
     workflow: Workflow
     resources: Resources
@@ -103,6 +104,7 @@ class Planner:
     again: Collection[str]
     previous: Mapping[str, StepRecord]
     sources: dict[str, tuple[Step, str | None]] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)
 
     def all(self) -> list[PlannedStep]:
         """Plan all steps as far as their inputs are known."""
@@ -122,7 +124,9 @@ class Planner:
             record = self._left(step)
             return PlannedStep(step, "reuse", "", record.components, record)
         step, stamp = self._seen(step)
-        parts = components(step, self.resources, known, stamp)
+        if step.verb.name not in self.codes:
+            self.codes[step.verb.name] = code_fingerprint(step.verb.function)
+        parts = components(step, self.resources, known, stamp, self.codes[step.verb.name])
         if step.id in self.selection.force or step.id in self.again:
             return PlannedStep(step, "run", "forced" if step.id in self.selection.force else "retry", parts)
         record = self.snapshots.lookup(fingerprint(parts)) if all(parts["inputs"].values()) else None
@@ -161,10 +165,10 @@ class Planner:
 
 
 def components(
-    step: Step, resources: Resources, known: Mapping[str, Snapshot], stamp: str | None = None
+    step: Step, resources: Resources, known: Mapping[str, Snapshot], stamp: str | None, code: str
 ) -> dict[str, Any]:
     """Everything that can change the step's result. An input that is not yet known is None. ``stamp``: of what the step
-    reads from outside."""
+    reads from outside; ``code``: the verb's fingerprint."""
     verb = step.verb
     inputs: dict[str, str | None] = {
         name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
@@ -174,7 +178,7 @@ def components(
     inputs |= {**step.place, **step.params.noted()}
     return {
         "verb": verb.name,
-        "code": code_fingerprint(verb.function),
+        "code": code,
         "schemas": {name: schema.describe() for name, schema in {**step.reads, **step.writes}.items()},
         "params": step.params.model_dump(mode="json"),
         "prompts": {role: prompt.fingerprint() for role, prompt in resources.prompts_of(step).items()},
