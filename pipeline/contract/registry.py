@@ -10,7 +10,7 @@ declared order.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from pipeline.contract.conversion import Converter
 from pipeline.contract.laws import Law, Part, Touches, Uses
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.reasons import REASONS
-from pipeline.contract.schemas import TableSchema
+from pipeline.contract.schemas import TableSchema, is_list, is_text
 from pipeline.errors import DataError
 from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
 
@@ -174,7 +174,29 @@ def _fault_of_law(verb: Verb) -> str:
         return f"row_of needs a rowwise or keyed input, and a column for each output; outputs: {outputs}"
     if not set(law.lookup) <= set(verb.inputs) - set(law.keyed):
         return "lookup names inputs beside those that are rowwise or keyed"
-    return ""
+    uses = {name: use for name, use in law.lookup.items() if isinstance(use, Uses)}
+    if unknown := [use.table for use in uses.values() if use.table not in law.keyed]:
+        return f"lookup names {_told(unknown)}, which is no rowwise or keyed input; have: {', '.join(law.keyed)}"
+    naming = [(table, verb.inputs[table], name) for table, names in law.keyed.items() for name in names]
+    naming += [(table, verb.outputs[table], name) for table, name in law.row_of.items()]
+    using = [(name, verb.inputs[name], use.key) for name, use in uses.items()]
+    using += [(use.table, verb.inputs[use.table], name) for use in uses.values() for name in use.columns]
+    return _fault_of_columns(naming, "name groups") or _fault_of_columns(using, "name entries of a dictionary")
+
+
+def _fault_of_columns(columns: Sequence[tuple[str, TableSchema | Derived, str]], task: str) -> str:
+    """``columns``: of tables, by name and schema, those whose values are to be compared. What is not known before there
+    are tables is passed over."""
+    kinds = set()
+    for table, schema, name in columns:
+        if not isinstance(schema, TableSchema) or (schema.more and name not in schema.columns):
+            continue
+        if name not in schema.columns:
+            return f"the law names column '{name}', which '{table}' does not have; have: {', '.join(schema.columns)}"
+        if is_list(schema.arrow.field(name).type):
+            return f"the law names column '{name}' of '{table}', which holds lists; name one of texts or numbers"
+        kinds.add(is_text(schema.arrow.field(name).type))
+    return f"columns that {task} hold texts here and numbers there; name columns of one kind" if len(kinds) > 1 else ""
 
 
 def _fault_of_reasons(verb: Verb) -> str:

@@ -326,10 +326,14 @@ def _in_order(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa.T
 def _has_ties(keys: pa.Table) -> bool:
     if keys.num_rows < 2:
         return False
-    equal = [pc.fill_null(pc.equal(one[1:], one[:-1]), False) for one in (c.combine_chunks() for c in keys.columns)]
-    return bool(
-        pc.any(pa.array(np.logical_and.reduce([each.to_numpy(zero_copy_only=False) for each in equal]))).as_py()
-    )
+    alike = [_alike(c[1:], c[:-1]) for c in (column.combine_chunks() for column in keys.columns)]
+    return bool(np.logical_and.reduce(alike).any())
+
+
+def _alike(left: pa.Array, right: pa.Array) -> np.ndarray:
+    """Cell by cell; two that are missing are alike."""
+    equal = pc.fill_null(pc.equal(left, right), False)
+    return pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
 
 
 def _sorted(table: pa.Table, order: Sequence[str]) -> pa.Table:

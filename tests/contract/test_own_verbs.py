@@ -125,6 +125,26 @@ def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Pa
             "'shout': row_of needs a rowwise or keyed input, and a column for each output",
         ),
         (declaring('lookup={"texts": len}, row_of={"louder": "id"}'), "'shout': lookup names inputs beside"),
+        (
+            declaring('row_of={"louder": "volume"}'),
+            "'shout': the law names column 'volume', which 'louder' does not have; have: id, text",
+        ),
+        (
+            SOURCE.replace('rowwise="texts"', 'keyed={"texts": ("line",)}, row_of={"louder": "id"}'),
+            "'shout': the law names column 'line', which 'texts' does not have; have: id, text",
+        ),
+        (
+            declaring('row_of={"louder": "id"}')
+            .replace('"texts": TEXTS', '"texts": table("id", id=LIST)')
+            .replace("import TEXTS", "import STRINGS as LIST, TEXTS, table"),
+            "'shout': the law names column 'id' of 'texts', which holds lists; name one of texts or numbers",
+        ),
+        (
+            declaring('row_of={"louder": "id"}')
+            .replace('"texts": TEXTS', '"texts": table("id", id=INT)')
+            .replace("import TEXTS", "import INT, TEXTS, table"),
+            "'shout': columns that name groups hold texts here and numbers there; name columns of one kind",
+        ),
         (declaring('reasons={"parse": "no sense"}'), "'shout': reason 'parse' has a meaning already"),
         (
             declaring('reasons={"too_loud": "it hurts"}'),

@@ -12,7 +12,7 @@ from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, table
 from pipeline.snapshots import tables
 from pipeline.snapshots.row_hashes import in_one_alone, row_hashes, table_digest
 from pipeline.snapshots.store import SnapshotStore
-from pipeline.snapshots.tables import HASH
+from pipeline.snapshots.tables import HASH, Snapshot
 
 SCHEMA = table("id", id=STRING, text=STRING, n=INT, words=STRINGS, types=TYPE_COUNTS)
 Rows = dict[str, str]
@@ -68,6 +68,19 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
             assert pairs(new) == sorted(rows.items() - before.items())
             found = store.select(snapshot, ["id", "text"], pa.array(["id07", "a"]), ["text", "id"])
             assert found["id"].to_pylist() == sorted(id for id, text in rows.items() if id == "id07" or text == "a")
+
+
+def test_rows_without_a_key_stand_as_those_of_one_key_do(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    schema = table("id", "n", id=STRING, n=INT, text=STRING)
+
+    def written(texts: str, before: Snapshot | None = None) -> Snapshot:
+        rows = [{"id": id, "n": None, "text": text} for id in ("a", None) for text in texts]
+        return store.write("rows", schema.encode(schema.frame(rows), "rows"), schema.order, before)
+
+    night = written("fcedabg", written("fcedab"))
+    assert len(night.files) > 1
+    assert store.table(night).equals(store.table(written("abcdefg")))
 
 
 def test_few_rows_of_a_large_table_cost_a_small_file(store: SnapshotStore):
