@@ -35,6 +35,7 @@ def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, 
             "relationships": len(opened.table("relationships")),
             "nodes": len(opened.table("entities")),
             "edges": len(opened.table("relationships")),
+            "sources": len(opened.table("entities")) + len(opened.table("relationships")),
             **dict.fromkeys(("reports", "claims", "communities"), 0),
         }
     assert rows == {table: counts["inserted"] for table, counts in first["load"]["postgres"].items()}
@@ -67,9 +68,10 @@ def test_graph_in_neo4j_gives_the_same_records(
     assert first["outcome"] == "completed"
     with plain.open(*plain.endpoint_overrides) as a, other.open(*other.endpoint_overrides) as b:
         rows = _rows(b.stores.all[1])
-        assert rows == {"nodes": len(b.table("entities")), "edges": len(b.table("relationships")), "communities": 0}
-        assert first["load"]["neo4j"]["nodes"]["inserted"] == rows["nodes"]
-        assert first["load"]["neo4j"]["relationships"]["inserted"] == rows["edges"]
+        entities, relationships = len(b.table("entities")), len(b.table("relationships"))
+        assert rows == {"sourced_nodes": entities, "sourced_edges": relationships, "communities": 0}
+        assert first["load"]["neo4j"]["nodes"]["inserted"] == entities
+        assert first["load"]["neo4j"]["relationships"]["inserted"] == relationships
         for mode in MODES:
             options = {"mode": mode, "hl_keywords": ("founding",), "ll_keywords": ("Brack Institute",)}
             assert a.query_data("Who founded it?", **options) | {"timings_ms": 0} == b.query_data(
