@@ -10,7 +10,7 @@ import pyarrow.compute
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
-from pipeline.contract.schemas import STRING, is_text
+from pipeline.contract.schemas import STRING, is_text, type_name
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
@@ -108,8 +108,14 @@ class Night:
             return False
         there = all(name in self.last.inputs or name in self.last.outputs for name in self.part.inputs)
         return there and all(
-            set(self._columns(name)) <= set(self.snapshots.columns(self._before(name))) for name in self.part.inputs
+            self._shape(name, self.now[name]) == self._shape(name, self._before(name)) for name in self.part.inputs
         )
+
+    def _shape(self, name: str, snapshot: Snapshot) -> list[tuple[str, str]]:
+        """The columns of an input that the piece sees, and their types."""
+        schema = self.part.inputs[name]
+        fields = [field for field in self.snapshots.schema(snapshot) if schema.more or field.name in schema.columns]
+        return [(field.name, type_name(field.type)) for field in fields]
 
     def _before(self, name: str) -> Snapshot:
         return self.last.inputs[name] if name in self.last.inputs else self.last.outputs[name]

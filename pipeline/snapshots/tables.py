@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from pipeline.contract.schemas import WIDE
+from pipeline.contract.schemas import STRING, WIDE, is_text, type_name
 from pipeline.errors import DataError
 from pipeline.files import publish_file, sha256_of, temporary_file
 from pipeline.snapshots.row_hashes import HASH_BYTES, all_hashes, in_one_alone, row_hashes, table_digest
@@ -97,7 +97,7 @@ class TableFiles:
         sha256 = table_digest(hashes, table.schema, bool(order))
         if before is not None and before.sha256 == sha256:
             return before
-        if before is not None and order and before.order == snapshot.order and before.rows >= WHOLE_BELOW:
+        if before is not None and before.rows >= WHOLE_BELOW and self._is_alike(before, table, order):
             there = [self.hashes(file) for file in before.files]
             gone, new = in_one_alone(all_hashes(there), hashes)
             if gone.sum() + new.sum() <= OUTGROWN * before.rows:
@@ -106,6 +106,14 @@ class TableFiles:
                 added = table.filter(pa.array(new))
                 return self._with_changes(name, before, going, added, hashes[new])
         return replace(snapshot, sha256=sha256, files=(self._new_file(name, _in_order(table, hashes, order)),))
+
+    def _is_alike(self, before: Snapshot, table: pa.Table, order: Sequence[str]) -> bool:
+        """Whether rows of the one may lie beside those of the other: in one order, with the same columns."""
+        return (
+            bool(order)
+            and before.order == tuple(order)
+            and _columns_of(self.schema(before)) == _columns_of(table.schema)
+        )
 
     def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
         """The table with ``rows`` in place of those whose ``column`` has one of the values."""
@@ -292,10 +300,15 @@ def _positions(path: Path) -> np.ndarray:
     return read_parquet(path)[POSITION].to_numpy()
 
 
+def _columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
+    return [(field.name, type_name(field.type)) for field in schema]
+
+
 def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
     found = np.zeros(table.num_rows, bool)
     for column in table.columns:
-        found |= pc.is_in(column, value_set=values.cast(column.type)).combine_chunks().to_numpy(zero_copy_only=False)
+        texts = column if is_text(column.type) else column.cast(STRING)
+        found |= pc.is_in(texts, value_set=values.cast(texts.type)).combine_chunks().to_numpy(zero_copy_only=False)
     return found
 
 

@@ -104,6 +104,22 @@ def test_the_large_file_is_written_anew_when_it_is_outgrown(store: SnapshotStore
         assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
 
 
+def test_a_table_with_other_columns_shares_no_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    rows = pa.table({"id": pa.array([f"id{number}" for number in range(9)], STRING), "n": pa.array([0] * 9)})
+    before = store.write("rows", rows, ("id",))
+    renamed = rows.rename_columns(["id", "m"])
+    assert store.table(store.write("rows", renamed, ("id",), before)).equals(renamed)
+    converted = rows.set_column(1, "n", rows["n"].cast(pa.float64()))
+    assert store.table(store.write("rows", converted, ("id",), before)).equals(converted)
+
+
+def test_rows_are_found_by_numbers_and_by_texts(store: SnapshotStore):
+    rows = pa.table({"id": pa.array(["a", "b", "c"], STRING), "n": [1, 2, None]})
+    found = store.select(store.write("rows", rows, ("id",)), ["id", "n"], pa.array(["2", "c", "", "x"], STRING), ["id"])
+    assert found["id"].to_pylist() == ["b", "c"]
+
+
 def test_an_equal_table_is_the_one_that_is_there(store: SnapshotStore):
     before = store.write("rows", encoded({"id1": "a"}), SCHEMA.order)
     assert store.write("rows", encoded({"id1": "a"}), SCHEMA.order, before) is before
