@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -96,8 +97,13 @@ def rows_of(law: Law, tables: Frames, groups: Collection[Any]) -> dict[str, pd.D
 
 def groups_of(law: Law, tables: Frames) -> list[Any]:
     """All that the rows are of, in an order of their own."""
-    found = {group for name in law.keyed for group in law.groups(name, tables[name])}
+    found = {group for name in law.keyed for group in _named(law, name, tables[name])}
     return sorted(found, key=repr)
+
+
+def _named(law: Law, input: str, rows: pd.DataFrame) -> Any:
+    """The groups that the rows of a keyed input are of, each once."""
+    return pd.unique(np.concatenate([rows[name].to_numpy(dtype=object) for name in law.keyed[input]]))
 
 
 def changed_groups(one: Lawful, before: Frames, now: Frames) -> set[Any] | None:
@@ -109,7 +115,7 @@ def changed_groups(one: Lawful, before: Frames, now: Frames) -> set[Any] | None:
             continue
         if name in one.law.keyed:
             for rows in (gone, new):
-                groups |= set(one.law.groups(name, rows))
+                groups |= set(_named(one.law, name, rows))
         elif name in one.law.lookup:
             groups |= _groups_that_use(one, name, before, now, (gone, new))
         else:
@@ -131,7 +137,7 @@ def _groups_that_use(
             for name, tables in ((table, now), (dictionary, before), (dictionary, now))
         ]
         touched = use(*filled)
-    return set(law.groups(table, now[table][touched.to_numpy(dtype=bool)]))
+    return set(_named(law, table, now[table][touched.to_numpy(dtype=bool)]))
 
 
 def _difference(schema: TableSchema, before: pd.DataFrame, now: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -92,7 +92,7 @@ KNOWN_AS: dict[str, str] = {
     "d1119378952ca593762bb05713c25c758e86306a59e6bc22ec8e039cc8a2a731":
         "86bc129941c010f0bf0329cf39ec301f87fc16de16274116fc79ef5850e8b6ce",
     # with_hashes
-    "3ec30c80e76116a45a8121c532a23085b14e3e531da5f24a02c7380802edf292":
+    "ddd59ef49477d03bfa3244d1ad4c93f054dec32a99eb8a670d014d82896d5845":
         "03ac9544b6666ec5d6fd0597f0712c4cac43ea0cdf3e30aefbb8309a91e210b3",
 }  # fmt: skip
 """What code was called before fingerprints were of definitions: steps and loads of that time go on. A line whose

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pipeline.contract.schemas import TableSchema
@@ -40,10 +39,6 @@ class Law:
     keyed: Mapping[str, tuple[str, ...]]
     row_of: Mapping[str, str]
     lookup: Mapping[str, Uses | Touches] = field(default_factory=dict)
-
-    def groups(self, input: str, rows: pd.DataFrame) -> np.ndarray:
-        """Names of the groups that the rows of a keyed input are of, each once."""
-        return pd.unique(np.concatenate([rows[name].to_numpy(dtype=object) for name in self.keyed[input]]))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,15 @@ import pyarrow as pa
 import pyarrow.compute
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
+from pipeline.contract.binary_cells import (
+    BINARY,
+    NOTHING,
+    binary_cells,
+    bytes_of_cells,
+    content_buffer,
+    fixed_cells,
+    offsets_of,
+)
 from pipeline.contract.schemas import is_list, is_text, type_name
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -29,9 +38,6 @@ SORTABLE = f"S{HASH_BYTES}"
 ROWS_AT_ONCE = 10_000
 BRANCHES, DEPTH = 16, 3
 NOTHING_BELOW = bytes(32)
-
-BINARY = pa.large_binary()
-NOTHING = pa.scalar(b"", BINARY)
 
 
 def row_hashes(table: pa.Table, key: str | None) -> np.ndarray:
@@ -53,7 +59,7 @@ def table_digest(hashes: np.ndarray, schema: pa.Schema, has_key: bool) -> str:
 
 
 def _root(hashes: np.ndarray) -> bytes:
-    ordered = np.sort(sortable(hashes))
+    ordered = np.sort(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1))
     octets = ordered.view(np.uint8).reshape(-1, HASH_BYTES)
     leaf_of = octets[:, 0].astype(np.int64) << 4 | octets[:, 1] >> 4
     leaves, starts = np.unique(leaf_of, return_index=True)
@@ -71,11 +77,6 @@ def _root(hashes: np.ndarray) -> bytes:
             for parent in parents
         }
     return nodes.get(0, NOTHING_BELOW)
-
-
-def sortable(hashes: np.ndarray) -> np.ndarray:
-    """One value a row."""
-    return np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1)
 
 
 def in_one_alone(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +100,7 @@ def _occurrence(codes: np.ndarray) -> np.ndarray:
 
 def _key_hashes(column: pa.ChunkedArray) -> np.ndarray:
     encoded = column.combine_chunks().dictionary_encode()
-    found = b"".join(xxh3_64_digest(cell)[:KEY_BYTES] for cell in _rows_of(_sized_payload(encoded.dictionary)))
+    found = b"".join(xxh3_64_digest(cell)[:KEY_BYTES] for cell in bytes_of_cells(_sized_payload(encoded.dictionary)))
     of_keys = np.frombuffer(found, np.uint8).reshape(-1, KEY_BYTES)
     of_keys = np.concatenate([of_keys, np.zeros((1, KEY_BYTES), np.uint8)])  # of no key
     return of_keys[encoded.indices.fill_null(len(of_keys) - 1).to_numpy()]
@@ -108,7 +109,7 @@ def _key_hashes(column: pa.ChunkedArray) -> np.ndarray:
 def _encoded(table: pa.Table) -> Iterator[memoryview]:
     """The bytes of each row: of each cell its length and its content."""
     fields = [part for column in table.columns for part in _sized(_payload(column.combine_chunks()))]
-    return _rows_of(_joined(fields)) if fields else iter([memoryview(b"")] * table.num_rows)
+    return bytes_of_cells(_joined(fields)) if fields else iter([memoryview(b"")] * table.num_rows)
 
 
 def _payload(cells: Any) -> pa.LargeBinaryArray:
@@ -126,7 +127,7 @@ def _payload(cells: Any) -> pa.LargeBinaryArray:
     if pa.types.is_boolean(kind):
         return _payload(cells.cast(pa.uint8()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _where_present(cells, _fixed(pc.fill_null(cells, 0).to_numpy(zero_copy_only=False)))
+        return _where_present(cells, fixed_cells(pc.fill_null(cells, 0).to_numpy(zero_copy_only=False)))
     return pa.array([None if cell is None else repr(cell).encode() for cell in cells.to_pylist()], BINARY)
 
 
@@ -137,9 +138,9 @@ def _lists(cells: Any) -> pa.LargeBinaryArray:
     bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if pa.types.is_floating(items.type) and not items.null_count:
         values = np.ascontiguousarray(items.to_numpy(zero_copy_only=False))
-        return _where_present(cells, _binary(bounds * values.itemsize, values))
+        return _where_present(cells, binary_cells(bounds * values.itemsize, values))
     elements = _sized_payload(items)
-    return _where_present(cells, _binary(_offsets(elements)[bounds], _content(elements)))
+    return _where_present(cells, binary_cells(offsets_of(elements)[bounds], content_buffer(elements)))
 
 
 def _sized_payload(cells: Any) -> pa.LargeBinaryArray:
@@ -148,7 +149,7 @@ def _sized_payload(cells: Any) -> pa.LargeBinaryArray:
 
 def _sized(payload: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
     lengths = pc.fill_null(pc.binary_length(payload), -1).to_numpy(zero_copy_only=False)
-    return _fixed(lengths.astype(np.int64)), payload
+    return fixed_cells(lengths.astype(np.int64)), payload
 
 
 def _joined(fields: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
@@ -157,33 +158,6 @@ def _joined(fields: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
 
 def _where_present(cells: Any, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     return pc.if_else(cells.is_valid(), payload, pa.scalar(None, BINARY)) if cells.null_count else payload
-
-
-def _fixed(values: np.ndarray) -> pa.LargeBinaryArray:
-    """Cells of equal width."""
-    values = np.ascontiguousarray(values)
-    return _binary(np.arange(len(values) + 1, dtype=np.int64) * values.itemsize, values)
-
-
-def _binary(offsets: np.ndarray, content: Any) -> pa.LargeBinaryArray:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(content)]
-    return pa.LargeBinaryArray.from_buffers(BINARY, len(offsets) - 1, buffers)
-
-
-def _rows_of(cells: pa.LargeBinaryArray) -> Iterator[memoryview]:
-    content = memoryview(_content(cells))
-    return (content[start:end] for start, end in pairwise(_offsets(cells).tolist()))
-
-
-def _offsets(cells: pa.LargeBinaryArray) -> np.ndarray:
-    buffer = cells.buffers()[1]
-    if not len(cells) or buffer is None:
-        return np.zeros(1, np.int64)
-    return np.frombuffer(buffer, np.int64)[cells.offset : cells.offset + len(cells) + 1]
-
-
-def _content(cells: pa.LargeBinaryArray) -> Any:
-    return cells.buffers()[2] or b""
 
 
 def all_hashes(parts: Sequence[np.ndarray]) -> np.ndarray:

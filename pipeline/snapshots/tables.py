@@ -11,7 +11,6 @@ large file the table is written anew. Files are named by the hash of their conte
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -101,10 +100,8 @@ class TableFiles:
             there = [self.hashes(file) for file in before.files]
             gone, new = in_one_alone(all_hashes(there), hashes)
             if gone.sum() + new.sum() <= OUTGROWN * before.rows:
-                ends = np.cumsum([0, *map(len, there)])
-                going = [gone[start:end] for start, end in pairwise(ends)]
-                added = table.filter(pa.array(new))
-                return self._with_changes(name, before, going, added, hashes[new])
+                stays, added = all_hashes(there)[~gone], table.filter(pa.array(new))
+                return self._with_changes(name, before, _split(gone, there), stays, added, hashes[new])
         return replace(snapshot, sha256=sha256, files=(self._new_file(name, _in_order(table, hashes, order)),))
 
     def _is_alike(self, before: Snapshot, table: pa.Table, order: Sequence[str]) -> bool:
@@ -117,27 +114,33 @@ class TableFiles:
 
     def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
         """The table with ``rows`` in place of those whose ``column`` has one of the values."""
-        going, old = [], []
+        going, there, old = [], [], []
         for file in before.files:
             found = self.rows(file, [column, HASH])
-            there = _has_any(found.select([column]), values)
-            going.append(there)
-            old.append(_octets(found[HASH])[there])
+            going.append(_has_any(found.select([column]), values))
+            there.append(_octets(found[HASH]))
+            old.append(there[-1][going[-1]])
         hashes = row_hashes(rows, before.key)
         gone, new = in_one_alone(all_hashes(old), hashes)
         if not gone.any() and not new.any():
             return before
-        ends = np.cumsum([0, *map(len, old)])
-        for there, (start, end) in zip(going, pairwise(ends), strict=True):
-            there[there] = gone[start:end]
-        return self._with_changes(name, before, going, rows.filter(pa.array(new)), hashes[new])
+        for going_here, gone_here in zip(going, _split(gone, old), strict=True):
+            going_here[going_here] = gone_here
+        stays = all_hashes([each[~going_here] for each, going_here in zip(there, going, strict=True)])
+        return self._with_changes(name, before, going, stays, rows.filter(pa.array(new)), hashes[new])
 
     def _with_changes(
-        self, name: str, before: Snapshot, going: Sequence[np.ndarray], added: pa.Table, hashes: np.ndarray
+        self,
+        name: str,
+        before: Snapshot,
+        going: Sequence[np.ndarray],
+        stays: np.ndarray,
+        added: pa.Table,
+        hashes: np.ndarray,
     ) -> Snapshot:
-        """``going``: of the rows of each file that count, which do not any more; ``hashes``: of the rows added."""
-        stays = [self.hashes(file)[~gone] for file, gone in zip(before.files, going, strict=True)]
-        every = all_hashes([*stays, hashes])
+        """``going``: of the rows of each file that count, which do not any more; ``stays``: hashes of the others;
+        ``hashes``: of the rows added."""
+        every = all_hashes([stays, hashes])
         after = replace(before, rows=len(every), sha256=table_digest(every, added.schema, True))
         files = [self._without(name, file, gone) for file, gone in zip(before.files, going, strict=True)]
         files = [file for file in files if file.live]
@@ -298,6 +301,11 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 def _positions(path: Path) -> np.ndarray:
     """Of rows that are gone; the file never changes."""
     return read_parquet(path)[POSITION].to_numpy()
+
+
+def _split(flags: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The flags of all rows as those of each part."""
+    return np.split(flags, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _columns_of(schema: pa.Schema) -> list[tuple[str, str]]:

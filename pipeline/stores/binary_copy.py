@@ -8,7 +8,6 @@ They are hashed as they come: what is not asked for is never made into values.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,15 @@ import pyarrow as pa
 import pyarrow.compute
 from xxhash import xxh3_128_hexdigest
 
+from pipeline.contract.binary_cells import (
+    BINARY,
+    NOTHING,
+    binary_cells,
+    bytes_of_cells,
+    content_buffer,
+    fixed_cells,
+    offsets_of,
+)
 from pipeline.stores.list_columns import in_arrow, to_arrow
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -29,9 +37,7 @@ ROWS_AT_ONCE = 10_000
 TEXT_OID = 25
 JSONB_VERSION = b"\x01"
 
-BINARY = pa.large_binary()
 TEXTS = pa.large_list(pa.large_string())
-NOTHING = pa.scalar(b"", BINARY)
 
 
 def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.LargeBinaryArray]:
@@ -44,14 +50,9 @@ def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.
 
 def digests(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> list[str]:
     """A digest of each row: of its fields, in the order of ``kinds``."""
-    return [digest for encoded in encoded_rows(frame, kinds) for digest in map(xxh3_128_hexdigest, _slices(encoded))]
-
-
-def _slices(rows: pa.LargeBinaryArray) -> Iterator[memoryview]:
-    """The bytes of each row."""
-    bounds = offsets_of(rows).tolist()
-    content = memoryview(_content_buffer(rows))
-    return (content[start:end] for start, end in pairwise(bounds))
+    return [
+        digest for encoded in encoded_rows(frame, kinds) for digest in map(xxh3_128_hexdigest, bytes_of_cells(encoded))
+    ]
 
 
 def copy_stream(
@@ -84,12 +85,12 @@ def _payload(column: pd.Series, kind: Kind) -> pa.LargeBinaryArray:
 
 def _sized(payload: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
     lengths = pc.fill_null(pc.binary_length(payload), -1).to_numpy(zero_copy_only=False)
-    return _fixed(lengths.astype(">i4")), payload
+    return fixed_cells(lengths.astype(">i4")), payload
 
 
 def _numbers(column: pd.Series, dtype: str) -> pa.LargeBinaryArray:
     missing = column.isna().to_numpy()
-    values = _fixed(column.fillna(0).to_numpy().astype(dtype))
+    values = fixed_cells(column.fillna(0).to_numpy().astype(dtype))
     return pc.if_else(pa.array(missing), pa.scalar(None, BINARY), values) if missing.any() else values
 
 
@@ -97,7 +98,7 @@ def _vectors(column: pd.Series) -> pa.LargeBinaryArray:
     values = _matrix(to_arrow(column)) if in_arrow(column) else np.stack(column.to_numpy())
     cells = np.zeros(len(values), dtype=[("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f4", values.shape[1:])])
     cells["dimensions"], cells["values"] = values.shape[1], values
-    return _fixed(cells)
+    return fixed_cells(cells)
 
 
 def _matrix(vectors: pa.LargeListArray) -> np.ndarray:
@@ -115,42 +116,20 @@ def _text_arrays(lists: pa.LargeListArray) -> pa.LargeBinaryArray:
     head[:, 0], head[:, 2] = filled, TEXT_OID
     bounds = np.ones((len(lists), 2), dtype=">i4")
     bounds[:, 0] = lengths
-    bounds_where_filled = pc.if_else(pa.array(filled), _fixed(bounds), NOTHING)
-    arrays = pc.binary_join_element_wise(_fixed(head), bounds_where_filled, body, NOTHING)
+    bounds_where_filled = pc.if_else(pa.array(filled), fixed_cells(bounds), NOTHING)
+    arrays = pc.binary_join_element_wise(fixed_cells(head), bounds_where_filled, body, NOTHING)
     return pc.if_else(lists.is_valid(), arrays, pa.scalar(None, BINARY))
 
 
 def _grouped(elements: pa.LargeBinaryArray, lengths: np.ndarray) -> pa.LargeBinaryArray:
     """The elements of each list as one value: the same bytes between fewer bounds."""
     bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return _binary(offsets_of(elements)[bounds], _content_buffer(elements))
-
-
-def _fixed(values: np.ndarray) -> pa.LargeBinaryArray:
-    """Rows of equal width."""
-    width = values[:1].nbytes
-    return _binary(np.arange(len(values) + 1, dtype=np.int64) * width, np.ascontiguousarray(values))
-
-
-def _binary(offsets: np.ndarray, content: Any) -> pa.LargeBinaryArray:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(content)]
-    return pa.LargeBinaryArray.from_buffers(BINARY, len(offsets) - 1, buffers)
-
-
-def offsets_of(values: pa.LargeBinaryArray) -> np.ndarray:
-    buffer = values.buffers()[1]
-    if not len(values) or buffer is None:
-        return np.zeros(1, dtype=np.int64)
-    return np.frombuffer(buffer, dtype=np.int64)[values.offset : values.offset + len(values) + 1]
-
-
-def _content_buffer(values: pa.LargeBinaryArray) -> Any:
-    return values.buffers()[2] or b""
+    return binary_cells(offsets_of(elements)[bounds], content_buffer(elements))
 
 
 def content_of(values: pa.LargeBinaryArray) -> bytes:
     offsets = offsets_of(values)
-    return memoryview(_content_buffer(values))[offsets[0] : offsets[-1]].tobytes()
+    return memoryview(content_buffer(values))[offsets[0] : offsets[-1]].tobytes()
 
 
 def _json(value: Any) -> bytes:
