@@ -1,6 +1,6 @@
 """What of a step a night makes anew: the groups of rows that changed since the last run, by the law of its verb."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from pipeline.snapshots.tables import Snapshot
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 Tables = Mapping[str, Snapshot]
+Make = Callable[[Part, Mapping[str, pd.DataFrame]], Mapping[str, pd.DataFrame]]
+"""A piece of a step and what it reads -> its outputs."""
 Groups = Any
 """Names of groups, each once: an Arrow array of texts."""
 
@@ -100,6 +102,18 @@ class Night:
             for name in self.part.inputs
         }
 
+    def written(self, step: Step, name: str, frame: pd.DataFrame, groups: Groups | None) -> Snapshot:
+        """An output: the rows of these groups in place of those of the last run, or all."""
+        schema, table = self.part.outputs[name], step.outputs.get(name, f"{step.id}.{name}")
+        rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
+        before = self.last.outputs.get(name)
+        if groups is None or before is None or self.part.law is None:
+            return self.snapshots.write(table, rows, schema.order, before)
+        column = self.part.law.row_of[name]
+        rows = rows.filter(pc.is_in(rows[column], value_set=groups.cast(rows[column].type)))
+        before = self.snapshots.ordered(table, before, schema.order)
+        return self.snapshots.replaced(table, before, column, groups, rows)
+
     def _is_comparable(self) -> bool:
         """Whether the last run's tables are there, with the columns that are read now."""
         if not self.last.inputs or not set(self.part.outputs) <= set(self.last.outputs):
@@ -158,6 +172,21 @@ class Night:
         touched = use(rows, self._filled(name, self._before(name)), self._filled(name, self.now[name]))
         found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
         return pa.Table.from_pandas(found, preserve_index=False).columns
+
+
+def outputs_of(step: Step, tables: Tables, last: LastRun, snapshots: SnapshotStore, make: Make) -> dict[str, Snapshot]:
+    """What a step writes, by its verb's names: what ``make`` makes of the groups that changed, beside what stays."""
+    now = {name: tables[table] for name, table in step.inputs.items()}
+    outputs: dict[str, Snapshot] = {}
+    for part in parts_of(step):
+        night = Night(part, {**now, **outputs}, last, snapshots, asks=bool(step.models))
+        groups = night.changed()
+        if groups is not None and not len(groups):
+            outputs |= {name: last.outputs[name] for name in part.outputs}
+            continue
+        frames = make(part, night.read(groups))
+        outputs |= {name: night.written(step, name, frames[name], groups) for name in part.outputs}
+    return outputs
 
 
 def distinct(columns: Sequence[pa.ChunkedArray]) -> Groups:

@@ -1,17 +1,10 @@
-"""The plan: which steps would be reused, which must run, and why; and of a rowwise step the rows that need not be made
-again. Makes no model call."""
+"""The plan: which steps would be reused, which must run, and why. Makes no model call."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-
-from pipeline.contract.cells import with_json_texts
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
-from pipeline.contract.laws import Touches, Uses
 from pipeline.engine.deletions import keeps_nothing, last_documents, record_before
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -224,63 +217,6 @@ def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
     return "missing"
 
 
-@dataclass(frozen=True)
-class KeptRows:
-    """``inputs``: of the rowwise one the rows to be worked on alone; ``ids``: those of its rows that are as they were,
-    of which ``record`` and the columns ``row_of`` tell what came."""
-
-    inputs: Mapping[str, pd.DataFrame]
-    ids: frozenset[str]
-    record: StepRecord
-    row_of: Mapping[str, str]
-    snapshots: SnapshotStore
-
-    @property
-    def rows(self) -> int:
-        return len(self.ids)
-
-    def table(self, output: str) -> pa.Table:
-        """The rows of an output that are kept of the last run."""
-        table = self.snapshots.table(self.record.outputs[output])
-        return table.filter(pa.array(table[self.row_of[output]].to_pandas().isin(self.ids), pa.bool_()))
-
-
-def kept_rows(
-    planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
-) -> KeptRows | None:
-    """What of the step's last run can be kept: it differs in the rows of its rowwise input, and in dictionaries that
-    they look something up in, only, as far as the verb reads its inputs, and its verb says of which row each row of its
-    outputs is. Rows with a reject are worked on again. None where nothing can be kept."""
-    step, verb = planned.step, planned.step.verb
-    record, law = previous.steps.get(step.id), verb.law
-    before = previous.tables.get(step.inputs[verb.rowwise]) if verb.rowwise and law else None
-    if record is None or before is None or not differs_in_inputs_alone(planned, record, previous):
-        return None
-    if law is None or set(law.row_of) != set(record.outputs):
-        return None
-    if not all(map(snapshots.exists, [before, *record.outputs.values()])):
-        return None
-    assert verb.rowwise
-    changed = _others_that_changed(planned, inputs, previous, snapshots)
-    if changed is None or not set(changed) <= set(law.lookup):
-        return None
-    now = inputs[verb.rowwise]
-    same = _unchanged(now, snapshots.read(before))
-    if same is None or not same.any():
-        return None
-    for name, then in changed.items():
-        same &= ~_touched(law.lookup[name], now, then, inputs[name])
-    if REJECTS in record.outputs:
-        same &= ~now["id"].isin(snapshots.read(record.outputs[REJECTS])["row_id"])
-    ids = frozenset(now.loc[same, "id"])
-    left = {**inputs, verb.rowwise: now[~same].reset_index(drop=True)}
-    return KeptRows(left, ids, record, law.row_of, snapshots)
-
-
-def _touched(use: Uses | Touches, rows: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> Any:
-    return use(rows, before, now).to_numpy(dtype=bool) if not isinstance(use, Uses) else True
-
-
 def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
     """And what the step read then are the tables of the last run."""
     step, now, then = planned.step, dict(planned.components), dict(record.components)
@@ -288,38 +224,6 @@ def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: 
     tables = {name: previous.tables[table].sha256 for name, table in step.inputs.items() if table in previous.tables}
     outside = {name: stamp for name, stamp in read.items() if name not in step.inputs}
     return now == then and read_then == {**tables, **outside}
-
-
-def _others_that_changed(
-    planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, snapshots: SnapshotStore
-) -> dict[str, pd.DataFrame] | None:
-    """The inputs beside the rowwise one that differ, in columns that the verb reads, from those of the last run; as
-    they were then. None where that cannot be read."""
-    step = planned.step
-    changed = {}
-    for name in set(inputs) - {step.verb.rowwise}:
-        then = previous.tables[step.inputs[name]]
-        if then.sha256 == planned.components["inputs"][name]:
-            continue
-        if not snapshots.exists(then):
-            return None
-        frame = snapshots.read(then, list(inputs[name].columns))
-        if not frame.equals(inputs[name]):
-            changed[name] = frame
-    return changed
-
-
-def _unchanged(now: pd.DataFrame, before: pd.DataFrame) -> pd.Series | None:
-    """Which rows are in both, equal in every column; None for tables whose ids are not unique."""
-    if not now["id"].is_unique or not before["id"].is_unique:
-        return None
-    lists = [name for name in now.columns if isinstance(now[name].iloc[0], np.ndarray)] if len(now) else []
-    now = with_json_texts(now, lists)
-    aligned = with_json_texts(before, lists).set_index("id").reindex(now["id"])
-    same = pd.Series(True, index=now.index)
-    for column in now.columns.drop("id"):
-        same &= (aligned[column].to_numpy() == now[column].to_numpy()).astype(bool)
-    return same
 
 
 Rows = Mapping[str, frozenset[str]]

@@ -14,11 +14,12 @@ import pyarrow.compute
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
+from pipeline.contract.laws import Part
 from pipeline.contract.reasons import refuse_unknown_reasons
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
-from pipeline.engine.changed_groups import Groups, Night, last_run, parts_of
+from pipeline.engine.changed_groups import last_run, outputs_of
 from pipeline.engine.deletions import (
     DOCUMENTS,
     RECOVERED,
@@ -186,25 +187,21 @@ class Runner:
         self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest, meter: Meter
     ) -> StepRecord:
         step, last = planned.step, last_run(planned, previous, self.snapshots)
-        now = {name: tables[table] for name, table in step.inputs.items()}
-        outputs: dict[str, Snapshot] = {}
+        asked: Mapping[str, pd.DataFrame] = {}
         retry = False
-        for part in parts_of(step):
-            night = Night(part, {**now, **outputs}, last, self.snapshots, asks=bool(step.models))
-            groups = night.changed()
-            if groups is not None and not len(groups):
-                outputs |= {name: last.outputs[name] for name in part.outputs}
-                continue
-            inputs = night.read(groups)
+
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
+            nonlocal planned, asked, retry
             if step.verb.parts:
-                frames = part.call(inputs, step.params, meter)
-            else:
-                planned, frames, retry = self._make(planned, inputs, meter)
-                frames = with_kept(step, frames, previous, self.snapshots, self.may_go)
-                refuse_nothing(step, frames)
-            outputs |= {name: self._written(step, night, name, frames[name], groups) for name in part.outputs}
-            if step.models:
-                self._refuse_all_empty(step, inputs, outputs)
+                return part.call(inputs, step.params, meter)
+            planned, frames, retry = self._make(planned, inputs, meter)
+            asked, frames = inputs, with_kept(step, frames, previous, self.snapshots, self.may_go)
+            refuse_nothing(step, frames)
+            return frames
+
+        outputs = outputs_of(step, tables, last, self.snapshots, make)
+        if step.models:
+            self._refuse_all_empty(step, asked, outputs)
         if REJECTS in outputs and outputs[REJECTS].rows:
             reasons = self.snapshots.read(outputs[REJECTS], ["reason"])["reason"]
             refuse_unknown_reasons(reasons, f"step '{step.id}'", step.verb.reasons)
@@ -213,18 +210,6 @@ class Runner:
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
         return record
-
-    def _written(self, step: Step, night: Night, name: str, frame: pd.DataFrame, groups: Groups | None) -> Snapshot:
-        """An output: the rows of these groups in place of those of the last run, or all."""
-        schema, table = night.part.outputs[name], step.outputs.get(name, f"{step.id}.{name}")
-        rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
-        before = night.last.outputs.get(name)
-        if groups is None or before is None or night.part.law is None:
-            return self.snapshots.write(table, rows, schema.order, before)
-        column = night.part.law.row_of[name]
-        rows = rows.filter(pc.is_in(rows[column], value_set=groups.cast(rows[column].type)))
-        before = self.snapshots.ordered(table, before, schema.order)
-        return self.snapshots.replaced(table, before, column, groups, rows)
 
     def _refuse_all_empty(
         self, step: Step, inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot]

@@ -56,10 +56,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """``intact`` remembers the files this process has found whole, as (path, size, times of change)."""
+    """``intact`` remembers the files this process has found whole, as (path, size, times of change). ``beneath``: where
+    files of tables are read that are not here: what is only tried is written beside what is kept, not into it."""
 
     root: Path
     intact: set[tuple[str, int, int, int]] = field(default_factory=set, repr=False, compare=False)
+    beneath: "SnapshotStore | None" = None
 
     def write(self, name: str, table: pa.Table, order: Sequence[str] = (), before: Snapshot | None = None) -> Snapshot:
         """Write what of the table is not there already. ``order``: what fixes the order of its rows; ``before``: the
@@ -121,6 +123,8 @@ class SnapshotStore:
     def _whole(self, name: str) -> Path:
         """A table's file, found undamaged: by its hash, once for each state of the file that this process meets."""
         path = self.root / name
+        if self.beneath and not path.exists():
+            return self.beneath._whole(name)
         try:
             seen = _state(name, path)
             if seen not in self.intact and sha256_of(path) != path.stem:

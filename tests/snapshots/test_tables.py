@@ -114,6 +114,19 @@ def test_a_table_with_other_columns_shares_no_file(store: SnapshotStore, monkeyp
     assert store.table(store.write("rows", converted, ("id",), before)).equals(converted)
 
 
+def test_what_is_tried_is_written_beside_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    store = SnapshotStore(tmp_path / "kept")
+    rows = {f"id{number:03}": "a" for number in range(100)}
+    kept = store.write("rows", encoded(rows), SCHEMA.order)
+    files = sorted(store.root.rglob("*"))
+    beside = SnapshotStore(tmp_path / "beside", beneath=store)
+    tried = beside.replaced("rows", kept, "id", pa.array(["id007"], STRING), encoded({"id007": "b"}))
+    assert pairs(beside.table(tried)) == sorted({**rows, "id007": "b"}.items())
+    assert sorted(store.root.rglob("*")) == files
+    assert not store.exists(tried)
+
+
 def test_rows_are_found_by_numbers_and_by_texts(store: SnapshotStore):
     rows = pa.table({"id": pa.array(["a", "b", "c"], STRING), "n": [1, 2, None]})
     found = store.select(store.write("rows", rows, ("id",)), ["id", "n"], pa.array(["2", "c", "", "x"], STRING), ["id"])

@@ -1,14 +1,16 @@
 """The bill before it is spent: every step that may cost something worked through with what is known.
 
-Verbs run as they will run, on real rows, and of those only on the ones that have changed; their models answer from
+Verbs run as they will run, on real rows, and of those only on the groups that have changed; their models answer from
 the cache and count the rest. Behind replies that are still to come no verb runs: what the last run made of the rows
 that are changed or gone, and what former runs took, bound what follows; before the first run, what is known already.
-Nothing is written, and no network is used.
+Nothing is written but in a folder of its own, which goes with it, and no network is used.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -16,9 +18,12 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.cells import as_frame
+from pipeline.contract.laws import Part
+from pipeline.contract.registry import UNTRACKED
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
+from pipeline.engine.changed_groups import last_run, outputs_of
 from pipeline.engine.deletions import (
     DOCUMENTS,
     DocumentChanges,
@@ -29,7 +34,7 @@ from pipeline.engine.deletions import (
     refuse_nothing,
     with_kept,
 )
-from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, kept_rows, tables_of
+from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
@@ -63,29 +68,32 @@ def forecast(
     """What each step would do and cost; ``usage``: the calls of former runs, which tell how long replies are."""
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, selection, (), previous.steps)
-    return list(Forecaster(workflow, resources, snapshots, previous, PastCalls(usage)).forecasts(planner))
+    with TemporaryDirectory(prefix="graphmill-plan-", ignore_cleanup_errors=True) as folder:
+        tried = SnapshotStore(Path(folder), beneath=snapshots)
+        return list(Forecaster(planner, tried, previous, PastCalls(usage)).forecasts())
 
 
 @dataclass
 class Forecaster:
-    """Through the steps, in their order. Of a table there is a snapshot where it is certain, else a frame, which lacks
-    what is to come, else only what is to come."""
+    """Through the steps, in their order. Of a table there is a snapshot that is certain, or one that is tried, which
+    lacks what is to come, or only what is to come. ``snapshots``: where those of the last run can be read, and
+    those that are tried written."""
 
-    workflow: Workflow
-    resources: Resources
+    planner: Planner
     snapshots: SnapshotStore
     previous: Manifest
     former: PastCalls
 
     def __post_init__(self) -> None:
+        self.workflow, self.resources = self.planner.workflow, self.planner.resources
         self._known: dict[str, Snapshot] = {}
-        self._frames: dict[str, pd.DataFrame] = {}
+        self._tried: dict[str, Snapshot] = {}
         self._to_come: dict[str, PendingReplies] = {}
         self._to_convert: dict[str, frozenset[str]] = {}
 
-    def forecasts(self, planner: Planner) -> Iterator[Forecast]:
-        for position, step in enumerate(self.workflow.steps):
-            planned = planner.plan(step, self._known)
+    def forecasts(self) -> Iterator[Forecast]:
+        for step in self.workflow.steps:
+            planned = self.planner.plan(step, self._known)
             if planned.record and planned.action == "reuse":
                 self._known |= tables_of(step, planned.record)
                 yield Forecast(planned, Estimate())
@@ -93,8 +101,6 @@ class Forecaster:
             estimate = self._estimate(planned) if step.id in self._needed else Estimate()
             to_convert = len(self._to_convert.get(step.id, ()))
             yield Forecast(planned, estimate, self._documents(step), to_convert)
-            read = {table for later in self.workflow.steps[position + 1 :] for table in later.inputs.values()}
-            self._frames = {name: frame for name, frame in self._frames.items() if name in read}
 
     @cached_property
     def _needed(self) -> set[str]:
@@ -110,18 +116,19 @@ class Forecaster:
         return any(hasattr(model, "cost") for model in self.resources.models_of(step).values())
 
     def _documents(self, step: Step) -> DocumentChanges | None:
-        after, before = self._frames.get(DOCUMENTS), documents_before(self.workflow, self.snapshots)
-        if step.outputs.get(DOCUMENTS) != DOCUMENTS or after is None:
+        if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
             return None
-        there = before and self.snapshots.exists(before)
+        after = identities(self.snapshots, self._tried[DOCUMENTS])
+        before = documents_before(self.workflow, self.planner.snapshots)
         to_convert = frozenset[str]().union(*self._to_convert.values())
+        there = before and self.snapshots.exists(before)
         then = identities(self.snapshots, before) if before and there else after[:0]
         return document_changes(then, after, to_convert)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
         step = planned.step
         to_come = self._coming(step)
-        at_hand = all(table in self._known or table in self._frames for table in step.inputs.values())
+        at_hand = set(step.inputs.values()) <= set(self._at_hand)
         before = all(self._before(table) for name, table in step.outputs.items() if name != REJECTS)
         if at_hand and (to_come is None or self._is_paid(step) or not before):
             tally = self._rehearse(planned)
@@ -138,31 +145,38 @@ class Forecaster:
         found = [self._to_come[table] for table in step.inputs.values() if table in self._to_come]
         return max(found, key=lambda one: one.said.most, default=None)
 
+    @property
+    def _at_hand(self) -> dict[str, Snapshot]:
+        return {**self._tried, **self._known}
+
     def _rehearse(self, planned: PlannedStep) -> Tally:
-        """The step's outputs become frames."""
-        step, tally = planned.step, Tally(self.resources.tokenizer)
-        inputs = step.inputs_from(self._table)
-        kept = kept_rows(planned, inputs, self.previous, self.snapshots) if planned.reason == "input" else None
-        frames = self.resources.call(step, kept.inputs if kept else inputs, tally.rehearsed)
-        if to_convert := not_converted(frames):
-            self._to_convert[step.id] = to_convert
-        frames = with_kept(step, frames, self.previous, self.snapshots)
-        if not to_convert:
-            refuse_nothing(step, frames)
-        read = {table for later in self.workflow.steps for table in later.inputs.values()} | {DOCUMENTS}
-        for name, schema in step.writes.items():
-            if name == REJECTS or step.outputs[name] not in read:
-                continue
-            table = schema.encode(frames[name], step.id)
-            self._frames[step.outputs[name]] = as_frame(schema.joined(table, kept.table(name)) if kept else table)
-        if kept:
-            tally.rows, tally.known = tally.rows + kept.rows, tally.known + kept.rows
+        """The step's outputs are tried."""
+        step, tally, tables = planned.step, Tally(self.resources.tokenizer), self._at_hand
+        rowwise, worked_on = step.verb.rowwise, 0
+
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
+            nonlocal worked_on
+            if step.verb.parts:
+                return part.call(inputs, step.params, UNTRACKED)
+            worked_on = len(inputs[rowwise]) if rowwise else 0
+            return self._answered(step, inputs, tally)
+
+        outputs = outputs_of(step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make)
+        self._tried |= {step.outputs[name]: table for name, table in outputs.items() if name in step.writes}
+        if rowwise:
+            kept = tables[step.inputs[rowwise]].rows - worked_on
+            tally.rows, tally.known = tally.rows + kept, tally.known + kept
         return tally
 
-    def _table(self, table: str) -> pd.DataFrame:
-        if table not in self._frames:
-            self._frames[table] = self.snapshots.read(self._known[table])
-        return self._frames[table]
+    def _answered(self, step: Step, inputs: Mapping[str, pd.DataFrame], tally: Tally) -> Mapping[str, pd.DataFrame]:
+        """What the step makes of the inputs with what is known."""
+        frames = self.resources.call(step, inputs, tally.rehearsed)
+        if to_convert := not_converted(frames):
+            self._to_convert[step.id] = to_convert
+        frames = with_kept(step, frames, self.previous, self.planner.snapshots)
+        if not to_convert:
+            refuse_nothing(step, frames)
+        return frames
 
     def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
         """What the step would ask about the rows of the last run that rows of text units that are gone had a part in,
@@ -176,7 +190,7 @@ class Forecaster:
             and all(UNITS in step.reads[name].columns for name in before)
         ):
             inputs = {
-                name: _touched(self.snapshots.table(snapshot, step.reads[name].columns), to_come.gone)
+                name: self._touched(snapshot, step.reads[name].columns, to_come.gone)
                 for name, snapshot in before.items() if snapshot
             }  # fmt: skip
             if COMMUNITIES not in inputs:
@@ -238,15 +252,16 @@ class Forecaster:
         before = self._before(table) if table else None
         if table is None or before is None:
             return frozenset()
-        now = self._table(table)["id"]
-        return frozenset(self.snapshots.read(before, ["id"])["id"]) - frozenset(now)
+        old, new = self.snapshots.difference(before, self._at_hand[table], ["id"])
+        return frozenset(old["id"].to_pylist()) - frozenset(new["id"].to_pylist())
 
-
-def _touched(table: pa.Table, units: frozenset[str]) -> pd.DataFrame:
-    """The rows that came of these text units, among others."""
-    lists = table[UNITS].combine_chunks()
-    inside = pc.is_in(lists.flatten(), pa.array(sorted(units), lists.type.value_type))
-    return table.take(pc.unique(pc.list_parent_indices(lists).filter(inside))).to_pandas()
+    def _touched(self, snapshot: Snapshot, columns: Sequence[str], units: frozenset[str]) -> pd.DataFrame:
+        """The rows that came of these text units, among others."""
+        known = self.snapshots.table(snapshot, ["id", UNITS])
+        lists = known[UNITS].combine_chunks()
+        inside = pc.is_in(lists.flatten(), pa.array(sorted(units), lists.type.value_type))
+        ids = known["id"].take(pc.unique(pc.list_parent_indices(lists).filter(inside)))
+        return as_frame(self.snapshots.select(snapshot, ["id"], ids.combine_chunks(), columns))
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:

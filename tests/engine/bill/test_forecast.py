@@ -12,7 +12,9 @@ import pipeline.contract.definitions
 from pipeline.contract.definitions import _source
 from pipeline.engine.bill.expected_calls import ENOUGH, Amount, Estimate
 from pipeline.engine.bill.forecast import totals
+from pipeline.engine.resources import Resources
 from pipeline.engine.run_report import StepReport
+from pipeline.engine.workflow import Step
 from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
 from pipeline.text.tokens import tokenizer
 from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
@@ -191,6 +193,25 @@ def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAISe
     assert estimates["extract_graph"] == estimates["embed_text_units"] == Estimate()
     assert estimates["summarize_descriptions"].rows > 0
     assert out_of_range(estimates, index(folder)) == []
+
+
+def test_a_plan_works_on_what_changed_alone(tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch):
+    """Of steps that ask, and of those between that do not; a document that is gone leaves the rest known."""
+    folder = new_folder(tmp_path / "p", counting, voyages(12))
+    index(folder)
+    folder.delete(min(voyages(12)))
+    folder.write("log-005.txt", voyages(12)["log-005.txt"] + " Anselm Torr was aboard.")
+    worked_on: dict[str, int] = {}
+    call = Resources.call
+
+    def watched(resources: Resources, step: Step, inputs: Mapping[str, Any], *rest: Any) -> Any:
+        worked_on[step.id] = max(map(len, inputs.values()), default=0)
+        return call(resources, step, inputs, *rest)
+
+    monkeypatch.setattr(Resources, "call", watched)
+    extraction = foresee(folder)["extract_graph"]
+    assert (extraction.rows, extraction.known, extraction.calls) == (11, 10, (1, 1))
+    assert worked_on["chunk_documents"] == worked_on["extract_graph"] == 1
 
 
 def test_former_runs_tell_how_long_replies_are(tmp_path: Path, counting: OpenAIServer):
