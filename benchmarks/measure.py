@@ -2,7 +2,7 @@
 
 CPU and wall seconds by step, start-up apart: a run over one document goes first, and what that takes (imports,
 ranks, weights) is told as ``startup``. Memory is the process's peak, start-up included. ``written``: bytes that
-this process wrote to files.
+this process wrote to files; ``snapshots``: the size of all that are kept, ``live``: of those of the newest tables.
 """
 
 import json
@@ -81,6 +81,8 @@ def main() -> None:
         report = stages[stage](workflow, steps)
         whole = begun.since()
         snapshots = sum(path.stat().st_size for path in project.snapshots.root.rglob("*.parquet"))
+        live = {path for table in project.snapshots.manifest(workflow).tables.values() for path in table.paths}
+        live_size = sum((project.snapshots.root / path).stat().st_size for path in live)
     rows = {table: rows for step in report.steps for table, rows in step.rows.items()}
     result = {
         "units": rows.get("text_units", 0),
@@ -95,6 +97,8 @@ def main() -> None:
         "peak_mb": peak() / 2**20,
         "written": _written() - written,
         "snapshots": snapshots,
+        "live": live_size,
+        "live_files": len(live),
     }
     print(json.dumps(result))
 

@@ -4,16 +4,24 @@ drawn at random, is another, against the full build. ``python benchmarks/nightly
 Seconds of CPU are this program's own, start-up apart, whole and by step; the stores included unless ``--stage index``
 (their own CPU is not counted). ``command s`` is the wall time of the whole command with start-up. ``written`` is what
 the process wrote to files, ``of the snapshots`` the share of it in the size of the full build's.
+
+With ``--nights 30`` as many nights of such edits follow each other: what each writes, and how the folder of snapshots
+grows, until ``gc`` leaves one night of it. The tables of the last must be those of a full build.
 """
 
 import argparse
 import json
+import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from corpus import edit_corpus
 from harness import command, endpoint, measure, new_project, print_table
+
+from pipeline.project import Project
 
 SHARE = 0.01
 FULL, NOTHING, EDITED = "full build", "nothing changed", f"{SHARE:.0%} edited"
@@ -31,6 +39,39 @@ def nights(workflow: str, units: int, stage: str) -> Nights:
         edit_corpus(root / "data" / "input", units, SHARE)
         edited = measure(root, workflow, stage, server.env)
     return {FULL: first, NOTHING: {**nothing, "command": seconds}, EDITED: edited}
+
+
+def nights_in_a_row(workflow: str, units: int, stage: str, count: int) -> list[dict[str, Any]]:
+    """A row a night, then one of the full build of what there is by then, and one of what ``gc`` leaves."""
+    with new_project(units) as root, new_project(0) as fresh, endpoint() as server:
+        first = measure(root, workflow, stage, server.env)
+        rows = [_of_a_row(FULL, first, first)]
+        for night in range(1, count + 1):
+            edit_corpus(root / "data" / "input", units, SHARE, seed=night)
+            rows.append(_of_a_row(f"night {night}", measure(root, workflow, stage, server.env), first))
+        shutil.copytree(root / "data" / "input", fresh / "data" / "input", dirs_exist_ok=True)
+        rows.append(_of_a_row("full build of the same", measure(fresh, workflow, "index", server.env), first))
+        different = [
+            name for name, sha256 in _identities(fresh, workflow).items() if sha256 != _identities(root, workflow)[name]
+        ]
+        if different:
+            raise SystemExit(f"{workflow}: {', '.join(different)} differ from those of a full build")
+        command(root, "gc", "--keep", "1", "--delete")
+        rows.append(_of_a_row("nothing changed, after gc", measure(root, workflow, stage, server.env), first))
+    return rows
+
+
+def _of_a_row(night: str, one: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "night": night, "CPU s": one["cpu"], "written MB": one["written"] / 2**20,
+        "of the snapshots": one["written"] / first["snapshots"], "live MB": one["live"] / 2**20,
+        "live files": one["live_files"], "folder MB": one["snapshots"] / 2**20,
+    }  # fmt: skip
+
+
+def _identities(root: Path, workflow: str) -> dict[str, str]:
+    with Project.open(root) as project:
+        return {name: table.sha256 for name, table in project.snapshots.manifest(workflow).tables.items()}
 
 
 def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
@@ -57,13 +98,26 @@ def _cpu(night: Mapping[str, Any], step: str) -> float | None:
     return night["steps"][step]["cpu"] if step in night["steps"] else None
 
 
+def print_nights_in_a_row(options: argparse.Namespace) -> None:
+    for workflow in options.workflow:
+        for units in options.units:
+            rows = nights_in_a_row(workflow, units, options.stage, options.nights)
+            share = mean(row["of the snapshots"] for row in rows[1 : 1 + options.nights])
+            print(f"\n{workflow}, {units:,} text units: a night writes {share:.3f} of the snapshots on an average")
+            print_table(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--units", type=int, nargs="+", default=[1_900])
     parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
     parser.add_argument("--stage", default="run", choices=["run", "index"], help="with the stores or without")
+    parser.add_argument("--nights", type=int, default=0, help="as many nights of edits in a row")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
+    if options.nights:
+        print_nights_in_a_row(options)
+        return
     rows: list[dict[str, Any]] = []
     measured: list[dict[str, Any]] = []
     for workflow in options.workflow:

@@ -145,11 +145,15 @@ def new_project(
     project = ProjectFolder(root, endpoint.env if endpoint else {})
     for name, text in documents.items():
         project.write(name, text)
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")  # all have one Neo4j, and name folders alike
-    name = re.sub(r"[^a-z0-9]+", "-", f"{root.parent.name}-{root.name}".lower())[-58:]
     project.edit_settings(
-        workspace=worker + name,
+        workspace=workspace_of(root),
         stores={"postgres": {"url": postgres_url}, **settings.pop("stores", {})},
         **{"max_delete_ratio": 1, **settings},
     )
     return project
+
+
+def workspace_of(root: Path) -> str:
+    """All workers have one Neo4j, and name folders alike."""
+    name = re.sub(r"[^a-z0-9]+", "-", f"{root.parent.name}-{root.name}".lower())
+    return os.environ.get("PYTEST_XDIST_WORKER", "") + name[-58:]

@@ -1,209 +1,23 @@
-"""An incremental run is a fresh run whose expensive rows are already known: whatever was added, edited, renamed and
-deleted, tables and stores are those of a full build of what is there, and nothing is asked that was asked before."""
+"""A night asks for what changed, and for nothing else; one without a change writes nothing."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from tests.projects import ProjectFolder, new_project
-from tests.servers.neo4j_server import Neo4jAddress
-from tests.servers.openai_faults import canonical
 from tests.servers.openai_replies import Messages, content_of, default_reply
-from tests.servers.openai_server import OpenAIServer, Reply, Request
-from tests.sizes import size
+from tests.servers.openai_server import OpenAIServer, Reply
 from tests.states import (
-    empty_neo4j,
-    empty_postgres,
     is_extraction,
     models,
-    neo4j_rows,
-    postgres_rows,
     postgres_versions,
     set_args,
-    table_hashes,
 )
 
-ANCHOR = {"anchor.txt": "The Harbour of Quill\n\nMira Vale keeps the Harbour of Quill with Anselm Torr."}
-SENTENCES = [
-    "Mira Vale built the Harrow Light.",
-    "Anselm Torr ground the lens of the Harrow Light.",
-    "MIRA VALE studied at the Brack Institute under Anselm Torr.",
-    "Idra Senn founded the Brack Institute before the Tollen Observatory.",
-    "Idra Senn wrote to Mira Vale about the Harbour of Quill.",
-    "Governor Pell paid Anselm Torr for the Tollen Observatory.",
-    "The tide was out.",
-]
-TEXTS = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=6).map(" ".join)
-NAMES = ["a.txt", "b.txt", "c.md", "notes/a.txt", "notes/d.txt"]
-RECORDS = ["r1", "r2", "r3"]
-STEPS = 6
 OF_COMMUNITIES = {"graphmill_reports", "graphmill_claims", "graphmill_communities"}
 """Tables that the workflow index leaves empty."""
-
-
-class Nights(RuleBasedStateMachine):
-    """Documents that change between runs; ``state`` says what stores hold, ``empty`` empties them."""
-
-    def __init__(
-        self,
-        postgres_url: str,
-        endpoint: OpenAIServer,
-        stores: Mapping[str, Any],
-        state: Callable[[str], object],
-        empty: Callable[[str], None],
-    ) -> None:
-        super().__init__()
-        self.postgres_url, self.endpoint, self.stores = postgres_url, endpoint, stores
-        self.state, self.empty = state, empty
-        self.folder = TemporaryDirectory(prefix="nights-")
-        self.documents: dict[str, str] = {}
-        self.records: dict[str, str] = {}
-        self.asked: Counter[bytes] = Counter()
-        self.embedded: Counter[str] = Counter()
-
-    @initialize()
-    def first_night(self) -> None:
-        self.nightly = self.project("nightly", ANCHOR)
-        self.documents = dict(ANCHOR)
-        self.run_nightly()
-
-    @rule(name=st.sampled_from(NAMES), text=TEXTS)
-    def add_or_edit(self, name: str, text: str) -> None:
-        self.documents[name] = text
-
-    @precondition(lambda self: len(self.documents) > 1)
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        del self.documents[data.draw(st.sampled_from(sorted(self.documents)))]
-
-    @precondition(lambda self: len(self.documents) > 1)
-    @rule(data=st.data(), name=st.sampled_from(NAMES))
-    def rename(self, data: st.DataObject, name: str) -> None:
-        """At times over another document, as mv does."""
-        old = data.draw(st.sampled_from(sorted(self.documents)))
-        self.documents[name] = self.documents.pop(old)
-
-    @rule(name=st.sampled_from(RECORDS), text=TEXTS)
-    def write_record(self, name: str, text: str) -> None:
-        self.records[name] = text
-
-    @precondition(lambda self: self.records)
-    @rule(data=st.data())
-    def delete_record(self, data: st.DataObject) -> None:
-        del self.records[data.draw(st.sampled_from(sorted(self.records)))]
-
-    @rule()
-    def night(self) -> None:
-        self.run_nightly()
-
-    @rule()
-    def night_that_is_checked(self) -> None:
-        self.check()
-
-    def teardown(self) -> None:
-        try:
-            if self.documents:
-                self.check()
-        finally:
-            self.folder.cleanup()
-
-    def check(self) -> None:
-        asked = self.run_nightly()
-        assert self.run_nightly() == []
-        fresh = self.project("fresh", self.corpus())
-        needed = self.run(fresh)
-        assert self.whole_state(self.nightly) == self.whole_state(fresh)
-        assert {_words(request) for request in asked} <= {_words(request) for request in needed if request.messages}
-
-    def corpus(self) -> dict[str, str]:
-        rows = [f'{name},Record {name},"{text}"' for name, text in self.records.items()]
-        table = {"table.csv": "\n".join(["id,title,text", *rows]) + "\n"} if rows else {}
-        return {**self.documents, **table}
-
-    def run_nightly(self) -> list[Request]:
-        """Run on what is there; the chat requests that it made. None is made twice in the project's whole life."""
-        documents = self.corpus()
-        there = self.nightly.root / "data" / "input"
-        for path in [path for path in there.rglob("*") if path.is_file()]:
-            if path.relative_to(there).as_posix() not in documents:
-                path.unlink()
-        for name, text in documents.items():
-            self.nightly.write(name, text)
-        requests = self.run(self.nightly)
-        self.asked.update(_words(request) for request in requests if request.kind == "chat")
-        self.embedded.update(text for request in requests for text in request.inputs)
-        assert max(self.asked.values(), default=0) <= 1
-        assert max(self.embedded.values(), default=0) <= 1
-        return [request for request in requests if request.kind == "chat"]
-
-    def run(self, folder: ProjectFolder) -> list[Request]:
-        self.endpoint.forget()
-        with folder.open() as project:
-            report = project.run("index")
-        assert report.outcome == "completed", report
-        return self.endpoint.requests
-
-    def project(self, name: str, documents: Mapping[str, str]) -> ProjectFolder:
-        """In a workspace that holds nothing, and with a cache of its own."""
-        number = len(list(Path(self.folder.name).iterdir()))
-        folder = Path(self.folder.name) / f"{number}"
-        folder.mkdir()
-        self.empty(name)
-        project = new_project(
-            folder / name, self.postgres_url, documents,
-            stores=self.stores, models=models(self.endpoint),
-        )  # fmt: skip
-        project.edit_settings(workspace=name)
-        set_args(project, chunk_documents={"size": 30}, summarize_descriptions={"max_tokens": 30})
-        return project
-
-    def whole_state(self, folder: ProjectFolder) -> tuple[object, object]:
-        with folder.open() as project:
-            return table_hashes(project), self.state(project.settings.workspace)
-
-
-def _words(request: Request) -> bytes:
-    return canonical(request.body)
-
-
-def run_machine(machine: Callable[[], Nights], examples: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples, stateful_step_count=STEPS, deadline=None, derandomize=True, database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )  # fmt: skip
-
-
-def test_any_nights_end_in_a_full_build(postgres_url: str, openai: OpenAIServer):
-    state, empty = partial(postgres_rows, postgres_url), partial(empty_postgres, postgres_url)
-    run_machine(lambda: Nights(postgres_url, openai, {}, state, empty), examples=size(3, 200))
-
-
-def test_any_nights_end_in_a_full_build_on_neo4j(postgres_url: str, openai: OpenAIServer, neo4j_address: Neo4jAddress):
-    neo4j = {
-        "uri": neo4j_address.uri, "user": neo4j_address.user,
-        "password": neo4j_address.password, "database": neo4j_address.database,
-    }  # fmt: skip
-
-    def state(workspace: str) -> object:
-        return postgres_rows(postgres_url, workspace), neo4j_rows(neo4j_address, workspace)
-
-    def empty(workspace: str) -> None:
-        empty_postgres(postgres_url, workspace)
-        empty_neo4j(neo4j_address, workspace)
-
-    stores = {"graph": "neo4j", "neo4j": neo4j}
-    run_machine(lambda: Nights(postgres_url, openai, stores, state, empty), examples=size(1, 10))
 
 
 @pytest.fixture

@@ -1,0 +1,137 @@
+"""What may befall a corpus between nights, drawn by a seed: documents and records come, change, go and get other names,
+settings change."""
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from pipeline.snapshots import tables
+from tests.projects import ProjectFolder
+from tests.states import set_args
+
+SENTENCES = [
+    "Ada Holm, Duchess of Skarrow, built the Skarrow Lamp.",
+    "Ada Holm, Duchess of Quill, sold the Skarrow Lamp to Otto Holm.",
+    "Ada Holm (1835-1901) kept the storm lamp, and the storm lamp kept Quill.",
+    "Otto Holm saw ADA HOLM at the Harbour of Quill.",
+    "Otto Holm wrote of the Quill Fair to Mira Vale.",
+    "Mira Vale studied at the Brack Institute under Anselm Torr.",
+    "Anselm Torr ground the lens of the Skarrow Lamp.",
+    "Idra Senn founded the Brack Institute before the Quill Fair.",
+    "The tide was out.",
+]
+TITLES = ["# Quill Fair", "# The Skarrow Lamp", "# Notes", "# Notes", "Letters of Otto Holm", ""]
+NAMES = [f"{name}.{kind}" for name in ("a", "b", "c", "d", "old/e", "old/f") for kind in ("md", "txt")]
+DOCUMENTS = 9
+TABLE, RECORDS = "table.csv", ["r1", "r2", "r3"]
+CHANGES = 4
+WORKFLOWS = {
+    "fast": ("fast",),
+    "index": ("index",),
+    "communities": ("index", "communities"),
+    "claims": ("index", "communities", "claims"),
+}
+"""The files that the steps of a workflow stand in."""
+ARGS: Mapping[str, Mapping[str, list[Any]]] = {
+    "chunk_documents": {"size": [30, 30, 60]},
+    "extract_graph_fast": {"min_phrase_count": [2, 1], "max_links_per_name": [3, 0]},
+    "merge_graphs": {"orphans": ["stub", "stub", "drop"]},
+    "join_descriptions": {"max_tokens": [600, 12]},
+    "summarize_descriptions": {"max_tokens": [30, 600]},
+    "compose_texts": {"entity": ["name_description", "name"]},
+    "detect_communities": {"max_cluster_size": [3, 10]},
+}
+
+
+@dataclass
+class History:
+    """What is there, and what has become of it; ``told``: all that was done."""
+
+    draw: random.Random
+    documents: dict[str, str] = field(default_factory=dict)
+    records: dict[str, str] = field(default_factory=dict)
+    args: dict[str, dict[str, Any]] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    @classmethod
+    def begun(cls, seed: int) -> "History":
+        history = cls(random.Random(seed))
+        history.args = {verb: {name: values[0] for name, values in args.items()} for verb, args in ARGS.items()}
+        for name in history.draw.sample(NAMES, DOCUMENTS):
+            history.write(name)
+        return history
+
+    def gone_on(self, seed: int) -> "History":
+        """The same until now, and what another draw makes of it."""
+        return History(random.Random(seed), {**self.documents}, {**self.records}, {**self.args}, [*self.told])
+
+    def change(self) -> None:
+        """A night's changes."""
+        self.told.append("night")
+        acts = [self.write, self.edit, self.edit, self.edit, self.delete, self.rename, self.record, self.set]
+        for _ in range(self.draw.randint(1, CHANGES)):
+            act = self.draw.choice(acts)
+            act(self.draw.choice(sorted(self.documents) if act != self.write else NAMES))
+
+    def write(self, name: str) -> None:
+        self.documents[name] = f"{self.draw.choice(TITLES)}\n\n{self._text()}"
+        self.told.append(f"write {name}: {self.documents[name]!r}")
+
+    def edit(self, name: str) -> None:
+        sentences = self.documents[name].split(". ")
+        sentences[self.draw.randrange(len(sentences))] = self.draw.choice(SENTENCES).removesuffix(".")
+        self.documents[name] = ". ".join(sentences)
+        self.told.append(f"edit {name}: {self.documents[name]!r}")
+
+    def delete(self, name: str) -> None:
+        if len(self.documents) > 1:
+            del self.documents[name]
+            self.told.append(f"delete {name}")
+
+    def rename(self, name: str) -> None:
+        """At times over another document."""
+        other = self.draw.choice(NAMES)
+        self.documents[other] = self.documents.pop(name)
+        self.told.append(f"rename {name} {other}")
+
+    def record(self, _: str) -> None:
+        """One of a table comes, changes or goes."""
+        key = self.draw.choice(RECORDS)
+        if key in self.records and self.draw.random() < 0.5:
+            del self.records[key]
+        else:
+            self.records[key] = self._text()
+        self.told.append(f"records: {self.records}")
+
+    def set(self, _: str) -> None:
+        verb = self.draw.choice(sorted(self.args))
+        self.args[verb] = {name: self.draw.choice(values) for name, values in ARGS[verb].items()}
+        self.told.append(f"set {verb}: {self.args[verb]}")
+
+    def _text(self) -> str:
+        return " ".join(self.draw.choices(SENTENCES, k=self.draw.randint(1, 6)))
+
+    @property
+    def corpus(self) -> dict[str, str]:
+        rows = "".join(f'{key},Record {key},"{text}"\n' for key, text in sorted(self.records.items()))
+        return {**self.documents, **({TABLE: f"id,title,text\n{rows}"} if rows else {})}
+
+    def put(self, folder: ProjectFolder, workflow: str) -> None:
+        """Make the folder one of this corpus and these settings."""
+        there = folder.root / "data" / "input"
+        for path in [path for path in there.rglob("*") if path.is_file()]:
+            path.unlink()
+        for name, text in self.corpus.items():
+            folder.write(name, text)
+        for name in WORKFLOWS[workflow]:
+            set_args(folder, name, **self.args)
+
+
+@contextmanager
+def in_small_files() -> Iterator[None]:
+    """Tables of few rows are kept in several files, as large ones are, and these are merged early."""
+    with patch.multiple(tables, WHOLE_BELOW=1, MOST_ADDITIONS=1):
+        yield
