@@ -4,14 +4,14 @@ Charles I, Duke of Bourbon, and Charles I, King of Spain, are two; so are John A
 1947). Nothing is made of a name alone: where no text says more, it is one entity.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
 
 import pandas as pd
 import regex
-from rapidfuzz import fuzz
+from rapidfuzz import fuzz, process
 
 from pipeline.resolution.spelling import RANKS
 from pipeline.text.ids import match_key
@@ -80,16 +80,20 @@ class Bearer:
         apart = all(abs(a - b) > SAME_YEAR for a, b in years) if years else False
         return apart or any(a and b and not -SAME_YEAR <= b - a <= LONGEST_LIFE for a, b in lives)
 
-    def matches(self, other: "Bearer") -> bool:
-        """Whether something says that the two are one person."""
-        alike = (self.place and other.place) or (self.born and other.born) or (self.died and other.died)
-        return bool(alike) and not self.clashes(other)
+    @property
+    def facts(self) -> "tuple[Bearer, ...]":
+        """What is said, one by one: two clash where one fact of the one clashes with the other."""
+        said = (Bearer("", self.place), Bearer("", ordinal=self.ordinal), Bearer("", born=self.born, died=self.died))
+        return tuple(fact for fact in said if fact != NOTHING_SAID)
 
     def _near(self, other: "Bearer") -> bool:
         """Hesse and Hesse-Kassel may be one, and are Wittenberg and Wittemberg; Bourbon and Spain are two."""
         one, two = self.place.split(), other.place.split()
         alike = fuzz.ratio(self.place, other.place) >= SPELLED_ALIKE
         return alike or one == two[: len(one)] or two == one[: len(two)]
+
+
+NOTHING_SAID = Bearer("")
 
 
 def is_nobody(types: pd.Series) -> "pd.Series[bool]":
@@ -113,17 +117,94 @@ def bearers_of(
 def people(counts: Mapping[Bearer, int]) -> dict[Bearer, Bearer]:
     """Each bearer of a name -> one for all that are the same person; empty where all may be one. ``counts``: how often
     each is named."""
-    bearers = sorted(counts)
-    if not any(one.clashes(two) for one, two in combinations(bearers, 2)):
+    surest_first = sorted(counts, key=lambda one: (not one.place, -counts[one], one))
+    if _may_be_one(surest_first):
         return {}
-    groups: list[list[Bearer]] = []
-    for bearer in sorted(bearers, key=lambda one: (not one.place, -counts[one], one)):  # the surest first
-        fits = [group for group in groups if any(map(bearer.matches, group)) and not any(map(bearer.clashes, group))]
-        if fits:
-            fits[0].append(bearer)
+    found: list[Person] = []
+    of: dict[tuple[str, str | int], list[int]] = defaultdict(list)
+    near = _near_places({bearer.place for bearer in counts if bearer.place})
+    for bearer in surest_first:
+        maybe = sorted({number for key in _sought(bearer, near) for number in of[key]})
+        number = next((number for number in maybe if found[number].fits(bearer)), len(found))
+        if number == len(found):
+            found.append(Person())
+        found[number].add(bearer)
+        for key in _told(bearer):
+            if number not in of[key][-1:]:
+                of[key].append(number)
+    return {bearer: person.bearers[0] for person in found for bearer in person.bearers}
+
+
+@dataclass
+class Person:
+    """Bearers who are one. ``facts``: what is said of all of them, each once."""
+
+    bearers: list[Bearer] = field(default_factory=list)
+    facts: dict[Bearer, None] = field(default_factory=dict)
+
+    def add(self, bearer: Bearer) -> None:
+        self.bearers.append(bearer)
+        self.facts |= dict.fromkeys(bearer.facts)
+
+    def clashes(self, bearer: Bearer) -> bool:
+        return any(map(bearer.clashes, self.facts))
+
+    def fits(self, bearer: Bearer) -> bool:
+        """Whether something says that it is this one, and nothing that it is not."""
+        alike = any(
+            (fact.place and bearer.place) or (fact.born and bearer.born) or (fact.died and bearer.died)
+            for fact in self.facts
+        )
+        return alike and not self.clashes(bearer)
+
+
+def _may_be_one(bearers: Iterable[Bearer]) -> bool:
+    everybody = Person()
+    for bearer in bearers:
+        if everybody.clashes(bearer):
+            return False
+        everybody.add(bearer)
+    return True
+
+
+def _told(bearer: Bearer) -> Iterator[tuple[str, str | int]]:
+    """By what a person may be found."""
+    if bearer.place:
+        yield "place", bearer.place
+    if bearer.born:
+        yield "born", bearer.born
+    if bearer.died:
+        yield "died", bearer.died
+
+
+def _sought(bearer: Bearer, near: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str | int]]:
+    """By what everybody is found who may be this one: of two who agree in nothing the one is not the other."""
+    for kind, value in _told(bearer):
+        if isinstance(value, str):
+            yield from ((kind, place) for place in near[value])
         else:
-            groups.append([bearer])
-    return {bearer: group[0] for group in groups for bearer in group}
+            yield from ((kind, year) for year in range(value - SAME_YEAR, value + SAME_YEAR + 1))
+
+
+def _near_places(places: Collection[str]) -> dict[str, set[str]]:
+    """Each place -> those that may be the same, itself among them."""
+    named = sorted(places)
+    words = {place: place.split() for place in named}
+    beginning: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for place, parts in words.items():
+        for end in range(len(parts) + 1):
+            beginning[tuple(parts[:end])].append(place)
+    near = {place: set(beginning[tuple(parts)]) for place, parts in words.items()}
+    for place, longer in [(place, longer) for place, found in near.items() for longer in found]:
+        near[longer].add(place)
+    for place in named:
+        near[place] |= {
+            other
+            for other, _, _ in process.extract(
+                place, named, scorer=fuzz.ratio, processor=None, score_cutoff=SPELLED_ALIKE, limit=None
+            )
+        }
+    return near
 
 
 def full_name(name: str, suffix: str, known: Collection[str]) -> str:
