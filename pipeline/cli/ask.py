@@ -58,6 +58,9 @@ def query(
     relationship_order: Annotated[
         str | None, typer.Option(metavar="ORDER", help="Of relationships: question, or rank.")
     ] = None,
+    number_rows: Annotated[
+        bool | None, typer.Option("--number-rows/--no-row-numbers", help="Numbers for rows that nothing can cite.")
+    ] = None,
     min_score: Annotated[float | None, typer.Option(help="No answer below this similarity.")] = None,
     where: Where = None,
     conversation_history: History = None,
@@ -66,7 +69,7 @@ def query(
     model: Model = None,
     enable_rerank: Annotated[bool | None, typer.Option("--enable-rerank/--no-rerank", help="Rank anew.")] = None,
     include_references: Annotated[
-        bool | None, typer.Option("--include-references/--no-references", help="List the documents shown.")
+        bool | None, typer.Option("--include-references/--no-references", help="List the passages shown.")
     ] = None,
     include_chunk_content: Annotated[
         bool | None, typer.Option("--include-chunk-content/--no-chunk-content", help="With the text shown.")
@@ -120,6 +123,7 @@ def query(
             kg_chunk_pick_method=kg_chunk_pick_method,
             related_chunk_number=related_chunk_number,
             relationship_order=relationship_order,
+            number_rows=number_rows,
             min_score=min_score,
             where=read_conditions(where or []),
             conversation_history=_conversation(conversation_history),
@@ -220,13 +224,10 @@ def _print_rest(found: "Answer") -> None:
     if found.references:
         print("\nSources:")
         for reference in found.references:
-            pages = ", ".join(map(str, found.context.pages(reference)))
-            where = f"{reference.source}, p. {pages}" if pages else reference.source
+            where = f"{reference.source}, p. {reference.page}" if reference.page else reference.source
             print(f"  [{reference.id}] {reference.title} ({where})")
             if found.request.include_chunk_content:
-                chunks = found.context.chunks.records
-                for content in chunks.loc[chunks["document_id"] == reference.document_id, "content"]:
-                    print("      " + " ".join(content.split()))
+                print("      " + " ".join(reference.content.split()))
 
 
 Host = Annotated[str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")]

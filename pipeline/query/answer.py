@@ -3,17 +3,17 @@
 import math
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from pipeline.errors import UsageError
+from pipeline.errors import ModelError, StoreError, UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
-from pipeline.query.citations import Citations
+from pipeline.query.citations import Citations, Cited
 from pipeline.query.context import Context, Reference, page_of, without_pages
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed
 from pipeline.query.prepare import prepare
@@ -35,15 +35,16 @@ class AnswerText:
 
     text: str
     abstention: Abstention
-    removed_citations: int = 0
+    cited: Cited = field(default_factory=Cited)
     reply: ChatReply | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """``abstention``: why there is no answer; "" where there is one. ``removed_citations``: those of what the model was
-    not shown. ``tokens``: of the prompt and its parts; ``usage``: as the endpoint counted them; ``most_calls``: how
-    many the question could have taken. ``notes``: what those who ask, or run the stores, should know."""
+    """``abstention``: why there is no answer; "" where there is one. ``cited``: the references that it rests on, in the
+    order of the text; ``removed_citations``: those of what the model was not shown. ``tokens``: of the prompt and its
+    parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken. ``notes``:
+    what those who ask, or run the stores, should know."""
 
     request: QueryRequest
     text: str
@@ -53,6 +54,7 @@ class Answer:
     tokens: dict[str, int]
     usage: dict[str, int]
     timings_ms: dict[str, float]
+    cited: tuple[Reference, ...] = ()
     removed_citations: int = 0
     notes: tuple[str, ...] = ()
     most_calls: int = 1
@@ -74,6 +76,7 @@ class Answer:
             "abstained": self.abstained,
             "reason": self.abstention,
             **evidence_json(self.context, self.request),
+            "cited": [entry.id for entry in self.cited],
             "tokens": self.tokens,
             "usage": self.usage,
             "most_calls": self.most_calls,
@@ -123,17 +126,17 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
     return AnswerText(evidence_text(prepared.context), "")
 
 
-def read_answer(pieces: Iterator[str], prepared: PreparedQuery) -> Generator[str, None, tuple[Abstention, int]]:
-    """The answer as it is to be shown, in pieces; returns why it is none, if so, and how many citations were removed.
-    Without a search there is nothing that could be cited, and the text stays as it is. Thinking is never shown."""
+def read_answer(pieces: Iterator[str], prepared: PreparedQuery) -> Generator[str, None, tuple[Abstention, Cited]]:
+    """The answer as it is to be shown, in pieces; returns why it is none, if so, and what it cites. Without a search
+    there is nothing that could be cited, and the text stays as it is. Thinking is never shown."""
     pieces = after_thinking(pieces)
     if prepared.request.mode == "bypass":
         yield from pieces
-        return "", 0
+        return "", Cited()
     opening = _opening(pieces)
     text = opening.removeprefix(NO_ANSWER)
-    removed = yield from Citations(prepared.context.references, prepared.citable).stream(chain([text], pieces))
-    return "not_in_context" if text != opening else "", removed
+    cited = yield from Citations(prepared.context.references, prepared.citable).stream(chain([text], pieces))
+    return "not_in_context" if text != opening else "", cited
 
 
 def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
@@ -147,7 +150,7 @@ def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
 
 
 def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float) -> Answer:
-    context = prepared.context
+    context, untraced = traced(prepared, resources, said)
     return Answer(
         prepared.request,
         said.text,
@@ -160,8 +163,9 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         },
         usage=usage_of(*prepared.replies, said.reply),
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
-        removed_citations=prepared.removed_citations + said.removed_citations,
-        notes=(*prepared.notes, *_notes(said.reply)),
+        cited=cited_references(context, said.cited),
+        removed_citations=prepared.removed_citations + said.cited.removed,
+        notes=(*prepared.notes, *_notes(said.reply), *untraced),
         most_calls=prepared.most_calls,
     )
 
@@ -170,8 +174,29 @@ def _asked(prepared: PreparedQuery, chat: ChatModel | None) -> AnswerText:
     assert chat is not None
     reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
     refuse_failed(reply)
-    text, (abstention, removed) = whole(read_answer(iter([reply.text]), prepared))
-    return AnswerText(text, abstention, removed, reply)
+    text, (abstention, cited) = whole(read_answer(iter([reply.text]), prepared))
+    return AnswerText(text, abstention, cited, reply)
+
+
+def traced(prepared: PreparedQuery, resources: QueryResources, said: AnswerText) -> tuple[Context, tuple[str, ...]]:
+    """The context, with the passages that reports which the answer cites rest on; and what is to be said of that: an
+    answer that was paid for is not lost where the stores fail after it."""
+    context = prepared.context
+    if not said.cited.reports or not prepared.request.include_references:
+        return context, ()
+    from pipeline.query.reports.sources import with_sources
+
+    try:
+        return with_sources(context, said.text, said.cited.reports, prepared.request, resources), ()
+    except (ModelError, StoreError) as error:
+        return context, (f"the passages that the reports rest on were not found ({error})",)
+
+
+def cited_references(context: Context, cited: Cited) -> tuple[Reference, ...]:
+    """Those that the answer cites, in its order, then those that the reports it cites rest on."""
+    known = {entry.id: entry for entry in context.references}
+    by_report = [entry.id for number in cited.reports for entry in context.references if number in entry.reports]
+    return tuple(known[number] for number in dict.fromkeys([*cited.sources, *by_report]) if number in known)
 
 
 def any_text(text: str) -> str | None:
@@ -217,7 +242,7 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     return {
         **{name: _records(getattr(context, name).records) for name in shown_tables(request)},
         "chunks": chunks,
-        "references": [_reference(entry, chunks, request.include_chunk_content) for entry in listed],
+        "references": [reference_json(entry, request.include_chunk_content) for entry in listed],
     }
 
 
@@ -226,19 +251,19 @@ def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
     return {name: getattr(context, name).dropped for name in shown_tables(request)}
 
 
-def _reference(entry: Reference, chunks: list[dict[str, Any]], with_content: bool) -> dict[str, Any]:
-    names = ("id", "start", "end", "page", *(("content",) if with_content else ()))
+def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
     return {
         "id": entry.id,
+        "chunk_id": entry.chunk_id,
         "document_id": entry.document_id,
         "source": entry.source,
         "title": entry.title,
         "metadata": without_pages(entry.metadata),
-        "chunks": [
-            {name: chunk[name] for name in names if name in chunk}
-            for chunk in chunks
-            if chunk["document_id"] == entry.document_id
-        ],
+        "start": entry.start,
+        "end": entry.end,
+        **({"page": entry.page} if entry.page else {}),
+        **({"reports": list(entry.reports)} if entry.reports else {}),
+        **({"content": entry.content} if with_content else {}),
     }
 
 
@@ -262,12 +287,7 @@ def _plain(value: Any) -> Any:
 
 def evidence_text(context: Context) -> str:
     """The notice in its first line, then the best passages and facts. All of it: --only-need-context, --json."""
-    numbers = {reference.document_id: reference.id for reference in context.references}
-    chunks = context.chunks.records.head(PASSAGES)
-    passages = [
-        f"[{numbers[document]}] {_clipped(content)}"
-        for document, content in zip(chunks["document_id"], chunks["content"], strict=True)
-    ]
+    passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in context.references[:PASSAGES]]
     links = context.relationships.records.head(FACTS)
     facts = [
         f"- {source} -> {target}: {_clipped(description)}"

@@ -21,7 +21,7 @@ MOST = 5
 OPENING = "[data:"
 LONGEST = 4000
 """Characters of a citation: models name hundreds of records in one."""
-_CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
+CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
 _PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
 _NUMBER = re.compile(r"\d+")
 _MORE = "+more"
@@ -37,6 +37,10 @@ SMALL_PROMPT = 8000
 FENCE, NO_FENCE = "```", "'''"
 SECTION = "-----{}-----\n```csv\n{}```\n"
 REFERENCES = "-----References-----\n```\n{}\n```\n"
+MARK = "[ref:{}]"
+"""How an answer cites a text unit: as no text is written by chance."""
+ROW = "{}"
+"""The same where records of several kinds are cited, and their kind is named (``DataCitations``)."""
 ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
@@ -66,7 +70,7 @@ class DataCitations:
             space = " " * citation[0].startswith(" ")
             return f"{space}[Data: {'; '.join(parts)}]" if parts else ""
 
-        return _CITATION.sub(kept, text), removed
+        return CITATION.sub(kept, text), removed
 
     def _parts(self, citation: str) -> tuple[list[str], int]:
         """What is left of a citation, by kind, and how many numbers are not."""
@@ -86,13 +90,13 @@ class DataCitations:
 UNCHECKED = DataCitations(None)
 
 
-def cited(texts: Iterable[str]) -> DataCitations:
-    """Lets cite what these texts, which were checked, cite."""
-    shown: dict[str, set[int]] = {}
-    for citation in _CITATION.findall("\n".join(texts)):
+def cited_records(text: str) -> dict[str, list[int]]:
+    """Kind of record, in small letters -> the numbers that a text cites, which was checked, each once."""
+    cited: dict[str, dict[int, None]] = {}
+    for citation in CITATION.findall(text):
         for kind, numbers in _PART.findall(citation):
-            shown.setdefault(kind.casefold(), set()).update(map(int, _NUMBER.findall(numbers)))
-    return DataCitations.of(shown)
+            cited.setdefault(kind.casefold(), {}).update(dict.fromkeys(map(int, _NUMBER.findall(numbers))))
+    return {kind: list(numbers) for kind, numbers in cited.items()}
 
 
 @dataclass
@@ -122,13 +126,32 @@ NO_TABLE = Table(pd.DataFrame(), "", 0, 0)
 
 @dataclass(frozen=True)
 class Reference:
-    """A document that the context shows; ``id`` is the number an answer cites it by."""
+    """A text unit that the context shows, or that reports in it rest on (``reports``: their numbers), and its place in
+    its document, in characters; ``id`` is the number an answer cites it by."""
 
     id: int
+    chunk_id: str
     document_id: str
     source: str
     title: str
     metadata: Mapping[str, Any]
+    start: int
+    end: int
+    content: str
+    reports: tuple[int, ...] = ()
+
+    @property
+    def page(self) -> int | None:
+        """On which it begins, of a document that has pages."""
+        return page_of(self.metadata, self.start)
+
+
+REFERENCE_COLUMNS = ["number", "id", "document_id", "source", "title", "metadata", "start", "end", "content"]
+
+
+def references_to(chunks: pd.DataFrame) -> tuple[Reference, ...]:
+    """``chunks``: CHUNK_COLUMNS and ``number``, which each is cited by."""
+    return tuple(Reference(*row) for row in chunks[REFERENCE_COLUMNS].itertuples(index=False, name=None))
 
 
 def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
@@ -151,7 +174,8 @@ def _are_pages(value: Any) -> TypeGuard[list[int]]:
 
 @dataclass(frozen=True)
 class Context:
-    """``windows``: where several calls are shown a part of it each, what each of them is shown."""
+    """``mark``: how text units are cited. ``windows``: where several calls are shown a part of it each, what each of
+    them is shown."""
 
     entities: Table
     relationships: Table
@@ -160,16 +184,12 @@ class Context:
     reports: Table = NO_TABLE
     claims: Table = NO_TABLE
     windows: tuple[str, ...] = ()
+    mark: str = MARK
 
     @property
     def empty(self) -> bool:
         tables = (self.reports, self.entities, self.relationships, self.claims, self.chunks)
         return all(table.records.empty for table in tables)
-
-    def pages(self, reference: Reference) -> list[int]:
-        """Those of the document on which a text unit that is shown begins."""
-        of_it = self.chunks.records[self.chunks.records["document_id"] == reference.document_id]
-        return sorted({page for start in of_it["start"] if (page := page_of(reference.metadata, start))})
 
     @property
     def text(self) -> str:
@@ -181,7 +201,8 @@ class Context:
             "Claims": self.claims, "Sources": self.chunks,
         }  # fmt: skip
         shown = [SECTION.format(name, table.csv) for name, table in sections.items() if len(table.records)]
-        return "\n".join([*shown, *([REFERENCES.format(reference_list(self.references))] if self.references else [])])
+        listed = [REFERENCES.format(reference_list(self.references, self.mark))] if self.references else []
+        return "\n".join([*shown, *listed])
 
 
 def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
@@ -206,8 +227,9 @@ def build_context(
 
     ``chunks``: CHUNK_COLUMNS, and more, in their order; ``overhead``: tokens of the prompt without its context.
     """
-    references = _references(chunks)
-    left = room(request, references, tokenizer, overhead)
+    chunks = chunks.assign(number=range(1, len(chunks) + 1))
+    references = references_to(chunks)
+    left = room(request, overhead)
     sources = cut_sources(chunks, references, left if sources_first(request) else left // 2, tokenizer)
     entities, relationships = _graph_tables(request, evidence, left - sources[0].tokens, tokenizer)
     if sources[0].dropped:
@@ -221,21 +243,22 @@ def sources_first(request: QueryRequest) -> bool:
     return request.mode in ("naive", "graph") or request.max_total_tokens <= SMALL_PROMPT
 
 
-def room(request: QueryRequest, references: Sequence[Reference], tokenizer: Tokenizer, overhead: int) -> int:
-    """Tokens for the tables of a context that lists these documents."""
-    listed = tokenizer.count(REFERENCES.format(reference_list(references))) if references else 0
-    return max(request.max_total_tokens - overhead - RESERVE - listed, 0)
+def room(request: QueryRequest, overhead: int) -> int:
+    """Tokens for a context."""
+    return max(request.max_total_tokens - overhead - RESERVE, 0)
 
 
 def _graph_tables(request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer) -> tuple[Table, Table]:
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
     links_found = told_once(evidence.relationships)
 
+    first = 0 if request.number_rows else 1
+
     def entities(budget: int) -> Table:
-        return cut(evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER, budget, tokenizer)
+        return cut(evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER[first:], budget, tokenizer)
 
     def relationships(budget: int) -> Table:
-        return cut(links_found, relationship_rows(links_found), RELATIONSHIP_HEADER, budget, tokenizer)
+        return cut(links_found, relationship_rows(links_found), RELATIONSHIP_HEADER[first:], budget, tokenizer)
 
     if request.mode == "global":
         links = relationships(min(relation_cap, left * relation_cap // (entity_cap + relation_cap)))
@@ -271,24 +294,41 @@ def relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
 
 
 def cut_sources(
-    chunks: pd.DataFrame, references: Sequence[Reference], budget: int, tokenizer: Tokenizer
+    chunks: pd.DataFrame, references: Sequence[Reference], budget: int, tokenizer: Tokenizer, mark: str = MARK
 ) -> tuple[Table, tuple[Reference, ...]]:
-    """The text units, cited by the numbers of their documents, and those of the references that they are of.
-    ``budget``: without the list of references (``room``)."""
-    numbers = {entry.document_id: entry.id for entry in references}
-    rows = chunks.assign(id=chunks["document_id"].map(numbers))
-    shown = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer)
-    kept = set(shown.records["document_id"])
-    return shown, tuple(entry for entry in references if entry.document_id in kept)
+    """The text units, each with the mark of its reference, and the references to those that are shown, whose list is in
+    the budget too."""
+    rows = chunks.assign(id=[mark.format(entry.id) for entry in references])
+    shown = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer, _listed(references, tokenizer, mark))
+    return shown, tuple(references[: len(shown.records)])
 
 
-def cut(records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int, tokenizer: Tokenizer) -> Table:
-    """The longest head of the rows whose CSV, header and section frame included, is within the budget."""
+def _listed(references: Sequence[Reference], tokenizer: Tokenizer, mark: str) -> list[int]:
+    """Tokens that each takes in the list of references, its document's line included where it is the first of it."""
+    costs, seen = [], set[str]()
+    for entry in references:
+        line = "" if entry.document_id in seen else f" {_on_one_line(entry.source)}\n"
+        frame = "" if seen else REFERENCES.format("")
+        seen.add(entry.document_id)
+        costs.append(sum(tokenizer.count(part) for part in (mark.format(entry.id) + " ", line, frame) if part))
+    return costs
+
+
+def cut(
+    records: pd.DataFrame,
+    rows: pd.DataFrame,
+    header: Sequence[str],
+    budget: int,
+    tokenizer: Tokenizer,
+    beside: Sequence[int] | None = None,
+) -> Table:
+    """The longest head of the rows whose CSV, header and section frame included, is within the budget; ``beside``:
+    tokens that each row takes elsewhere."""
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
-    for row in rows[list(header)].itertuples(index=False):
+    for row, more in zip(rows[list(header)].itertuples(index=False), beside or [0] * len(rows), strict=True):
         line = csv_line(row)
-        cost = tokenizer.count(line)
+        cost = tokenizer.count(line) + more
         if used + cost > budget:
             break
         used += cost
@@ -305,15 +345,16 @@ def csv_line(row: Sequence[Any]) -> str:
     return line.getvalue().replace(FENCE, NO_FENCE)
 
 
-def reference_list(references: Sequence[Reference]) -> str:
-    """A line each, whatever a file is called."""
-    return "\n".join(f"[{entry.id}] {' '.join(entry.source.split()).replace(FENCE, NO_FENCE)}" for entry in references)
+def reference_list(references: Sequence[Reference], mark: str = MARK) -> str:
+    """A line for each document, whatever it is called, those first of which most is shown."""
+    documents: dict[str, list[Reference]] = {}
+    for entry in references:
+        documents.setdefault(entry.document_id, []).append(entry)
+    return "\n".join(
+        f"{' '.join(mark.format(entry.id) for entry in entries)}: {_on_one_line(entries[0].source)}"
+        for entries in sorted(documents.values(), key=lambda entries: -len(entries))
+    )
 
 
-def _references(chunks: pd.DataFrame) -> list[Reference]:
-    """Documents by how many of the chunks are theirs, then by first appearance."""
-    counts = chunks.groupby("document_id", sort=False).size()
-    ranked = counts.sort_values(ascending=False, kind="stable").index
-    first = chunks.drop_duplicates("document_id").set_index("document_id")
-    columns = first.loc[ranked, ["source", "title", "metadata"]].itertuples(name=None)
-    return [Reference(number, *document) for number, document in enumerate(columns, start=1)]
+def _on_one_line(source: str) -> str:
+    return " ".join(source.split()).replace(FENCE, NO_FENCE)

@@ -9,14 +9,15 @@ from pipeline.models.base import Tokenizer
 from pipeline.query.context import (
     ENTITY_HEADER,
     RELATIONSHIP_HEADER,
+    ROW,
     Context,
     DataCitations,
     Numbers,
-    Reference,
     Table,
     cut,
     cut_sources,
     entity_rows,
+    references_to,
     relationship_rows,
     room,
     sources_first,
@@ -43,8 +44,7 @@ def mixed_context(
     entities, claims and relationships the rest; what a part leaves goes to the next, and in the end to the sources.
     Relationships between two entities that were found come before others.
 
-    Arguments as of ``build_context``. Every record has a ``number`` to be cited by, a source that of its document, as
-    in the list of references. ``numbers``: those given before.
+    Arguments as of ``build_context``. Every record has a ``number`` to be cited by. ``numbers``: those given before.
     """
     numbers = numbers or Numbers()
 
@@ -55,12 +55,11 @@ def mixed_context(
         shown = numbered(kind, records)
         return cut(shown, rows.assign(id=shown["number"].to_numpy()), header, budget, tokenizer)
 
-    chunks = chunks.assign(number=numbers.of("sources", chunks["document_id"].tolist()))
-    columns = chunks.drop_duplicates("document_id")[["number", "document_id", "source", "title", "metadata"]]
-    documents = [Reference(*document) for document in columns.itertuples(index=False, name=None)]
-    left = room(request, documents, tokenizer, overhead)
+    chunks = numbered("sources", chunks)
+    found = references_to(chunks)
+    left = room(request, overhead)
     share = 1 if sources_first(request) else request.text_unit_prop
-    reserved = cut_sources(chunks, documents, int(left * share), tokenizer)[0].tokens
+    reserved = cut_sources(chunks, found, int(left * share), tokenizer, ROW)[0].tokens
     shared = min(int(left * request.community_prop), left - reserved)
     reports = report_table(numbered("reports", evidence.reports), shared, tokenizer)
     local = left - reserved - reports.tokens
@@ -75,8 +74,8 @@ def mixed_context(
         min(request.max_relation_tokens, local - entities.tokens - claims.tokens),
     )  # fmt: skip
     left -= reports.tokens + entities.tokens + claims.tokens + relationships.tokens
-    sources, references = cut_sources(chunks, documents, left, tokenizer)
-    return Context(entities, relationships, sources, references, reports, claims)
+    sources, references = cut_sources(chunks, found, left, tokenizer, ROW)
+    return Context(entities, relationships, sources, references, reports, claims, mark=ROW)
 
 
 def mixed_citable(context: Context) -> DataCitations:

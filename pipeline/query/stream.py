@@ -80,14 +80,14 @@ def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Eve
         try:
             shown.append(next(answer))
         except StopIteration as end:
-            abstention, removed = end.value
+            abstention, cited = end.value
             break
         if prepared.request.stream:
             yield Token(shown[-1])
     if not prepared.request.stream:
         yield Token("".join(shown))
     refuse_failed(replies[0])
-    return AnswerText("".join(shown), abstention, removed, replies[0])
+    return AnswerText("".join(shown), abstention, cited, replies[0])
 
 
 def _pieces(prepared: PreparedQuery, resources: QueryResources, replies: list[ChatReply]) -> Iterator[str]:

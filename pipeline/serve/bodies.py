@@ -53,12 +53,19 @@ class KeywordsShown(BaseModel):
 
 
 class ReferenceShown(Body):
+    """A passage; ``start`` and ``end``: its place in the document's text, in characters."""
+
     id: int = Field(description="The number by which the answer cites it: [1].")
+    chunk_id: str
     document_id: str
     source: str = Field(description="The document's path below the input folder.")
-    chunks: list[dict[str, Any]] = Field(
-        description="Its passages: id, start, end; page, if the document has pages; content, if asked for."
-    )
+    title: str
+    metadata: dict[str, Any] | None
+    start: int
+    end: int
+    page: int | None = Field(default=None, description="On which it begins, if the document has pages.")
+    reports: list[int] = Field(default=[], description="The reports that the answer cites and that rest on it.")
+    content: str | None = Field(default=None, description="If asked for.")
 
 
 class EntityShown(Body):
@@ -138,6 +145,7 @@ class Evidence(Body):
 
 class AnswerShown(Evidence):
     answer: str = Field(description="Cites references by their numbers; without a chat model, the evidence itself.")
+    cited: list[int] = Field(description="The references that it cites, by their ids, in the order of the text.")
     removed_citations: int = Field(description="Citations of what the model was not shown; they are not in the answer.")
 
 

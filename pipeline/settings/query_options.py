@@ -27,7 +27,8 @@ class QueryOptions(BaseModel):
     and VECTOR about ``related_chunk_number`` for each.
 
     ``relationship_order``: by their similarity to the question, in ``local`` those of the first entity first; or by
-    ``rank``, the degrees of their ends.
+    ``rank``, the degrees of their ends. ``number_rows``: entities and relationships are shown with numbers, though
+    nothing can cite these.
 
     ``min_score``: a question whose best text unit is less similar than this is not answered; 0 answers any.
 
@@ -60,6 +61,7 @@ class QueryOptions(BaseModel):
     kg_chunk_pick_method: ChunkPick = "RELATION"
     related_chunk_number: Records = 5
     relationship_order: RelationshipOrder = "question"
+    number_rows: bool = False
     min_score: float = Field(default=0.0, ge=0, le=1)
     response_type: str = Field(default="Multiple Paragraphs", min_length=1)
     user_prompt: str = ""

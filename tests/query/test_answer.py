@@ -28,7 +28,7 @@ def asked(*replies: ChatReply | str, **wishes: object) -> tuple[Answer, Scripted
 
 
 def test_a_question_is_answered_from_the_context_it_found():
-    given, chat = asked(KEYWORDS, "Ada did [1].", user_prompt="Be brief.")
+    given, chat = asked(KEYWORDS, "Ada did [ref:1].", user_prompt="Be brief.")
     system, user = chat.asked[1].messages
     assert (given.text, given.abstained, given.removed_citations) == ("Ada did [1].", False, 0)
     assert system["content"].startswith("Answer as Multiple Paragraphs. Be brief. Graph:\n")
@@ -55,16 +55,16 @@ def test_bypass_goes_straight_to_the_model():
 @pytest.mark.parametrize(
     ("said", "text", "removed"),
     [
-        ("Ada [1], Bea [2][1].", "Ada [1], Bea [2][1].", 0),
-        ("Ada [1], Bea [2][99], Cid [0] too.", "Ada [1], Bea [2], Cid too.", 2),
-        ("Ada [9].", "Ada.", 1),
-        ("Ada [1, 2] [2, 7,8].", "Ada [1, 2] [2].", 2),
-        ("A list of [x], [].", "A list of [x], [].", 0),
+        ("Ada [ref:1], Bea [ref:2][ref:1].", "Ada [1], Bea [2][1].", 0),
+        ("Ada [ref:1], Bea [ref:2][ref:99], Cid [ref:0] too.", "Ada [1], Bea [2], Cid too.", 2),
+        ("Ada [ref:9].", "Ada.", 1),
+        ("Ada [ref:1, 2] [ref:2, 7,8].", "Ada [1][2] [2].", 2),
+        ("A list of [x], [], in [0, 100] of [1879].", "A list of [x], [], in [0, 100] of [1879].", 0),
     ],
 )
 def test_citations_of_references_that_were_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
     given, _ = asked(KEYWORDS, said)
-    assert [reference.id for reference in given.references] == [1, 2]
+    assert [reference.id for reference in given.references] == [1, 2, 3]
     assert (given.text, given.removed_citations) == (text, removed)
 
 
@@ -140,19 +140,29 @@ def test_an_answer_is_json(mode: str):
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
         "mode", "question", "keywords", "answer", "abstained", "reason", "entities", "relationships", "chunks",
-        "references", "tokens", "usage", "most_calls", "timings_ms", "dropped",
+        "references", "cited", "tokens", "usage", "most_calls", "timings_ms", "dropped",
         "removed_citations", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode
     assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}
     assert {"total", "model", "retrieval"} <= set(content["timings_ms"])
     assert all(
-        set(entry) == {"id", "document_id", "source", "title", "metadata", "chunks"} for entry in content["references"]
+        set(entry) == {"id", "chunk_id", "document_id", "source", "title", "metadata", "start", "end"}
+        for entry in content["references"]
     )
     for chunk in content["chunks"]:
         assert set(chunk) == {
             "id", "document_id", "source", "start", "end", "content", "metadata", "score", "lane", "frequency", "place",
+            "number",
         }  # fmt: skip
+
+
+def test_an_answer_says_which_passages_it_cites():
+    given, _ = asked(KEYWORDS, "Cid sued [ref:3], Ada taught [ref:2][ref:3].")
+    assert [entry.id for entry in given.cited] == [3, 2]
+    assert given.to_json()["cited"] == [3, 2]
+    by_id = {entry.id: entry for entry in given.references}
+    assert (by_id[3].chunk_id, by_id[3].content) == ("c3", "Cid sued Dov.")
 
 
 def test_tokens_are_those_of_what_was_sent():
@@ -162,11 +172,11 @@ def test_tokens_are_those_of_what_was_sent():
 
 
 def test_a_stream_is_sources_then_tokens_then_the_whole():
-    chat = ScriptedChat([KEYWORDS, "Ada taught Bea [1][9]."])
+    chat = ScriptedChat([KEYWORDS, "Ada taught Bea [ref:1][ref:9]."])
     events = list(stream_answer(question(), resources(village(), chat)))
     sources, *tokens, done = events
     assert isinstance(sources, Sources)
-    assert [reference.id for reference in sources.references] == [1, 2]
+    assert [reference.id for reference in sources.references] == [1, 2, 3]
     assert len(tokens) > 1
     assert all(isinstance(token, Token) for token in tokens)
     assert "".join(token.text for token in tokens if isinstance(token, Token)) == "Ada taught Bea [1]."

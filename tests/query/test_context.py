@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pipeline.models.base import Tokenizer
 from pipeline.query.answer import NOTICE, evidence_text
 from pipeline.query.context import (
-    REFERENCES,
     RESERVE,
     SMALL_PROMPT,
     Context,
@@ -113,8 +112,7 @@ MANY = evidence(["Ada" * 20] * 400, [f"{n:04}" * 20 for n in range(400)]), chunk
 
 def test_text_units_have_half_of_what_is_left():
     context = build(*MANY, max_total_tokens=30_000)
-    listed = len(REFERENCES.format("\n".join(f"[{n}] doc-{n - 1}.txt" for n in (1, 2, 3))))
-    left = 30_000 - RESERVE - listed
+    left = 30_000 - RESERVE
     assert left // 2 - 1_100 <= context.chunks.tokens <= left // 2 + 1_100
     assert 0.9 * left <= context.chunks.tokens + context.entities.tokens + context.relationships.tokens <= left
     assert context.entities.tokens == pytest.approx(context.relationships.tokens, abs=300)
@@ -169,7 +167,7 @@ def test_what_is_dropped_whole_is_told():
 
 def test_the_reserve_and_the_prompt_are_taken_off_the_total():
     passages = chunks(["x" * 50])
-    needed = build(evidence([], []), passages).chunks.tokens + RESERVE + len(REFERENCES.format("[1] doc-0.txt"))
+    needed = build(evidence([], []), passages).chunks.tokens + RESERVE
     assert len(build(evidence([], []), passages, max_total_tokens=needed + 7, overhead=7).chunks.records) == 1
     assert build(evidence([], []), passages, max_total_tokens=needed + 6, overhead=7).chunks.dropped == 1
 
@@ -179,7 +177,6 @@ def test_the_reserve_and_the_prompt_are_taken_off_the_total():
 def test_the_tables_are_csv_that_reads_back(names: list[str], passages: list[str]):
     context = build(evidence(names, names), chunks(passages))
     assert [row["entity"] for row in rows(context.entities)] == names
-    assert [row["id"] for row in rows(context.entities)] == [str(place + 1) for place in range(len(names))]
     assert [row["description"] for row in rows(context.relationships)] == told(names)
     assert [row["content"] for row in rows(context.chunks)] == passages
 
@@ -187,29 +184,43 @@ def test_the_tables_are_csv_that_reads_back(names: list[str], passages: list[str
 def test_the_columns_are_those_of_the_contract():
     context = build(evidence(["Ada"], ["fact"]), chunks(["text"]))
     assert [table.csv.splitlines()[0] for table in (context.entities, context.relationships, context.chunks)] == [
-        "id,entity,type,description,rank",
-        "id,source,target,description,keywords,weight,rank",
+        "entity,type,description,rank",
+        "source,target,description,keywords,weight,rank",
         "id,content",
     ]
     assert rows(context.relationships)[0]["keywords"] == "knows, since long"
 
 
-def test_references_are_numbered_by_how_much_of_the_context_is_theirs():
+def test_rows_that_nothing_can_cite_have_numbers_only_where_they_are_asked_for():
+    found = evidence(["Ada", "Bea"], ["fact"])
+    wish = question(**AMPLE, number_rows=True)
+    context = build_context(wish, found, chunks(["text"]), CHARACTERS, 0)
+    assert [table.csv.splitlines()[0] for table in (context.entities, context.relationships, context.chunks)] == [
+        "id,entity,type,description,rank",
+        "id,source,target,description,keywords,weight,rank",
+        "id,content",
+    ]
+    assert [row["id"] for row in rows(context.entities)] == ["1", "2"]
+
+
+def test_passages_are_numbered_and_listed_by_documents_the_most_shown_first():
     passages = pd.DataFrame([chunk("1", "a", "doc-x"), chunk("2", "b", "doc-y"), chunk("3", "c", "doc-y")])
     context = build(evidence([], []), passages)
-    assert [(entry.id, entry.document_id, entry.source) for entry in context.references] == [
-        (1, "doc-y", "doc-y.txt"),
-        (2, "doc-x", "doc-x.txt"),
+    assert [(entry.id, entry.chunk_id, entry.document_id, entry.source) for entry in context.references] == [
+        (1, "1", "doc-x", "doc-x.txt"),
+        (2, "2", "doc-y", "doc-y.txt"),
+        (3, "3", "doc-y", "doc-y.txt"),
     ]
-    assert [row["id"] for row in rows(context.chunks)] == ["2", "1", "1"]
-    assert context.text.endswith("-----References-----\n```\n[1] doc-y.txt\n[2] doc-x.txt\n```\n")
+    assert [row["id"] for row in rows(context.chunks)] == ["[ref:1]", "[ref:2]", "[ref:3]"]
+    listed = "-----References-----\n```\n[ref:2] [ref:3]: doc-y.txt\n[ref:1]: doc-x.txt\n```\n"
+    assert context.text.endswith(listed)
 
 
-def test_a_document_whose_chunks_were_all_dropped_is_no_reference():
-    passages = pd.DataFrame([chunk("1", "a", "doc-x"), chunk("2", "b" * 500, "doc-y")])
+def test_a_passage_that_was_dropped_is_no_reference():
+    passages = pd.DataFrame([chunk("1", "a", "doc-x"), chunk("2", "b" * 500, "doc-y"), chunk("3", "c", "doc-x")])
     context = build(evidence([], []), passages, max_total_tokens=400)
-    assert [entry.document_id for entry in context.references] == ["doc-x"]
-    assert {row["id"] for row in rows(context.chunks)} == {str(entry.id) for entry in context.references}
+    assert [entry.chunk_id for entry in context.references] == ["1"]
+    assert context.text.endswith("```\n[ref:1]: doc-x.txt\n```\n")
 
 
 def test_no_evidence_is_an_empty_context():

@@ -43,23 +43,24 @@ id,subject,object,type,status,start_date,end_date,description
 id,content
 1,"Bea met Cid, says Ada."
 2,Ada taught Bea.
-1,Cid sued Dov.
+3,Cid sued Dov.
 ```
 
 -----References-----
 ```
-[1] doc-2.txt
-[2] doc-1.txt
+1 3: doc-2.txt
+2: doc-1.txt
 ```
 """
 
 
 def test_reports_and_claims_stand_beside_what_local_finds():
-    chat = reader(answer=lambda _: "Ada [Data: Sources (2); Reports (1, 7), Claims (1)] [LLM: verify]. No [3].")
+    said = "Ada [Data: Sources (2); Reports (1, 7), Claims (1)] [LLM: verify]. No [3] [Data: Sources (9)]."
+    chat = reader(answer=lambda _: said)
     given = answer(question(**MIXED), resources(reported_village(), chat))
     assert given.context.text == CONTEXT
     assert chat.asked[-1].messages[0]["content"] == f"Answer as Multiple Paragraphs.  Mixed:\n{CONTEXT}"
-    assert given.text == "Ada [Data: Sources (2); Reports (1); Claims (1)] [LLM: verify]. No."
+    assert given.text == "Ada [Data: Sources (2); Reports (1); Claims (1)] [LLM: verify]. No [3]."
     assert given.removed_citations == 2
 
 

@@ -54,8 +54,8 @@ def test_limits_and_budgets_bound_what_is_shown(project: Project, wish: dict[str
 def test_sources_carry_document_chunk_place_and_metadata(project: Project):
     found = project.query_data(QUESTION, mode="naive", include_chunk_content=True)
     reference = next(entry for entry in found["references"] if entry["source"] == "harbour.txt")
-    chunk = next(chunk for chunk in found["chunks"] if chunk["document_id"] == reference["document_id"])
-    assert reference["chunks"][0]["content"] == chunk["content"]
+    chunk = next(chunk for chunk in found["chunks"] if chunk["id"] == reference["chunk_id"])
+    assert (reference["id"], reference["content"]) == (chunk["number"], chunk["content"])
     text = project.table("documents").set_index("id").at[reference["document_id"], "text"]
     assert text[chunk["start"] : chunk["end"]].strip() == chunk["content"].strip()
     assert (chunk["lane"], chunk["place"], chunk["frequency"]) == ("vector", found["chunks"].index(chunk) + 1, 1)
@@ -209,9 +209,9 @@ def test_without_keywords_from_the_model_the_question_is_searched_for(
 
 
 def test_citations_of_what_was_not_shown_are_gone_in_answers_and_in_streams(asked: Project, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply("Mira Vale [1] did [99], says [made-up.pdf].")
+    openai.reply = lambda messages, body: Reply("Mira Vale [ref:1] did [ref:99], says [1879] [ref:98].")
     answer = asked.query(QUESTION, mode="naive")
-    assert (answer.text, answer.removed_citations) == ("Mira Vale [1] did, says.", 2)
+    assert (answer.text, answer.removed_citations) == ("Mira Vale [1] did, says [1879].", 2)
     events = list(asked.query_stream("Who else built the Harrow Light?", mode="naive"))
     assert "".join(event.text for event in events if isinstance(event, Token)) == answer.text
     assert isinstance(events[-1], Done)

@@ -86,7 +86,7 @@ def test_modes_that_search_are_offered_and_told(chatting: Project):
 
 
 def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
-    openai.script("chat", [Reply("Idra Senn [1].")])
+    openai.script("chat", [Reply("Idra Senn [ref:1].")])
     queries = Queries(chatting.settings.serve)
     tools, [answered, refused] = call(
         mcp_of(chatting, queries), ("query", {"query": QUESTION}), ("query", {"query": QUESTION, "mode": "bypass"})

@@ -63,7 +63,7 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     if is_summary(prompt):
         return Reply(summary(after_last(LIST_MARK, last)))
     names = spans(after_last(QUERY_MARK, last))
-    return Reply(f"The sources tell of {', '.join(names) if names else 'this'} [1].")
+    return Reply(f"The sources tell of {', '.join(names) if names else 'this'} [ref:1].")
 
 
 def content_of(message: Mapping[str, Any]) -> str:

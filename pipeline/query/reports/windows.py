@@ -8,7 +8,7 @@ import pandas as pd
 
 from pipeline.errors import NothingLoadedError
 from pipeline.models.base import ChatReply, Tokenizer
-from pipeline.query.context import RESERVE, SECTION, Context, DataCitations, Table, cited, csv_line, cut
+from pipeline.query.context import RESERVE, SECTION, Context, DataCitations, Table, cited_records, csv_line, cut
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, instructed, messages
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
@@ -188,7 +188,7 @@ def reduced(
         abstention=_abstention(points, shown),
         notes=tuple(dict.fromkeys((*prepared.notes, *notes, *unshown))),
         replies=(*prepared.replies, *replies),
-        citable=cited(table.records["point"]),
+        citable=DataCitations.of(cited_records("\n".join(table.records["point"]))),
         removed_citations=prepared.removed_citations + sum(one.removed for one in found),
         inquiry=None,
     )

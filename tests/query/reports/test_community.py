@@ -37,8 +37,8 @@ def test_points_of_all_reports_become_an_answer():
     given = answer(question(**COMMUNITY), resources(reported_village(), chat))
     assert [request.messages[0]["content"] for request in chat.asked] == [f"Points of:\n{WINDOW}", POINTS]
     assert given.context.text == WINDOW
-    assert given.text == "So it is [Data: Reports (1)]."
-    assert (given.removed_citations, given.abstained, given.most_calls) == (3 + 2, False, 2)
+    assert given.text == "So it is [Data: Reports (1)]. [1]"
+    assert (given.removed_citations, given.abstained, given.most_calls) == (3 + 1, False, 2)
     assert (given.usage["calls"], given.notes) == (2, ())
 
 

@@ -48,8 +48,9 @@ def test_a_record_has_one_number_in_all_that_is_shown():
     for table in ("reports", "entities", "relationships", "claims"):
         numbers = [record["number"] for record in found[table]]
         assert numbers == sorted(set(numbers))
-    documents = {reference["document_id"]: reference["id"] for reference in found["references"]}
-    assert all(documents[chunk["document_id"]] == chunk["number"] for chunk in found["chunks"])
+    passages = {reference["chunk_id"]: reference["id"] for reference in found["references"]}
+    assert all(passages[chunk["id"]] == chunk["number"] for chunk in found["chunks"])
+    assert len(set(passages.values())) == len(passages)
 
 
 def test_the_same_question_asks_the_same():
