@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -43,9 +43,17 @@ NO_IDS = pa.array([], pa.large_string())
 
 
 @dataclass(frozen=True)
+class KnownRows:
+    """All that a snapshot table has of some ids, as far as some of its columns go."""
+
+    ids: pa.Array
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
 class DesiredRows:
     """``max_types``: relationship types kept as types; ``counted``: how many relationships ask for each type, where
-    that is known.
+    that is known; ``known``: rows of snapshot tables that need not be read again.
 
     Its methods raise DataError when a snapshot is gone or damaged, or rows lack their text or vector.
     """
@@ -54,6 +62,7 @@ class DesiredRows:
     snapshots: SnapshotStore
     max_types: int
     counted: Mapping[str, int] | None = None
+    known: Mapping[str, KnownRows] = field(default_factory=dict, repr=False, compare=False)
 
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row, with its ``row_hash``."""
@@ -71,13 +80,11 @@ class DesiredRows:
         for tables in zip(*streams, strict=True):
             yield self._projected(table, dict(zip(TABLE_SOURCES[table], tables, strict=True)))
 
-    def some(self, table: str, ids: pa.Array, vectors: bool = True) -> pd.DataFrame:
-        """Those of these ids that there are, with their ``row_hash``; without ``vectors`` neither has any."""
-        found = {
-            name: self._selected(name, columns if vectors else [column for column in columns if column != VECTOR], ids)
-            for name, columns in TABLE_SOURCES[table].items()
-        }
-        return self._projected(table, found)
+    def some(self, table: str, ids: pa.Array) -> pd.DataFrame:
+        """Those of these ids that there are, with their ``row_hash``."""
+        return self._projected(
+            table, {name: self._selected(name, columns, ids) for name, columns in TABLE_SOURCES[table].items()}
+        )
 
     def hashes(self, table: str) -> pa.Table:
         """HASHES of every row."""
@@ -143,6 +150,15 @@ class DesiredRows:
         return self.snapshots.table(self.manifest.tables[name], list(columns))
 
     def _selected(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
+        known = self.known.get(name)
+        if known is None or not set(columns) <= set(known.rows.column_names):
+            return self.read(name, columns, ids)
+        rows = known.rows.filter(pc.is_in(known.rows["id"], value_set=ids)).select(columns)
+        others = ids.filter(pc.invert(pc.is_in(ids, value_set=known.ids)))
+        return pa.concat_tables([rows, self.read(name, columns, others)]) if len(others) else rows
+
+    def read(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
+        """Columns of those rows of a snapshot table that have one of the ids."""
         if name not in self.manifest.tables:
             return self.whole(name, columns)
         return self.snapshots.select(self.manifest.tables[name], ["id"], ids, list(columns))

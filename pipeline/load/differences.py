@@ -2,7 +2,7 @@
 hashes beside its rows."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,22 +13,43 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.schemas import STRING, STRINGS
-from pipeline.load.desired_rows import NO_IDS, PART_ROWS, VECTORS_OF, DesiredRows
-from pipeline.load.projection import TABLE_SOURCES, TYPED, edge_types
+from pipeline.load.desired_rows import (
+    ALL_SOURCES,
+    NO_IDS,
+    PART_ROWS,
+    VECTOR,
+    VECTORS_OF,
+    DesiredRows,
+    KnownRows,
+)
+from pipeline.load.projection import STACKED, TABLE_SOURCES, TYPED, edge_types
 from pipeline.load.row_hashes import TEXT, diff, hashes_of
+from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
+from pipeline.snapshots.store import Snapshot
 from pipeline.stores.base import HASHES, Delta
 from pipeline.stores.list_columns import frame_of
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 LINKS = "relationships"
+COLUMNS: Mapping[str, list[str]] = {
+    name: list(
+        dict.fromkeys(
+            column for sources in TABLE_SOURCES.values() for column in sources.get(name, ()) if column != VECTOR
+        )
+    )
+    for name in ALL_SOURCES
+}
+"""Snapshot table -> the columns that rows of the stores are made of; vectors are looked up."""
+FEW = {name: ["id", "keywords"] if name == LINKS else ["id"] for name in COLUMNS}
+"""Those that are read of all rows that differ, where these may be very many."""
 NO_ROWS = pa.schema([("id", STRING), ("keywords", STRINGS)]).empty_table()
 
 
 @dataclass(frozen=True)
 class Differences:
     """Between what a store was loaded with, ``before``, and what it should have ``now``. Snapshots are compared by the
-    hashes of their rows, and only rows that differ are made."""
+    hashes of their rows, and only rows that differ are read and made."""
 
     before: DesiredRows
     now: DesiredRows
@@ -44,51 +65,65 @@ class Differences:
         return replace(self.now, counted=+counts)
 
     def deltas(self, table: str) -> Iterator[Delta]:
-        ids = self._ids(table)
+        ids = self._touched(table)
         for start in range(0, len(ids), PART_ROWS):
             some = ids[start : start + PART_ROWS]
-            before = hashes_of(self.before.some(table, some, vectors=False))
-            delta = diff(self.wanted.some(table, some, vectors=False), before)
-            following = len(ids) - start - len(some)
-            if table in VECTORS_OF:
-                yield replace(self._with_vectors(table, delta), before=HASHES.empty_table(), following=following)
-            else:
-                yield replace(delta, before=before, following=following)
+            alone = {name: self._alone(name, some) for name in TABLE_SOURCES[table] if any(map(len, self._rows(name)))}
+            differing = _union(
+                _in(self._retyped, some) if table in TYPED else NO_IDS,
+                *(_differing(sides, TABLE_SOURCES[table][name]) for name, sides in alone.items()),
+            )
+            if len(differing):
+                delta = self._delta(table, differing, alone)
+                yield replace(delta, following=len(ids) - start - len(some))
 
-    def _with_vectors(self, table: str, delta: Delta) -> Delta:
-        """The same, where vectors count as well. Few are read: most rows that differ have the same as before."""
-        new = pa.array(delta.inserted["id"], TEXT)
-        other = _intersection(delta.after["id"], self._differing(VECTORS_OF[table]))
-        changed = pc.unique(pa.chunked_array([new, pa.array(delta.updated["id"], TEXT), *other.chunks], TEXT))
-        rows = self.wanted.some(table, changed)
-        is_new = pc.is_in(pa.array(rows["id"], TEXT), value_set=new).to_numpy(zero_copy_only=False)
-        return replace(delta, inserted=rows[is_new], updated=rows[~is_new], after=hashes_of(rows))
+    def _delta(self, table: str, differing: pa.Array, alone: Mapping[str, tuple[pa.Table, pa.Table]]) -> Delta:
+        """``alone``: the rows of which these ids were found to differ, by snapshot table. Of a stacked table no other
+        has rows of theirs."""
+        all_of = {name: differing if table in STACKED else _ids_of(sides) for name, sides in alone.items()}
+        before, now = (
+            replace(side, known={name: KnownRows(all_of[name], sides[place]) for name, sides in alone.items()})
+            for place, side in enumerate((self.before, self.wanted))
+        )
+        rows = now.some(table, differing)
+        if table not in VECTORS_OF:
+            stored = hashes_of(before.some(table, differing))
+            return replace(diff(rows, stored), before=stored)
+        gone, new = (side["id"] for side in self._rows(next(iter(TABLE_SOURCES[table]))))
+        was_there = pc.or_(pc.is_in(differing, value_set=gone), pc.invert(pc.is_in(differing, value_set=new)))
+        return _replacing(differing.filter(was_there), rows)
 
-    def _ids(self, table: str) -> pa.Array:
-        """Of the rows that may differ, in order."""
-        found = [self._differing(source) for source in TABLE_SOURCES[table]]
-        if table in TYPED:
-            found.append(self._retyped)
-        ids = pc.unique(pa.chunked_array(found, TEXT))
+    def _alone(self, source: str, ids: pa.Array) -> tuple[pa.Table, pa.Table]:
+        """As ``_rows``, of these ids, and with every column but vectors."""
+        gone, new = (rows.filter(pc.is_in(rows["id"], value_set=ids)) for rows in self._rows(source))
+        if gone.column_names != COLUMNS[source]:
+            gone, new = (
+                side.read(source, COLUMNS[source], _ids_of([rows]))
+                for side, rows in ((self.before, gone), (self.now, new))
+            )
+        return gone, new
+
+    def _touched(self, table: str) -> pa.Array:
+        """Ids of the rows that may differ, in order."""
+        ids = _union(
+            self._retyped if table in TYPED else NO_IDS,
+            *(_ids_of(self._rows(source)) for source in TABLE_SOURCES[table]),
+        )
         return ids.take(pc.sort_indices(ids))
-
-    def _differing(self, source: str) -> pa.Array:
-        """Ids of the rows of a snapshot table that are of one side alone, or not the same on both."""
-        gone, new = self._rows(source)
-        return pc.unique(pa.chunked_array([*gone["id"].chunks, *new["id"].chunks], TEXT))
 
     def _rows(self, source: str) -> tuple[pa.Table, pa.Table]:
         """The rows of a snapshot table that are before alone, and those that are now alone."""
         if source not in self.found:
-            self.found[source] = self._compared(source, ["id", "keywords"] if source == LINKS else ["id"])
+            self.found[source] = self._compared(source)
         return self.found[source]
 
-    def _compared(self, source: str, columns: list[str]) -> tuple[pa.Table, pa.Table]:
+    def _compared(self, source: str) -> tuple[pa.Table, pa.Table]:
         before, now = (side.manifest.tables.get(source) for side in (self.before, self.now))
+        columns = COLUMNS[source] if _most_alone(before, now) <= PART_ROWS else FEW[source]
         if before is None or now is None:
             return self.before.whole(source, columns), self.now.whole(source, columns)
         if before.sha256 == now.sha256:
-            return NO_ROWS.select(columns), NO_ROWS.select(columns)
+            return NO_ROWS, NO_ROWS
         return self.now.snapshots.difference(before, now, columns)
 
     @cached_property
@@ -104,8 +139,42 @@ class Differences:
         return pa.concat_arrays(found)
 
 
-def _intersection(ids: pa.ChunkedArray, others: pa.Array) -> pa.ChunkedArray:
+def _replacing(old: pa.Array, rows: pd.DataFrame) -> Delta:
+    """``rows``: all that there are now of those whose ids are old, and new ones."""
+    ids = pa.array(rows["id"], TEXT)
+    is_old = pc.is_in(ids, value_set=old).to_numpy(zero_copy_only=False)
+    deleted = old.filter(pc.invert(pc.is_in(old, value_set=ids))).to_pylist()
+    return Delta(rows[~is_old], rows[is_old], deleted, 0, hashes_of(rows), before=HASHES.empty_table())
+
+
+def _differing(sides: tuple[pa.Table, pa.Table], columns: Sequence[str]) -> pa.Array:
+    """Ids of the rows that are not the same on both sides in these columns."""
+    if VECTOR not in columns:
+        alone = in_one_alone(*(row_hashes(side.select(columns), None) for side in sides))
+        sides = tuple(side.filter(pa.array(own)) for side, own in zip(sides, alone, strict=True))
+    return _ids_of(sides)
+
+
+def _ids_of(sides: Iterable[pa.Table]) -> pa.Array:
+    return _union(*(side["id"] for side in sides))
+
+
+def _union(*ids: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pc.unique(pa.chunked_array([chunk for some in ids for chunk in getattr(some, "chunks", [some])], TEXT))
+
+
+def _in(ids: pa.Array, others: pa.Array) -> pa.Array:
     return ids.filter(pc.is_in(ids, value_set=others))
+
+
+def _most_alone(before: Snapshot | None, now: Snapshot | None) -> int:
+    """So many rows at most are of one of them alone, by their files."""
+    files = [{file.path: file for file in side.files} if side else {} for side in (before, now)]
+    return sum(
+        file.live if file.path not in theirs else abs(file.gone_rows - theirs[file.path].gone_rows)
+        for mine, theirs in (files, files[::-1])
+        for file in mine.values()
+    )
 
 
 def inserted(now: DesiredRows, table: str) -> Iterator[Delta]:

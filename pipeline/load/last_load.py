@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.errors import DamagedError, DataError, DiskFullError
 from pipeline.files import read_json, write_json
-from pipeline.snapshots.store import Snapshot, SnapshotStore, snapshot_of
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, snapshot_of
 
 FOLDER = "loaded"
 KEPT = 16
@@ -45,12 +45,15 @@ class LoadedVersions:
             write_json(self._path(version), asdict(loaded))
         self._forget_old()
 
-    def find(self, version: str) -> LoadedVersion | None:
-        """None where it is not known, or one of its snapshots is gone or damaged."""
+    def find(self, version: str, now: Manifest) -> LoadedVersion | None:
+        """None where it is not known, or a file is gone or damaged that its snapshots do not share with those of
+        now."""
         with suppress(OSError, DamagedError, DataError, KeyError, TypeError, AttributeError, ValueError):
             found = _read(read_json(self._path(version)))
-            for snapshot in found.tables.values():
-                self.snapshots.require(snapshot)
+            shared = {path for snapshot in now.tables.values() for path in snapshot.paths}
+            self.snapshots.require_files(
+                path for snapshot in found.tables.values() for path in snapshot.paths if path not in shared
+            )
             return found
         return None
 

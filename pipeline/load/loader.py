@@ -130,7 +130,6 @@ def _load_alone(
         lives = [None if store.name in others else store.live() for store in stores]
         if not options.replace:
             refuse_other_workflow(workspace, lives, target.workflow, wanted.manifest.tables)
-        wanted.require_whole()
         live, embeddings = live_of(wanted, target, lives)
         for store, shown in zip(stores, lives, strict=True):
             if not options.re_embed and VECTORS in store.tables:

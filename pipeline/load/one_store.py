@@ -43,6 +43,8 @@ def load_store(
     counts = {table: dict.fromkeys(("inserted", "updated", "deleted"), 0) for table in store.tables}
     with store.writing(live, partial(_reported, advanced), waits) as writer:
         left = None if full else _left(store, live, wanted, loaded)
+        if left is None:
+            wanted.require_whole()  # nothing is written before; what differs is read at once, and found whole as it is
         differences = Differences(left.rows, wanted) if left else None
         wanted = differences.wanted if differences else wanted
         loaded.keep(live.version, wanted.as_loaded())
@@ -67,7 +69,7 @@ def _left(store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions)
     shown = store.live()
     if shown is None or shown.schema_version != SCHEMA_VERSION or shown.embedding_key != live.embedding_key:
         return None
-    found = loaded.find(shown.version)
+    found = loaded.find(shown.version, wanted.manifest)
     if found is None or list(found.code) != wanted.code or store.outdated():
         return None
     manifest = Manifest(shown.workflow, found.tables)

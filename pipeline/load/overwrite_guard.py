@@ -1,12 +1,11 @@
 """Whose a workspace is, which tables and vectors it shows, and what may not be loaded over them unasked."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute
 
 from pipeline.errors import OtherOwnerError, UsageError
 from pipeline.load.projection import EXTRAS
@@ -15,8 +14,7 @@ from pipeline.stores.base import Live, Store, VectorProbe
 if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
-
+NO_VECTORS = pa.table({"id": [], "vector": []})
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
 """Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
@@ -80,16 +78,13 @@ def _folder(place: str) -> str:
 
 
 def known_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
-    """id and vector of the first text unit and of those whose vectors the stores know."""
-    wanted = {live.probe.chunk_id for live in shown if live and live.probe}
-    parts: list[pd.DataFrame] = []
-    for batch in snapshots.batches(embeddings, ["id", "vector"]):
-        part = batch.filter(pc.is_in(batch["id"], pa.array(sorted(wanted), batch.schema.field("id").type)))
-        parts += [part.to_pandas()] if parts else [batch[:1].to_pandas(), part.to_pandas()]
-        wanted -= set(part["id"].to_pylist())
-        if not wanted:
-            break
-    return pd.concat(parts).drop_duplicates("id") if parts else pd.DataFrame({"id": [], "vector": []})
+    """id and vector of the text units whose vectors the stores know; where these are none any more, of the first."""
+    known = pa.array(sorted({live.probe.chunk_id for live in shown if live and live.probe}), pa.large_string())
+    columns = ["id", "vector"]
+    found = snapshots.select(embeddings, ["id"], known, columns) if len(known) else NO_VECTORS
+    if not len(found):
+        found = next((batch[:1] for batch in snapshots.batches(embeddings, columns)), NO_VECTORS)
+    return found.to_pandas()
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:

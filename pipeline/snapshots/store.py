@@ -113,7 +113,11 @@ class SnapshotStore:
 
     def require(self, snapshot: Snapshot) -> None:
         """Raises DataError when a file is gone or damaged."""
-        for path in snapshot.paths:
+        self.require_files(snapshot.paths)
+
+    def require_files(self, paths: Iterable[str]) -> None:
+        """As ``require``, of files by their paths in the snapshots."""
+        for path in paths:
             self._whole(path)
 
     @property

@@ -104,11 +104,11 @@ def test_a_load_reads_what_differs(
         patched.setattr("pipeline.load.loader.known_vectors", lambda *_: CHUNK_VECTORS)
         patched.setattr(SnapshotStore, "batches", refused)
         load(after, snapshots, stores, 100)
-    assert max(found.values()) == 1
-    assert found.get("relationships", 0) == 0
+    assert not any(found.values())  # rows that differ are read as it is found that they do
 
 
 CHUNK_VECTORS = BEFORE["text_unit_embeddings"]
+NOTHING = Manifest("index")
 
 
 def test_old_versions_are_forgotten(snapshots: SnapshotStore):
@@ -121,7 +121,7 @@ def test_old_versions_are_forgotten(snapshots: SnapshotStore):
     for number in range(KEPT + 3):
         versions.keep(f"version-{number}", replace(newest, max_types=number))
     assert len(list(folder.iterdir())) == KEPT
-    assert versions.find("version-0") is None
-    assert versions.find(f"version-{KEPT + 2}") == replace(newest, max_types=KEPT + 2)
+    assert versions.find("version-0", NOTHING) is None
+    assert versions.find(f"version-{KEPT + 2}", NOTHING) == replace(newest, max_types=KEPT + 2)
     versions.forget()
-    assert versions.find(f"version-{KEPT + 2}") is None
+    assert versions.find(f"version-{KEPT + 2}", NOTHING) is None

@@ -64,9 +64,6 @@ def test_parts_and_rows_by_id_are_the_rows_of_the_whole(wanted: DesiredRows, tab
     some = shown.some(table, ids)
     assert hashes(some) == hashes(whole[::2])
     assert set(some.columns) == set(whole.columns)
-    bare = shown.some(table, ids, vectors=False)
-    assert set(bare.columns) == set(whole.columns) - {"embedding"}
-    assert (hashes(bare) == hashes(some)) == (table not in VECTORS_OF)
     assert shown.some(table, ids[:0]).empty
 
 
