@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from pipeline.errors import NothingLoadedError
+from pipeline.errors import NothingLoadedError, StoreError
 from pipeline.load import loader
-from pipeline.load.loader import load
+from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -20,6 +20,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
+from tests.stored import stored_hashes
 from tests.stores.conftest import neo4j, postgres, workspace
 
 __all__ = ["neo4j", "postgres", "workspace"]
@@ -98,7 +99,14 @@ def rows(store: PostgresStore) -> dict[str, pd.DataFrame]:
     }
 
 
-def test_the_next_load_rewrites_the_rows_and_loses_none(
+def versions_of_rows(store: PostgresStore) -> dict[str, list[Any]]:
+    """Table -> id and the transaction that wrote it, of the tables that 6 had."""
+    names = ("lightrag_chunks", "lightrag_entities", "lightrag_relationships", "graphmill_nodes", "graphmill_edges")
+    query = "SELECT id, xmin::text, ctid::text FROM {} WHERE workspace = :w ORDER BY id"
+    return {name: [tuple(row) for row in run(store, query.format(name))] for name in names}
+
+
+def test_the_next_load_copies_the_lists_and_writes_no_other_row(
     postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
 ):
     fresh, old = postgres("-fresh", exact_below=2), loaded_by_6(postgres(exact_below=2), manifest, snapshots)
@@ -109,19 +117,66 @@ def test_the_next_load_rewrites_the_rows_and_loses_none(
     found = verify(manifest, snapshots, [old], MAX_TYPES)
     assert found.problems[0].startswith("postgres: loaded by an earlier graphmill (schema 6)")
     assert found.repair == "graphmill load index"
+    before = versions_of_rows(old)
     counts = load(manifest, snapshots, [old], MAX_TYPES)["postgres"]
-    rewritten = dict.fromkeys(("entities", "relationships", "nodes", "edges"), "updated")
-    for table, count in counts.items():
-        assert count[{**rewritten, "sources": "inserted"}.get(table, "unchanged")] == sum(count.values())
+    assert all(count["unchanged"] == sum(count.values()) for count in counts.values())
+    assert versions_of_rows(old) == before
     assert verify(manifest, snapshots, [old], MAX_TYPES).agrees
+    assert stored_hashes(old) == stored_hashes(fresh)
     for table, expected in rows(fresh).items():
         pd.testing.assert_frame_equal(rows(old)[table], expected)
     read = read_together(old, graph, lambda vectors, graph: graph.relationships_of(IDS, 9))
     assert read[0].to_dict() == PostgresGraph(fresh).relationships_of(IDS, 9).to_dict()
-    assert run(old, "SELECT 1 FROM lightrag_entities WHERE workspace = :w AND chunk_ids IS NOT NULL") == []
     assert old.outdated() == []
     names = [row[0] for row in run(old, "SELECT relname FROM pg_class WHERE relname LIKE '%\\_chunk\\_ids'")]
     assert f"{partition_of(ENTITIES, old.workspace)}_chunk_ids" not in names
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ("DELETE FROM lightrag_entities WHERE workspace = :w AND entity_name = 'Ada'", "missing"),
+        ("UPDATE graphmill_edges SET row_hash = 'by hand' WHERE workspace = :w", "differing"),
+        ("UPDATE lightrag_entities SET content = 'by hand' WHERE workspace = :w AND entity_name = 'Ada'", "altered"),
+    ],
+)
+def test_a_converted_workspace_is_held_to_its_rows(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, change: str, kind: str
+):
+    store = loaded_by_6(postgres(), manifest, snapshots)
+    load(manifest, snapshots, [store], MAX_TYPES)
+    run(store, change)
+    found = verify(manifest, snapshots, [store], MAX_TYPES)
+    assert {difference.kind for check in found.tables for difference in check.differences} == {kind}
+    assert found.repair == "graphmill load index" + (" --full" if kind == "altered" else "")
+    load(manifest, snapshots, [store], MAX_TYPES, LoadOptions(full=kind == "altered"))
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
+
+
+def test_what_was_altered_before_is_mended_as_it_is_converted(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
+):
+    store = loaded_by_6(postgres(), manifest, snapshots)
+    run(store, "UPDATE lightrag_entities SET content = 'by hand' WHERE workspace = :w AND entity_name = 'Ada'")
+    counts = load(manifest, snapshots, [store], MAX_TYPES)["postgres"]
+    assert counts["entities"]["updated"] == 1
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
+
+
+def test_columns_of_6_stay_while_a_workspace_is_of_6(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
+):
+    with postgres().connection() as connection:  # other tests' workspaces count as well
+        if connection.execute(text("SELECT to_regclass('graphmill_live')")).scalar():
+            connection.execute(text("DELETE FROM graphmill_live WHERE schema_version < 7"))
+    one, other = (loaded_by_6(postgres(suffix), manifest, snapshots) for suffix in ("", "-other"))
+    before = as_6_reads(other)
+    load(manifest, snapshots, [one], MAX_TYPES)
+    assert as_6_reads(other) == before
+    load(manifest, snapshots, [other], MAX_TYPES)
+    with pytest.raises(StoreError, match="chunk_ids"):
+        as_6_reads(other)
+    assert all(verify(manifest, snapshots, [store], MAX_TYPES).agrees for store in (one, other))
 
 
 def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
@@ -133,7 +188,7 @@ def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
 
     def cut_off(store: Any, wanted: Any, live: Any, full: bool, told: Any, waits: Any) -> Any:
         def advanced(part: str, done: int, rows: int) -> None:
-            if part == "edges":
+            if part.startswith("mention index"):
                 raise RuntimeError("plug pulled")
 
         return whole(store, wanted, live, full, advanced, waits)
@@ -147,14 +202,7 @@ def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
     assert PostgresGraph(other).entities(IDS)["name"].tolist() == ["Ada", "Babbage", "Turin"]
     assert as_6_reads(store) == before
     load(manifest, snapshots, [store], MAX_TYPES)
-    assert verify(
-        manifest,
-        snapshots,
-        [
-            store,
-        ],
-        MAX_TYPES,
-    ).agrees
+    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
     assert verify(manifest, snapshots, [other], MAX_TYPES).agrees
 
 

@@ -15,12 +15,19 @@ from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import KEYS, MODEL, TABLES, kind_of
 
 ID, HASH, CONTENT = "id", "row_hash", "content_hash"
+ROW_HASH = sql.SQL("COALESCE(known.now, row_hash)")
+"""One that an earlier version has made as it would be now."""
+COPY_ROWS = sql.SQL(
+    "COPY (SELECT {fields} FROM {table} AS stored LEFT JOIN graphmill_earlier_hashes AS known "
+    "ON known.workspace = stored.workspace AND known.earlier = stored.row_hash "
+    "WHERE stored.workspace = {workspace}) TO STDOUT (FORMAT BINARY)"
+)
 
 
 def rows(connection: Connection, table: Table, workspace: str, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
     """As Store.rows; in no order."""
     kinds = _hashed_kinds(table)
-    fields = [sql.Identifier(HASH), *(_as_hashed(name, kind) for name, kind in kinds.items())]
+    fields = [ROW_HASH, *(_as_hashed(name, kind) for name, kind in kinds.items())]
     asked = [ID, *(name for name in (kinds if columns is None else columns) if name != ID)]
     for part in _copied(connection, table, workspace, fields):
         yield _frame(part, kinds, asked)
@@ -28,7 +35,7 @@ def rows(connection: Connection, table: Table, workspace: str, columns: Sequence
 
 def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> pa.Table:
     """As Store.hashes; "" where a vector is another model's."""
-    row_hash: sql.Composable = sql.Identifier(HASH)
+    row_hash: sql.Composable = ROW_HASH
     if MODEL in table.c:
         row_hash = sql.SQL("CASE WHEN {} = {} THEN {} ELSE '' END").format(
             sql.Identifier(MODEL), sql.Literal(embedding_key), row_hash
@@ -43,8 +50,8 @@ def hashes(connection: Connection, table: Table, workspace: str, embedding_key: 
 def _copied(
     connection: Connection, table: Table, workspace: str, fields: Sequence[sql.Composable]
 ) -> Iterator[CopiedRows]:
-    statement = sql.SQL("COPY (SELECT {} FROM {} WHERE workspace = {}) TO STDOUT (FORMAT BINARY)").format(
-        sql.SQL(", ").join(fields), sql.Identifier(table.name), sql.Literal(workspace)
+    statement = COPY_ROWS.format(
+        fields=sql.SQL(", ").join(fields), table=sql.Identifier(table.name), workspace=sql.Literal(workspace)
     )
     with cursor(connection).copy(statement) as copy:
         yield from copied(copy, len(fields))

@@ -152,6 +152,15 @@ LIVE = Table(
     Column("place", Text),
 )
 
+# Of rows that an earlier version has loaded and that need not be written for their hash alone: see conversion.py.
+EARLIER_HASHES = Table(
+    "graphmill_earlier_hashes",
+    METADATA,
+    Column("workspace", Text, primary_key=True),
+    Column("earlier", Text, primary_key=True),
+    Column("now", Text, nullable=False),
+)
+
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS, "reports": REPORTS}
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES, "communities": COMMUNITIES}
 TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, "sources": SOURCE_LISTS, "claims": CLAIMS, **GRAPH_TABLES}

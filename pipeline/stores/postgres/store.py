@@ -12,6 +12,7 @@ from sqlalchemy import func, select, text
 from pipeline.errors import NothingLoadedError, StoreError
 from pipeline.stores.base import LAYOUT, Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
+from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
 from pipeline.stores.postgres.database import Moment
 from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, outdated_indexes, unindexed
 from pipeline.stores.postgres.lexical import index_name as lexical_index
@@ -61,12 +62,15 @@ class PostgresStore(PostgresReads):
             with self.connection() as connection:
                 lock(connection, self.workspace, waits)
                 if ready := has_partitions(connection, self.workspace):
+                    convert(connection, self.workspace)
                     yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
                     if self.vacuums:  # else what died in this load is not counted yet when it has ended
                         connection.execute(select(func.pg_stat_force_next_flush()))
             if not ready:
                 self._prepare(live, waits)
         self._drop_outdated_indexes(live)
+        with suppress(StoreError), self.connection() as connection:
+            drop_earlier_columns(connection)
         if self.vacuums:
             self._vacuum(advanced)
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.stores.base import Live, Waits, read_live, silent
 from pipeline.stores.postgres.database import cursor
-from pipeline.stores.postgres.schema import LIVE, PARTITIONED, TABLES, partition_of
+from pipeline.stores.postgres.schema import EARLIER_HASHES, LIVE, PARTITIONED, TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 PG_CLASS = table("pg_class", column("relname"), column("oid"))
@@ -57,6 +57,8 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
         there = set(inspect(connection).get_table_names())
         if LIVE.name in there:
             connection.execute(delete(LIVE).where(LIVE.c.workspace == workspace))
+        if EARLIER_HASHES.name in there:
+            connection.execute(delete(EARLIER_HASHES).where(EARLIER_HASHES.c.workspace == workspace))
         counts = {
             name: connection.execute(delete(rows).where(rows.c.workspace == workspace)).rowcount
             for name, rows in TABLES.items()
