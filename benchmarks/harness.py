@@ -61,6 +61,39 @@ def new_project(units: int, passages: int = 1) -> Iterator[Path]:
             stop_embedded(root / "data" / "postgres")
 
 
+def resolving(root: Path) -> None:
+    """Put entity resolution with a judge into the project's ``index``, and its claims behind it into ``claims``, as
+    docs/resolution.md says."""
+    index = root / "workflows" / "index.yaml"
+    text = index.read_text(encoding="utf-8")
+    merged = ("merged_entities", "merged_relationships", "mentions")
+    apart = {name: f"{name}_apart" for name in merged}
+    resolved = {name.replace("merged", "resolved") if "_" in name else f"resolved_{name}": name for name in merged}
+    steps = [
+        {"verb": "merge_graphs", "outputs": apart},
+        {
+            "verb": "resolve_entities", "inputs": apart, "outputs": resolved,
+            "prompts": {"judge": "resolve_entities"}, "models": {"chat": "default"},
+        },
+    ]  # fmt: skip
+    index.write_text(text.replace("  - verb: merge_graphs\n", _as_steps(steps)), encoding="utf-8")
+    claims = root / "workflows" / "claims.yaml"
+    followed = {
+        "verb": "resolve_claims", "after": "extract_claims",
+        "inputs": {"covariates": "claims_apart", "resolved_entities": "merged_entities"},
+        "outputs": {"resolved_covariates": "covariates"},
+    }  # fmt: skip
+    text = claims.read_text(encoding="utf-8")
+    extracted = "  - verb: extract_claims\n"
+    text = text.replace(extracted, f"{extracted}    outputs: {{covariates: claims_apart}}\n")
+    claims.write_text(text + _as_steps([followed]), encoding="utf-8")
+
+
+def _as_steps(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Of a workflow's list of steps, each a line of JSON, which is YAML too."""
+    return "".join(f"  - {json.dumps(step)}\n" for step in steps)
+
+
 def measure(root: Path, workflow: str, stage: str = "index", env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """One run in a process of its own; see measure.py for what is measured."""
     return _json_of("measure.py", str(root), workflow, stage, env=env)

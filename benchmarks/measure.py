@@ -89,6 +89,11 @@ def main() -> None:
         "entities": rows.get("entities", 0),
         "relationships": rows.get("relationships", 0),
         "calls": sum(step.calls for step in report.steps),
+        "asked": {
+            step.step: {"calls": step.calls, "tokens in": step.input_tokens, "tokens out": step.output_tokens}
+            for step in report.steps
+            if step.calls
+        },
         "outcome": report.outcome,
         "startup": startup,
         "cpu": whole["cpu"],

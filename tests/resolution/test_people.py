@@ -46,7 +46,7 @@ def clashes(bearer: Bearer, others: list[Bearer]) -> bool:
 @given(counts=st.dictionaries(BEARER, st.integers(1, 3), max_size=12))
 def test_people_are_those_of_each_with_each(counts: Mapping[Bearer, int]):
     assert people(counts) == each_with_each(counts)
-    assert people(dict(reversed(counts.items()))) == people(counts)
+    assert people(dict(reversed(list(counts.items())))) == people(counts)
 
 
 def test_a_name_of_very_many_is_told_apart(monkeypatch: pytest.MonkeyPatch):

@@ -22,7 +22,8 @@ from tests.servers.openai_server import OpenAIServer
 
 HERE = Path(__file__).parent
 """``earlier_project.zip``: of ``index`` with builtin vectors: two text units failed for a passing reason, four
-documents came later, and the run over all was killed as it asked. ``earlier_batch.zip``: extractions are asked in a
+documents came later, and the run over all was killed as it asked. ``earlier_claims.zip``: of ``claims`` with
+resolution, gleanings and vectors of the endpoint, the cache alone. ``earlier_batch.zip``: extractions are asked in a
 batch, which is under way. ``earlier_loaded.zip``: of ``fast``, loaded, with a dump of its PostgreSQL. In each
 ``expected.json``: how the version that made it went on, and its code."""
 
@@ -107,6 +108,23 @@ def test_a_batch_under_way_is_collected_and_nothing_is_asked_anew(
     assert [report["outcome"], len(openai.batches), openai.count("chat")] == ["completed", 1, 0]
     with earlier.folder.open() as project:
         assert _as_before(file_hashes(project)) == earlier.tables
+
+
+def test_the_cache_of_an_earlier_version_answers_a_whole_run_of_claims(tmp_path: Path, openai: OpenAIServer):
+    """Every request of every step is what it was, to the byte: no table is there, and nothing is asked."""
+    earlier = unpacked("earlier_claims.zip", tmp_path / "p", openai)
+    calls = earlier.expected["calls"]
+    here = [*earlier.folder.endpoint_overrides, f"models.embedding.default.base_url={openai.base_url}"]
+    with earlier.folder.open(*here) as project:
+        asking = {step.id for step in project.workflow("claims").steps if step.models}
+        report = project.index("claims")
+        assert project.snapshots.manifest("claims").tables["community_reports"].rows
+    assert set(calls) == asking
+    assert report.outcome == "completed"
+    assert {step.step: (step.calls, step.cached_calls) for step in report.steps if step.step in asking} == {
+        step: (0, made) for step, made in calls.items()
+    }
+    assert (openai.count("chat"), openai.count("embeddings")) == (0, 0)
 
 
 def at_this_address(folder: ProjectFolder) -> None:

@@ -1,0 +1,123 @@
+"""What a night of ``claims`` asks, with entity resolution and a judge: a random sentence of 1 % of the documents is
+another. ``python benchmarks/claims.py --units 1900``
+
+By step: CPU s, calls, tokens and price (gpt-4o-mini's), of the full build and of the night. And of the communities of
+the night: how many are new (no community of the night before had these members), of how many else what is known of
+them is other (their entities, relationships, claims), and how many reports were asked for.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from corpus import edit_corpus
+from harness import endpoint, measure, new_project, print_table, resolving
+
+from pipeline.project import Project
+
+WORKFLOW, REPORTS = "claims", "report_communities"
+BUILD, NIGHT = "build", "night"
+PRICE = {"tokens in": 0.15, "tokens out": 0.6}
+"""Of a million."""
+WHOLE = "all of it"
+Grounds = Mapping[tuple[str, ...], tuple[str, ...]]
+"""Of each community: its members -> what is known of them."""
+
+
+def nights(units: int, share: float) -> dict[str, Any]:
+    """``build`` and ``night`` as measure.py measures them, and ``communities``."""
+    with new_project(units) as root, endpoint() as server:
+        resolving(root)
+        build = measure(root, WORKFLOW, "index", server.env)
+        before = grounds(root)
+        edit_corpus(root / "data" / "input", units, share)
+        night = measure(root, WORKFLOW, "index", server.env)
+        now = grounds(root)
+    return {"units": units, BUILD: build, NIGHT: night, "communities": compared(before, now, night)}
+
+
+def grounds(root: Path) -> Grounds:
+    with Project.open(root) as project:
+        tables = project.snapshots.manifest(WORKFLOW).tables
+        read = {name: project.snapshots.read(tables[name]) for name in ("communities", *EVIDENCE)}
+    said = {name: _lines(read[name][columns]) for name, columns in EVIDENCE.items()}
+    communities = read["communities"][["entity_ids", "relationship_ids"]].itertuples(index=False, name=None)
+    return {
+        tuple(members): (
+            *(line for id in members for line in said["entities"][id]),
+            *(line for id in links for line in said["relationships"][id]),
+            *(line for id in members for line in said["covariates"].get(id, ())),
+        )
+        for members, links in communities
+    }
+
+
+EVIDENCE = {
+    "entities": ["id", "name", "type", "description"],
+    "relationships": ["id", "source", "target", "keywords", "description"],
+    "covariates": ["subject_id", "object", "type", "status", "start_date", "end_date", "description"],
+}
+"""Of each table what a report is made of, behind what it is found by."""
+
+
+def _lines(rows: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, *cells in rows.itertuples(index=False, name=None):
+        found.setdefault(key, []).append(" ".join(map(str, cells)))
+    return {key: sorted(set(lines)) for key, lines in found.items()}
+
+
+def compared(before: Grounds, now: Grounds, night: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "communities": len(now),
+        "new": len(set(now) - set(before)),
+        "other evidence": sum(before[members] != known for members, known in now.items() if members in before),
+        "asked about": night["asked"].get(REPORTS, {"calls": 0})["calls"],
+    }
+
+
+def by_step(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row a step, and one of all."""
+    steps = [*found[BUILD]["steps"], WHOLE]
+    return [{"step": step, **_of(found[BUILD], step, BUILD), **_of(found[NIGHT], step, NIGHT)} for step in steps]
+
+
+def _of(one: Mapping[str, Any], step: str, night: str) -> dict[str, Any]:
+    asked = one["asked"]
+    whole = {name: sum(each[name] for each in asked.values()) for name in ("calls", *PRICE)}
+    amounts = whole if step == WHOLE else asked.get(step)
+    cpu = one["cpu"] if step == WHOLE else one["steps"].get(step, {"cpu": None})["cpu"]
+    price = sum(amounts[name] * each / 1e6 for name, each in PRICE.items()) if amounts else None
+    told = {"CPU s": cpu, **(amounts or dict.fromkeys(whole)), "price": None if price is None else round(price, 4)}
+    return {f"{name}, {night}": amount for name, amount in told.items()}
+
+
+def shares(found: Mapping[str, Any]) -> dict[str, float]:
+    """Of the build."""
+    build, night = _of(found[BUILD], WHOLE, ""), _of(found[NIGHT], WHOLE, "")
+    return {name.removesuffix(", "): night[name] / build[name] for name in build}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--units", type=int, nargs="+", default=[1_900])
+    parser.add_argument("--share", type=float, default=0.01, help="of the documents, those that are edited")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    measured = [nights(units, options.share) for units in options.units]
+    if options.json:
+        print(json.dumps(measured, indent=1))
+        return
+    for found in measured:
+        print(f"\n{WORKFLOW}, {found['units']:,} text units, {options.share:.0%} of them edited")
+        print_table(by_step(found))
+        print("\nof the build")
+        print_table([shares(found)])
+        print()
+        print_table([found["communities"]])
+
+
+if __name__ == "__main__":
+    main()
