@@ -40,7 +40,8 @@ class Params(BaseModel):
         return {}
 
     def following(self, last: Mapping[str, str]) -> Self:
-        """The params of a run after one that has noted ``last``."""
+        """The params of a run after one that has noted ``last``. A source that looks at all it reads may do so here,
+        once for its stamp, its version and its verb: this is called before it reads, and after."""
         return self
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.doctor.finding import Finding
-from pipeline.documents.files import input_files
+from pipeline.documents.files import list_files
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import SettingsError, counted, in_words
 from pipeline.models.base import ChatModel
@@ -43,7 +43,7 @@ def _check_models(workflow: Workflow, step: Step, models: ModelsSettings) -> Non
 
 def examine_input(root: Path, settings: Settings) -> Iterator[Finding]:
     pattern = settings.input.file_pattern
-    files = input_files(str(root / settings.input.path), pattern)
+    files = list_files(str(root / settings.input.path), pattern).files
     readable = [file for file in files if not file.fault]
     faulty = [file for file in files if file.fault and file.fault[0] not in NO_INPUT]
     fact = f"{counted(len(readable), 'file')} for {pattern} below {settings.input.path}"

@@ -1,15 +1,16 @@
-"""The files below the input folder that are to be read, and a digest over them."""
+"""The files below the input folder that are to be read: one walk, and what the file system says of each."""
 
 import errno
-import hashlib
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase, translate
+from functools import cache, cached_property
 from pathlib import Path, PurePath
 
+from pipeline.documents.file_hashes import hashed, is_settled, keep_hashes, kept_hashes, key_of, state_of
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
 
@@ -27,121 +28,163 @@ _FAULTS = {
     "link to a folder outside": _OUTSIDE,
     "other": ("unreadable", "not a regular file; remove it"),
 }
-_SETTLED_AFTER = 3.0
-"""Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
+_DIGITS = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InputFile:
     """``name``: its POSIX path below the folder, control characters escaped. ``fault``: reason and message if it is
-    not to be read."""
+    not to be read. ``state``: what the file system says of it (file_hashes.py), empty where that cannot be told."""
 
-    path: Path
+    place: str
     name: str
     fault: tuple[str, str] | None = None
+    state: bytes = b""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.place)
 
     @property
     def suffix(self) -> str:
         return self.path.suffix.lower()
 
 
-def input_files(folder: str, pattern: str, mounts: Collection[str] = ()) -> list[InputFile]:
-    """Files below ``folder`` that match the glob pattern, by name; hidden files and system junk are left out. A folder
-    that cannot be listed is among them, with its fault; the input folder itself is ".". So is one of ``mounts``, which
-    were mount points once, that is none any more and has nothing in it.
+@dataclass(frozen=True)
+class Listing:
+    """Files as they were found at one moment, by name. ``mounts``: the folders that are mount points and have such
+    files below them, and those that were mount points and are bare now; ``kept``: the file in which hashes are kept
+    from night to night, if they are."""
+
+    files: tuple[InputFile, ...]
+    mounts: tuple[str, ...] = ()
+    moment: float = field(default=0.0, compare=False)
+    kept: Path | None = field(default=None, compare=False)
+
+    @cached_property
+    def contents(self) -> tuple[str | None, ...]:
+        """Of each file the hash of its content; of one that cannot be read why, None where the reason may pass."""
+        kept = kept_hashes(self.kept) if self.kept else {}
+        keys = [key_of(file.name, file.state) for file in self.files]
+        found: list[str | None] = []
+        settled: dict[bytes, str] = {}
+        for file, key in zip(self.files, keys, strict=True):
+            state, content = (file.state, kept[key]) if key in kept else self._content(file)
+            found.append(content)
+            if content and state and state == file.state and is_settled(state, self.moment):
+                settled[key] = content
+        if self.kept and settled != kept:
+            keep_hashes(self.kept, settled)
+        return tuple(found)
+
+    def _content(self, file: InputFile) -> tuple[bytes, str | None]:
+        """And the state of what was hashed."""
+        if file.fault:
+            return b"", None if file.fault[0] == "io_error" else file.fault[0]
+        try:
+            return hashed(file.path)
+        except OSError as error:
+            return b"", "unreadable" if error.errno in CLOSED else None
+
+    @cached_property
+    def digest(self) -> str:
+        """Over names and contents. Empty where a file could not be read for a reason that may pass: what is there is
+        not known then."""
+        known = [content for content in self.contents if content is not None]
+        if len(known) < len(self.files):
+            return ""
+        return digest(*(part for file, content in zip(self.files, known, strict=True) for part in (file.name, content)))
+
+    @cached_property
+    def version(self) -> str:
+        """Changes whenever a file is written, also to what it was before."""
+        return digest(*(part for file in self.files for part in (file.name, _told_state(file))))
+
+    @cached_property
+    def suffixes(self) -> frozenset[str]:
+        """Of all files, lower case."""
+        ends = {file.name[max(file.name.rfind("."), 0) :] for file in self.files}
+        return frozenset(PurePath(f"x{end}").suffix.lower() for end in ends)
+
+
+def _told_state(file: InputFile) -> str:
+    return file.fault[0] if file.fault else file.state.hex() or "unreadable"
+
+
+def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: str = "") -> Listing:
+    """Files below ``folder`` that match the glob pattern; hidden files and system junk are left out. A folder that
+    cannot be listed is among them, with its fault; the input folder itself is ".". So is one of ``mounts``, which were
+    mount points once, that is none any more and has nothing in it. ``kept``: the folder in which hashes are kept.
 
     Raises SettingsError when there is no such folder.
     """
-    root = Path(folder)
+    root, moment = Path(folder), time.time()
     if not root.is_dir():
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
-    walk = _Walk(root, root.resolve(), PurePath(pattern).parts)
-    found = list(walk.files())
-    found += [InputFile(root / name, name, _UNMOUNTED) for name in mounts if _is_bare(root, name, found)]
-    return sorted(found, key=lambda file: (file.name, file.path))
+    found = list(_Walk(_real_path(folder), PurePath(pattern).parts).files(folder))
+    folders, names = _folders_of(found), {file.name for file in found}
+    bare = {name for name in mounts if name not in folders | names and _is_plain_folder(root / name)}
+    mounted = {name for name in folders if _is_plain(name) and os.path.ismount(root / name)}
+    found += [InputFile(str(root / name), name, _UNMOUNTED) for name in bare]
+    found.sort(key=lambda file: (file.name, file.place))
+    place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS] if kept else None
+    return Listing(tuple(found), tuple(sorted(mounted | bare)), moment, place)
 
 
-def mounts_below(folder: str, pattern: str, before: Collection[str]) -> tuple[str, ...]:
-    """Names of the folders that are mount points and have such files below them, and of those of ``before`` that are
-    mounted no more and have nothing in them. Raises SettingsError when there is no such folder."""
-    root, found = Path(folder), input_files(folder, pattern)
-    folders: set[Path] = set()
-    for file in found:
-        place = file.path.parent
-        while place != root and place not in folders:
-            folders.add(place)
-            place = place.parent
-    mounted = {place.relative_to(root).as_posix() for place in folders if os.path.ismount(place)}
-    return tuple(sorted({*filter(_is_plain, mounted), *(name for name in before if _is_bare(root, name, found))}))
+def _folders_of(files: Iterable[InputFile]) -> set[str]:
+    """Names of the folders that they are in, the input folder apart."""
+    folders: set[str] = set()
+    for file in files:
+        folder = file.name.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return folders
 
 
-def _is_bare(root: Path, name: str, found: Iterable[InputFile]) -> bool:
-    """Whether the folder is there, is no mount point and has no file below it that is to be read."""
-    place = root / name
-    if not os.path.isdir(place) or os.path.ismount(place):
-        return False
-    return not any(file.name == name or file.name.startswith(f"{name}/") for file in found)
+def _is_plain_folder(place: Path) -> bool:
+    return os.path.isdir(place) and not os.path.ismount(place)
 
 
 def _is_plain(name: str) -> bool:
     return name == one_line(name)
 
 
-def files_digest(files: list[InputFile]) -> str:
-    """Over names and contents; a file that cannot be read counts by its name and why. Empty where the reason may pass:
-    what is there is not known then."""
-    contents = [_content(file) for file in files]
-    known = [content for content in contents if content is not None]
-    if len(known) < len(contents):
-        return ""
-    return digest(*(part for file, content in zip(files, known, strict=True) for part in (file.name, content)))
-
-
 @dataclass(frozen=True)
 class _Walk:
     """One pass over the folder: what a listing that fails half way would have named must not seem to be gone."""
 
-    root: Path
     real_root: Path
     pattern: tuple[str, ...]
 
-    def files(self) -> Iterator[InputFile]:
+    def files(self, root: str) -> Iterator[InputFile]:
         """As deep as a file system goes: a folder that is met waits for its turn."""
-        waiting = [(_Place(self.root, ()), frozenset({0}))]
+        waiting = [(root, "", frozenset({0}))]
+        end = len(self.pattern)
         while waiting:
-            folder, places = waiting.pop()
+            folder, below, places = waiting.pop()
             try:
-                with os.scandir(folder.path) as listed:
+                with os.scandir(folder) as listed:
                     entries = list(listed)
             except OSError as error:
-                yield InputFile(folder.path, folder.name or ".", not_read(error))
+                yield InputFile(folder, one_line(below) or ".", not_read(error))
                 continue
+            follows = _following(self.pattern, places)
             for entry in entries:
-                after = self._after(places, entry.name)
+                after = follows(entry.name)
                 if not after or _is_left_out(entry.name):
                     continue
-                found = _Place(folder.path / entry.name, (*folder.below, entry.name))
+                place, name = os.path.join(folder, entry.name), f"{below}/{entry.name}" if below else entry.name
                 try:
                     kind = _kind(entry, self.real_root)
                 except OSError as error:
-                    yield InputFile(found.path, found.name, not_read(error))
+                    yield InputFile(place, one_line(name), not_read(error))
                     continue
                 if kind == "folder" or (kind == "link to a folder" and self._is_named(places, entry.name)):
-                    waiting.append((found, after - {len(self.pattern)}))
-                elif (len(self.pattern) in after and kind != "link to a folder") or kind == "link to a folder outside":
-                    yield InputFile(found.path, found.name, LOCK_FILE if _is_lock(entry.name) else _FAULTS.get(kind))
-
-    def _after(self, places: frozenset[int], name: str) -> frozenset[int]:
-        """The places that may match what comes after this name; with the pattern's length among them, it ends here."""
-        found: set[int] = set()
-        for place in places:
-            if place < len(self.pattern) and self.pattern[place] == ANY_FOLDERS:
-                found |= {place} | ({place + 1} if place + 1 == len(self.pattern) else set())
-                found |= self._after(frozenset({place + 1}), name)
-            elif place < len(self.pattern) and fnmatchcase(name, self.pattern[place]):
-                found.add(place + 1)
-        return frozenset(found)
+                    waiting.append((place, name, after - {end}))
+                elif (end in after and kind != "link to a folder") or kind == "link to a folder outside":
+                    yield _found(entry, place, one_line(name), kind)
 
     def _is_named(self, places: frozenset[int], name: str) -> bool:
         """Whether a part of the pattern other than ** names it: links to folders are followed then only."""
@@ -153,16 +196,45 @@ class _Walk:
         )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """``below``: its names below the input folder."""
+@cache
+def _following(pattern: tuple[str, ...], places: frozenset[int]) -> Callable[[str], frozenset[int]]:
+    """Name -> the places that may match what comes after it; with the pattern's length among them, it ends here."""
+    always, asked = set[int](), list[tuple[Callable[[str], object], int]]()
+    for place in _reached(pattern, places):
+        if pattern[place] == ANY_FOLDERS:
+            always |= {place, *({place + 1} if place + 1 == len(pattern) else ())}
+        else:
+            asked.append((re.compile(translate(pattern[place])).match, place + 1))
+    everywhere = frozenset(always)
 
-    path: Path
-    below: tuple[str, ...]
+    def after(name: str) -> frozenset[int]:
+        found = {place for matches, place in asked if matches(name)}
+        return everywhere | found if found else everywhere
 
-    @property
-    def name(self) -> str:
-        return one_line("/".join(self.below))
+    return after
+
+
+def _reached(pattern: tuple[str, ...], places: Iterable[int]) -> set[int]:
+    """These and what comes after each ** among them, which may stand for no folder at all."""
+    reached: set[int] = set()
+    for start in places:
+        for place in range(start, len(pattern)):
+            reached.add(place)
+            if pattern[place] != ANY_FOLDERS:
+                break
+    return reached
+
+
+def _found(entry: os.DirEntry[str], place: str, name: str, kind: str) -> InputFile:
+    fault = LOCK_FILE if _is_lock(entry.name) else _FAULTS.get(kind)
+    return InputFile(place, name, fault, b"" if fault else _state(place))
+
+
+def _state(place: str) -> bytes:
+    try:
+        return state_of(os.stat(place))
+    except OSError:
+        return b""
 
 
 def _kind(entry: os.DirEntry[str], real_root: Path) -> str:
@@ -190,60 +262,11 @@ def _is_lock(name: str) -> bool:
 
 def one_line(name: str) -> str:
     """What a file system takes and neither a table nor a terminal should be given, as an escape."""
+    if name.isprintable():
+        return name
     encoded = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)
 
 
 def _real_path(path: str) -> Path:
     return Path(os.path.realpath(path))
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """A file's content as the file system tells it apart."""
-
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-_DIGESTS: dict[str, tuple[_Version, str]] = {}
-
-
-def files_version(files: list[InputFile]) -> str:
-    """Over names and what the file system says of each: changes whenever one is written, also to what it was before."""
-    return digest(*(part for file in files for part in (file.name, _state(file))))
-
-
-def _state(file: InputFile) -> str:
-    if file.fault:
-        return file.fault[0]
-    try:
-        state = file.path.stat()
-    except OSError:
-        return "unreadable"
-    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
-
-
-def _content(file: InputFile) -> str | None:
-    if file.fault:
-        return None if file.fault[0] == "io_error" else file.fault[0]
-    try:
-        return file_digest(file.path)
-    except OSError as error:
-        return "unreadable" if error.errno in CLOSED else None
-
-
-def file_digest(path: Path) -> str:
-    """A file is read once a process for as long as it stays as it is."""
-    state = path.stat()
-    version = _Version(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-    before, digest = _DIGESTS.get(str(path), (None, ""))
-    if version == before:
-        return digest
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if time.time() - max(state.st_mtime, state.st_ctime) > _SETTLED_AFTER:
-        _DIGESTS[str(path)] = version, digest
-    return digest

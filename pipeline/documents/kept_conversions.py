@@ -17,7 +17,7 @@ from pipeline.contract.conversion import (
     NotConverted,
 )
 from pipeline.documents.converter_process import RESULT
-from pipeline.documents.files import file_digest
+from pipeline.documents.file_hashes import hashed
 from pipeline.documents.limited_converter import LimitedConverter, converter_name
 from pipeline.models.base import Anew
 from pipeline.models.cache.conversions import ConversionCache, KeptConversion
@@ -36,7 +36,7 @@ def nothing_earlier(files: Sequence[FileToConvert]) -> Mapping[str, Conversion]:
 def conversion_key(file: FileToConvert) -> str:
     """Over its content, and the suffix, which says how it is read; empty for one that cannot be read."""
     try:
-        return digest("conversion", file.suffix, file_digest(file.path))
+        return digest("conversion", file.suffix, hashed(file.path)[1])
     except OSError:
         return ""
 

@@ -183,20 +183,21 @@ def components(
 
 
 def following(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Step:
-    """The step, knowing what its last run has noted."""
+    """The step, with what it reads from outside looked at now, knowing what its last run has noted."""
     last = record_before(step, previous, snapshots)
     inputs = last.components.get("inputs", {}) if last else {}
     return replace(step, params=step.params.following(inputs))
 
 
 def version_of(step: Step) -> str:
-    """Another one as soon as what the step reads from outside was written."""
+    """Another one as soon as what the step reads from outside was written; of a step that has looked at it, as it was
+    then."""
     look = step.verb.version or step.verb.stamp
     return look(step.params) if look else ""
 
 
 def stamped_anew(planned: PlannedStep) -> PlannedStep:
-    """The plan of a step with the stamp of what is there now."""
+    """The plan of a step with the stamp of what is there now, or was when the step looked at it."""
     if not planned.step.verb.stamp:
         return planned
     inputs = {**planned.components["inputs"], STAMP: planned.step.verb.stamp(planned.step.params)}

@@ -41,6 +41,7 @@ from pipeline.engine.plan import (
     Planner,
     Rows,
     Selection,
+    following,
     stamped_anew,
     tables_of,
     version_of,
@@ -194,7 +195,7 @@ class Runner:
             nonlocal planned, asked, retry
             if step.verb.parts:
                 return part.call(inputs, step.params, meter)
-            planned, frames, retry = self._make(planned, inputs, meter)
+            planned, frames, retry = self._make(planned, inputs, previous, meter)
             asked, frames = inputs, with_kept(step, frames, previous, self.snapshots, self.may_go)
             refuse_nothing(step, frames)
             return frames
@@ -221,7 +222,7 @@ class Runner:
             raise
 
     def _make(
-        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], meter: Meter
+        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
     ) -> tuple[PlannedStep, dict[str, pd.DataFrame], bool]:
         """What the verb returned, with the stamp of what it read. What was written to meanwhile is read again; True
         where it never stands still: then the record is no ground for reuse."""
@@ -231,12 +232,15 @@ class Runner:
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         reading = 0
         while True:
-            reading, version = reading + 1, version_of(step)
+            reading += 1
             planned = stamped_anew(planned)
-            frames = self.resources.call(step, inputs, wrap, meter)
-            stands_still = version_of(step) == version
+            version = version_of(planned.step)
+            frames = self.resources.call(planned.step, inputs, wrap, meter)
+            seen = following(step, previous.steps, self.snapshots)
+            stands_still = version_of(seen) == version
             if stands_still or reading == MOST_READINGS:
                 break
+            planned = replace(planned, step=seen)
         for converter, files in sorted((+meter.converters).items()):
             self.notes.append(
                 f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run --reconvert' does "

@@ -4,6 +4,7 @@ Text that a surviving document has too stays. What a database server keeps in it
 (docs/nightly.md).
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +24,7 @@ from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import PurgeIntent, PurgeIntents
 from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_of, survey, told, total_of
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
-from pipeline.runs.services import Services
+from pipeline.runs.services import HASHES_FOLDER, Services
 from pipeline.runs.stages import index_stage, run_stages
 from pipeline.stores.base import silent
 from pipeline.stores.loaded_workspaces import FILE as RECORD
@@ -140,6 +141,7 @@ def _is_being_remade(intention: PurgeIntent | None) -> bool:
 def _purge(project: Services, subject: _Subject) -> PurgeReport:
     target, found, intentions = subject.target, subject.found, PurgeIntents(project.root)
     intention = intentions.save(_begun(project, subject))
+    shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
     if target.path:
         target.path.unlink(missing_ok=True)
     options = RunOptions(may_go=target.source, direct=True)  # a batch would be abandoned again by a purge that goes on

@@ -16,7 +16,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from rapidfuzz import process
 
-from pipeline.documents.files import input_files, one_line
+from pipeline.documents.files import list_files, one_line
 from pipeline.engine.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
 from pipeline.purge.workspaces import WorkspaceSearch
@@ -80,7 +80,7 @@ class KnownDocuments:
     def files(self) -> Mapping[str, Path]:
         """By name, those that are below the input folder, whether they are read or not."""
         with suppress(SettingsError):  # no such folder
-            return {file.name: file.path for file in input_files(str(self.project.input_folder), "**/*")}
+            return {file.name: file.path for file in list_files(str(self.project.input_folder), "**/*").files}
         return {}
 
     def file(self, name: str) -> Path | None:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
 
 from pipeline.contract.conversion import Conversion, FileToConvert
-from pipeline.documents.files import files_digest, input_files
+from pipeline.documents.files import list_files
 from pipeline.engine.deletions import DOCUMENTS, KEPT, newest_first
 from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import LOADER, REJECTS
@@ -62,7 +62,7 @@ class EarlierConversions:
 def stamp_of_then(folder: str, pattern: str) -> str:
     """Over the folder's content and the version of the converter."""
     with suppress(PackageNotFoundError, SettingsError):
-        return digest(files_digest(input_files(folder, pattern)), version(CONVERTER))
+        return digest(list_files(folder, pattern).digest, version(CONVERTER))
     return ""
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 USAGE_FOLDER = "data/usage"
+HASHES_FOLDER = "data/file-hashes"
 KEYWORD_SECONDS = 10.0
 """For a call that only makes a search better."""
 
@@ -87,7 +88,11 @@ class Services:
         ]
         sections = {
             "input": self.settings.input.model_dump(exclude={"steps"})
-            | {"path": str(self.input_folder), "converter_folder": str(self.root)},
+            | {
+                "path": str(self.input_folder),
+                "converter_folder": str(self.root),
+                "hashes": str(self.root / HASHES_FOLDER),
+            },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "project": {"root": str(self.root)},
         }

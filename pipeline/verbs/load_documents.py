@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Self
 
 import pandas as pd
-from pydantic import Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from pipeline.contract.conversion import (
     PAGES,
@@ -29,10 +29,8 @@ from pipeline.documents.conversion import CONVERTED
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.files import (
     InputFile,
-    files_digest,
-    files_version,
-    input_files,
-    mounts_below,
+    Listing,
+    list_files,
     not_read,
 )
 from pipeline.documents.front_matter import split_front_matter, taken_title
@@ -59,7 +57,8 @@ GUESSED = "encoding_guessed"
 
 class LoadParams(Params):
     """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out: UTF-8, UTF-16, else the likeliest of all, of
-    equals the first of ``encodings``. ``mounts``: folders below ``path`` that were mount points when last read."""
+    equals the first of ``encodings``. ``mounts``: folders below ``path`` that were mount points when last read.
+    ``hashes``: the folder in which hashes of files are kept from night to night, "" for none."""
 
     path: str = Field(default="data/input", exclude=True)  # its content is stamped: a project may move
     file_pattern: str = "**/*"
@@ -74,14 +73,25 @@ class LoadParams(Params):
     convert_seconds: float = Field(default=900, gt=0)
     convert_mb: int = Field(default=768, ge=1)
     mounts: tuple[str, ...] = Field(default=(), exclude=True)  # noted
+    hashes: str = Field(default="", exclude=True)
+    _listing: Listing | None = PrivateAttr(default=None)
 
     def noted(self) -> Mapping[str, str]:
         return {MOUNTS: json.dumps(self.mounts)} if self.mounts else {}
 
     def following(self, last: Mapping[str, str]) -> Self:
-        """Knowing which folders were mount points: one that is none any more, and empty, was not read."""
+        """With the files as they are now, knowing which folders were mount points: one that is none any more, and
+        empty, was not read."""
         before = json.loads(last.get(MOUNTS, "[]"))
-        return self.model_copy(update={"mounts": mounts_below(self.path, self.file_pattern, before)})
+        listing = list_files(self.path, self.file_pattern, before, self.hashes)
+        found = self.model_copy(update={"mounts": listing.mounts})
+        found._listing = listing
+        return found
+
+    @property
+    def listing(self) -> Listing:
+        """The files as they were when they were looked at, or are now."""
+        return self._listing or list_files(self.path, self.file_pattern, self.mounts, self.hashes)
 
     @property
     def rules(self) -> ConversionRules:
@@ -128,15 +138,14 @@ class _Document:
 def input_digest(params: LoadParams) -> str:
     """Changes when a matching file is added, removed, renamed or edited, or its converter is another. Empty where a
     file could not be read for a reason that may pass."""
-    files = input_files(params.path, params.file_pattern, params.mounts)
-    suffixes = {file.suffix for file in files if is_converted(file.suffix, params.rules)}
-    contents = files_digest(files)
-    return contents and digest(contents, *sorted(converter_name(suffix, params.rules) for suffix in suffixes))
+    listing, rules = params.listing, params.rules
+    names = sorted(converter_name(suffix, rules) for suffix in listing.suffixes if is_converted(suffix, rules))
+    return listing.digest and digest(listing.digest, *names)
 
 
 def input_version(params: LoadParams) -> str:
     """Changes when a matching file is written, also to what it was before."""
-    return files_version(input_files(params.path, params.file_pattern, params.mounts))
+    return params.listing.version
 
 
 @verb(
@@ -162,7 +171,7 @@ def load_documents(params: LoadParams, converter: Converter | None = None) -> tu
     """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
-    files = input_files(params.path, params.file_pattern, params.mounts)
+    files = params.listing.files
     conversions = _converted(files, params, converter or LimitedConverter())
     for file in files:
         lost: list[Fault] = []
