@@ -135,7 +135,8 @@ class Differences:
         found: list[pa.Array] = [NO_IDS]
         for batch in self.now.snapshots.batches(self.now.manifest.tables[LINKS], ["id", "keywords"]) if moved else ():
             rows = frame_of(pa.table(batch))
-            found.append(pa.array(rows["id"][[type in moved for type in edge_types(rows["keywords"])]], TEXT))
+            of_type = rows["id"][[type in moved for type in edge_types(rows["keywords"])]]
+            found.append(pa.array(of_type.to_numpy(dtype=object), TEXT))
         return pa.concat_arrays(found)
 
 

@@ -37,6 +37,8 @@ HASH_BYTES = KEY_BYTES + ROW_BYTES
 SORTABLE = f"S{HASH_BYTES}"
 ROWS_AT_ONCE = 10_000
 BRANCHES, DEPTH = 16, 3
+MOST_BITS = 12
+"""Of a key's hash those that say which leaf, and so which bucket, its rows are in."""
 NOTHING_BELOW = bytes(32)
 
 
@@ -58,16 +60,16 @@ def table_digest(hashes: np.ndarray, schema: pa.Schema, has_key: bool) -> str:
     return hashlib.sha256(columns.encode() + rows).hexdigest()
 
 
+def numbers_of(hashes: np.ndarray, bits: int) -> np.ndarray:
+    """Of each row the first bits of its key's hash, as a number; at most MOST_BITS."""
+    return (hashes[:, 0].astype(np.int64) << 4 | hashes[:, 1] >> 4) >> (MOST_BITS - bits)
+
+
 def _root(hashes: np.ndarray) -> bytes:
-    ordered = np.sort(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1))
-    octets = ordered.view(np.uint8).reshape(-1, HASH_BYTES)
-    leaf_of = octets[:, 0].astype(np.int64) << 4 | octets[:, 1] >> 4
-    leaves, starts = np.unique(leaf_of, return_index=True)
-    content, bounds = octets.tobytes(), [*(starts * HASH_BYTES).tolist(), octets.size]
-    nodes = {
-        leaf: hashlib.sha256(content[start:end]).digest()
-        for leaf, (start, end) in zip(leaves.tolist(), pairwise(bounds), strict=True)
-    }
+    branch = hashes[:, 0] >> 4
+    nodes: dict[int, bytes] = {}
+    for first in range(BRANCHES):  # a branch at a time: what is sorted takes as much memory again
+        nodes |= _leaves(hashes[branch == first])
     for _ in range(DEPTH):
         parents = dict.fromkeys(node // BRANCHES for node in nodes)
         nodes = {
@@ -77,6 +79,17 @@ def _root(hashes: np.ndarray) -> bytes:
             for parent in parents
         }
     return nodes.get(0, NOTHING_BELOW)
+
+
+def _leaves(hashes: np.ndarray) -> dict[int, bytes]:
+    ordered = np.sort(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1))
+    octets = ordered.view(np.uint8).reshape(-1, HASH_BYTES)
+    leaves, starts = np.unique(numbers_of(octets, MOST_BITS), return_index=True)
+    content, bounds = octets.tobytes(), [*(starts * HASH_BYTES).tolist(), octets.size]
+    return {
+        leaf: hashlib.sha256(content[start:end]).digest()
+        for leaf, (start, end) in zip(leaves.tolist(), pairwise(bounds), strict=True)
+    }
 
 
 def in_one_alone(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -111,6 +111,10 @@ class SnapshotStore:
         """As ``table``, some thousands of rows at a time."""
         return self._files.batches(snapshot, columns)
 
+    def unordered(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """As ``batches``, file by file: for those to whom the order means nothing."""
+        return self._files.unordered(snapshot, columns)
+
     def require(self, snapshot: Snapshot) -> None:
         """Raises DataError when a file is gone or damaged."""
         self.require_files(snapshot.paths)
@@ -122,7 +126,7 @@ class SnapshotStore:
 
     @property
     def _files(self) -> TableFiles:
-        return TableFiles(self.root, self._whole, self._made)
+        return TableFiles(self.root, self._whole, made=self._made)
 
     def _whole(self, name: str) -> Path:
         """A table's file, found undamaged: by its hash, once for each state of the file that this process meets."""
@@ -320,11 +324,16 @@ def snapshot_of(content: dict[str, Any]) -> Snapshot:
     if "path" in content:  # of a version before tables of several files
         snapshot = Snapshot(content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),))
     else:
-        files = tuple(TableFile(**file) for file in content["files"])
+        files = tuple(_table_file(place, file) for place, file in enumerate(content["files"]))
         snapshot = Snapshot(content["rows"], content["sha256"], files, tuple(content["order"]))
     if not snapshot.files or not all(map(FILE_OF_A_TABLE.fullmatch, snapshot.paths)):
         raise ValueError(f"no snapshot: {snapshot.paths}")
     return snapshot
+
+
+def _table_file(place: int, content: dict[str, Any]) -> TableFile:
+    """Before tables had buckets, the first file was the only one that was not added."""
+    return TableFile(**{"added": place > 0, **content})
 
 
 def _require(so: bool, path: Path, fact: str) -> None:

@@ -1,17 +1,17 @@
-"""A table's files: a large one and small additions, with the positions of rows that are gone.
+"""A table's files: buckets of rows, small additions, and the positions of rows that are gone.
 
     <root>/<table>/<sha256>.parquet        rows, by key, each with its hash in the last column
     <root>/<table>/gone/<sha256>.parquet   positions in a file of rows that do not count any more
 
-A small table is one file. A night that changes few rows of a large one adds a file with the rows that are new, and says
-which of the others are gone; when the additions have become many they are merged into one, and when they outgrow the
-large file the table is written anew. Files are named by the hash of their content and never changed.
+A small table is one file. A larger one is in buckets of rows whose keys have hashes that begin alike, as many as its
+rows need. A night that changes few rows adds a file with those that are new, whichever buckets they are of, and says
+which of the others are gone; when the small additions have become many they are merged, and when they outgrow a bucket
+that is written anew, as one or as several. Files are named by the hash of their content and never changed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -19,74 +19,72 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from pipeline.contract.schemas import STRING, WIDE, is_text, type_name
+from pipeline.contract.schemas import type_name
 from pipeline.errors import DataError
 from pipeline.files import publish_file, sha256_of, temporary_file
-from pipeline.snapshots.row_hashes import HASH_BYTES, all_hashes, in_one_alone, row_hashes, table_digest
+from pipeline.snapshots.row_hashes import (
+    MOST_BITS,
+    all_hashes,
+    in_one_alone,
+    numbers_of,
+    row_hashes,
+    table_digest,
+)
+from pipeline.snapshots.table_rows import (
+    HASH,
+    POSITION,
+    Snapshot,
+    TableFile,
+    TableRows,
+    in_order,
+    names_of,
+    octets,
+    split,
+    with_hashes,
+)
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-ROW_GROUP = 100_000
-BATCH_ROWS = 20_000
-READ_AT_ONCE = 2**20
-HASH = "_hash"
-GONE_FOLDER, POSITION = "gone", "position"
+ROW_GROUP = 10_000
+PAGE_BYTES = 2**18
+GONE_FOLDER = "gone"
 WHOLE_BELOW = 20_000
 """Rows below which a table is one file: it is written in no time."""
+BUCKET_ROWS = 40_000
+"""Rows from which on a bucket is written as two, or more; two that have not half as many are written as one."""
 MOST_ADDITIONS = 8
 OUTGROWN = 0.5
-"""Share of a table's rows that may be additions, or gone from the large file, before it is written anew."""
-DESCENDING = "-"
-"""Before a column of an order: from the greatest down."""
+"""Share of a bucket's rows that may be additions, or gone from its file, before it is written anew."""
+
+
+@dataclass
+class Lasting:
+    """A file, which of its rows are still to count, as booleans, and the hashes of these."""
+
+    file: TableFile
+    alive: np.ndarray
+    hashes: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def gone(self) -> int:
+        return len(self.alive) - len(self.hashes)
+
+    def without(self, going: np.ndarray) -> "Lasting":
+        """``going``: which of the rows that count do not any more."""
+        alive = self.alive.copy()
+        alive[alive] = ~going
+        return Lasting(self.file, alive, self.hashes[~going])
 
 
 @dataclass(frozen=True)
-class TableFile:
-    """``path``: relative to the snapshots folder; ``rows``: in the file; ``gone``: the file of positions that do not
-    count, and how many these are."""
+class TableFiles(TableRows):
+    """Writes the files of one folder of snapshots as well. ``made``: is told of one that was written."""
 
-    path: str
-    rows: int
-    gone: str = ""
-    gone_rows: int = 0
-
-    @property
-    def live(self) -> int:
-        return self.rows - self.gone_rows
-
-    @property
-    def paths(self) -> list[str]:
-        return [self.path, *filter(None, [self.gone])]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A table as it is. ``sha256``: its identity, the digest of its rows (``row_hashes``), whatever files they lie in;
-    of a table that an earlier version has written, the hash of its one file. ``order``: the columns that fix the order
-    of its rows (see DESCENDING), none where they stand as they were written."""
-
-    rows: int
-    sha256: str
-    files: tuple[TableFile, ...] = field(compare=False)
-    order: tuple[str, ...] = field(default=(), compare=False)
-
-    @property
-    def paths(self) -> list[str]:
-        return [path for file in self.files for path in file.paths]
-
-    @property
-    def key(self) -> str | None:
-        return self.order[0].removeprefix(DESCENDING) if self.order else None
-
-
-@dataclass(frozen=True)
-class TableFiles:
-    """Reads and writes the files of one folder of snapshots. ``whole``: gives the path of a file that is found
-    undamaged; ``made``: is told of one that was written."""
-
-    root: Path
-    whole: Callable[[str], Path]
-    made: Callable[[str], None]
+    made: Callable[[str], None] = field(kw_only=True)
 
     def write(self, name: str, table: pa.Table, order: Sequence[str], before: Snapshot | None = None) -> Snapshot:
         """The table as a snapshot: that of ``before`` where it has the same rows, one that shares its files where it
@@ -97,12 +95,15 @@ class TableFiles:
         if before is not None and before.sha256 == sha256:
             return before
         if before is not None and before.rows >= WHOLE_BELOW and self._is_alike(before, table, order):
-            there = [self.hashes(file) for file in before.files]
-            gone, new = in_one_alone(all_hashes(there), hashes)
+            there = self._lasting(before.files)
+            every = [each.hashes for each in there]
+            gone, new = in_one_alone(all_hashes(every), hashes)
             if gone.sum() + new.sum() <= OUTGROWN * before.rows:
-                stays, added = all_hashes(there)[~gone], table.filter(pa.array(new))
-                return self._with_changes(name, before, _split(gone, there), stays, added, hashes[new])
-        return replace(snapshot, sha256=sha256, files=(self._new_file(name, _in_order(table, hashes, order)),))
+                stays = [each.without(going) for each, going in zip(there, split(gone, every), strict=True)]
+                return self._with_changes(name, before, stays, table.filter(pa.array(new)), hashes[new])
+        hashed = _in_order(table, hashes, order)
+        files = self._in_buckets(name, hashed) if order else [self._new_file(name, hashed)]
+        return replace(snapshot, sha256=sha256, files=tuple(files))
 
     def _is_alike(self, before: Snapshot, table: pa.Table, order: Sequence[str]) -> bool:
         """Whether rows of the one may lie beside those of the other: in one order, with the same columns."""
@@ -114,77 +115,97 @@ class TableFiles:
 
     def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
         """The table with ``rows`` in place of those whose ``column`` has one of the values."""
-        going, there, old = [], [], []
-        for file in before.files:
-            found = self.rows(file, [column, HASH])
-            going.append(_has_any(found.select([column]), values))
-            there.append(_octets(found[HASH]))
-            old.append(there[-1][going[-1]])
+        there = self._lasting(before.files)
+        going = [self.having(each.file, [column], values)[each.alive] for each in there]
+        old = [each.hashes[of_values] for each, of_values in zip(there, going, strict=True)]
         hashes = row_hashes(rows, before.key)
         gone, new = in_one_alone(all_hashes(old), hashes)
         if not gone.any() and not new.any():
             return before
-        for going_here, gone_here in zip(going, _split(gone, old), strict=True):
-            going_here[going_here] = gone_here
-        stays = all_hashes([each[~going_here] for each, going_here in zip(there, going, strict=True)])
-        return self._with_changes(name, before, going, stays, rows.filter(pa.array(new)), hashes[new])
+        for of_values, gone_here in zip(going, split(gone, old), strict=True):
+            of_values[of_values] = gone_here
+        stays = [each.without(gone_here) for each, gone_here in zip(there, going, strict=True)]
+        return self._with_changes(name, before, stays, rows.filter(pa.array(new)), hashes[new])
+
+    def _lasting(self, files: Iterable[TableFile]) -> list[Lasting]:
+        return [Lasting(file, self.alive(file), self.hashes(file)) for file in files]
 
     def _with_changes(
+        self, name: str, before: Snapshot, stays: Sequence[Lasting], added: pa.Table, hashes: np.ndarray
+    ) -> Snapshot:
+        """``stays``: what is left of each file of before; ``hashes``: of the rows added."""
+        every = all_hashes([*(each.hashes for each in stays), hashes])
+        sha256 = table_digest(every, added.schema, True)
+        files = self._laid_out(name, before.order, stays, _in_order(added, hashes, before.order))
+        return replace(before, rows=len(every), sha256=sha256, files=tuple(files))
+
+    def _laid_out(
         self,
         name: str,
-        before: Snapshot,
-        going: Sequence[np.ndarray],
-        stays: np.ndarray,
-        added: pa.Table,
-        hashes: np.ndarray,
-    ) -> Snapshot:
-        """``going``: of the rows of each file that count, which do not any more; ``stays``: hashes of the others;
-        ``hashes``: of the rows added."""
-        every = all_hashes([stays, hashes])
-        after = replace(before, rows=len(every), sha256=table_digest(every, added.schema, True))
-        files = [self._without(name, file, gone) for file, gone in zip(before.files, going, strict=True)]
-        files = [file for file in files if file.live]
-        if not self._is_worn(files, after.rows):
-            new = [self._new_file(name, _in_order(added, hashes, before.order))] if added.num_rows else []
-            kept, small = files[:1], [*files[1:], *new]
-            if len(small) > MOST_ADDITIONS:
-                small = [self._new_file(name, self._merged(small, before.order))]
-            return replace(after, files=(*kept, *small))
-        whole = pa.concat_tables([*map(self.rows, files), _hashed(added, hashes)])
-        return replace(after, files=(self._new_file(name, _sorted(whole, before.order)),))
+        order: Sequence[str],
+        stays: Sequence[Lasting],
+        new: pa.Table,
+        worn: Sequence[str] | None = None,
+    ) -> list[TableFile]:
+        """Files with the rows that stay and the new ones, which have their hashes. ``worn``: the buckets that are
+        written anew; those that are outgrown, unless they are named."""
+        bases = [each for each in stays if not each.file.added]
+        additions = [each for each in stays if each.file.added]
+        of_new = octets(new[HASH])
+        loose = all_hashes([*(each.hashes for each in additions), of_new])
+        worn = _worn(bases, loose) if worn is None else worn
+        files = [self._marked(name, each) for each in bases if not each.file.bucket.startswith(tuple(worn))]
+        kept = [each.without(_in_any(each.hashes, worn)) for each in additions]
+        small = [self._marked(name, each) for each in kept if each.rows]
+        left = new.filter(pa.array(~_in_any(of_new, worn)))
+        small += self._in_buckets(name, left, added=True) if left.num_rows else []
+        unmerged = [file for file in small if not file.bucket]
+        if len(unmerged) > MOST_ADDITIONS:
+            merged = in_order(pa.concat_tables(map(self.rows, unmerged)), order)
+            small = [*(file for file in small if file.bucket), *self._in_buckets(name, merged, added=True)]
+        waiting = [new, *(self._in_buckets_of(each, worn) for each in additions if not each.file.bucket)]
+        for bucket in worn:
+            parts = [rows.filter(pa.array(_in_any(octets(rows[HASH]), [bucket]))) for rows in waiting]
+            beside = [each for each in stays if each.file.bucket or not each.file.added]
+            parts += [self._in_buckets_of(each, [bucket]) for each in beside if _meet(each.file.bucket, bucket)]
+            files += self._in_buckets(name, in_order(pa.concat_tables(parts), order), bucket)
+        return [*files, *small]
 
-    def _is_worn(self, files: Sequence[TableFile], rows: int) -> bool:
-        if rows < WHOLE_BELOW or not files:
-            return True
-        large = files[0]
-        return max(large.gone_rows, rows - large.live) > OUTGROWN * rows
+    def _in_buckets_of(self, each: Lasting, buckets: Sequence[str]) -> pa.Table:
+        """The rows of a file that are in one of the buckets."""
+        flags = each.alive.copy()
+        flags[flags] = _in_any(each.hashes, buckets)
+        return self.read(each.file.path, None, flags)
 
-    def _merged(self, files: Sequence[TableFile], order: Sequence[str]) -> pa.Table:
-        return _sorted(pa.concat_tables([self.rows(file) for file in files]), order)
+    def _in_buckets(self, name: str, rows: pa.Table, bucket: str = "", added: bool = False) -> list[TableFile]:
+        """The rows of a bucket, in order and with their hashes, in as many files as they need."""
+        more = min((rows.num_rows // BUCKET_ROWS).bit_length(), MOST_BITS - len(bucket))
+        if not more:
+            return [self._new_file(name, rows, bucket, added)]
+        numbers = numbers_of(octets(rows[HASH]), len(bucket) + more) & (2**more - 1)
+        return [
+            self._new_file(name, rows.filter(pa.array(numbers == number)), f"{bucket}{number:0{more}b}", added)
+            for number in range(2**more)
+        ]
 
-    def _without(self, name: str, file: TableFile, going: np.ndarray) -> TableFile:
-        if not going.any():
-            return file
-        alive = self._alive(file)
-        alive[np.flatnonzero(alive)[going]] = False
-        positions = pa.table({POSITION: pa.array(np.flatnonzero(~alive), pa.uint32())})
-        path = self._write(f"{name}/{GONE_FOLDER}", positions)
-        return replace(file, gone=path, gone_rows=positions.num_rows)
+    def _marked(self, name: str, each: Lasting) -> TableFile:
+        """The file, with those of its rows that are gone."""
+        if each.gone == each.file.gone_rows:
+            return each.file
+        positions = pa.table({POSITION: pa.array(np.flatnonzero(~each.alive), pa.uint32())})
+        return replace(each.file, gone=self._write(f"{name}/{GONE_FOLDER}", positions), gone_rows=each.gone)
 
-    def _alive(self, file: TableFile) -> np.ndarray:
-        alive = np.ones(file.rows, bool)
-        if file.gone:
-            alive[_positions(self.whole(file.gone))] = False
-        return alive
-
-    def _new_file(self, name: str, table: pa.Table) -> TableFile:
-        return TableFile(self._write(name, table), table.num_rows)
+    def _new_file(self, name: str, table: pa.Table, bucket: str = "", added: bool = False) -> TableFile:
+        return TableFile(self._write(name, table), table.num_rows, bucket=bucket, added=added)
 
     def _write(self, name: str, table: pa.Table) -> str:
         """Unless its content is there already. Raises DiskFullError, and leaves nothing."""
         folder = self.root / name
         with temporary_file(folder) as temporary:
-            pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP, store_schema=False)
+            pq.write_table(
+                table, temporary, compression="zstd", row_group_size=ROW_GROUP, data_page_size=PAGE_BYTES,
+                store_schema=False,
+            )  # fmt: skip
             path = folder / f"{sha256_of(temporary)}.parquet"
             relative = path.relative_to(self.root).as_posix()
             if not path.exists() or not self._is_whole(relative):
@@ -208,140 +229,55 @@ class TableFiles:
         if not any(file.gone for file in snapshot.files):
             return snapshot
         name = PurePosixPath(snapshot.files[0].path).parent.as_posix()
-        return replace(snapshot, files=(self._new_file(name, self._merged(snapshot.files, snapshot.order)),))
-
-    def schema(self, snapshot: Snapshot) -> pa.Schema:
-        found = pq.read_schema(self.whole(snapshot.files[0].path))
-        return pa.schema([field for field in found if field.name != HASH])
-
-    def columns(self, snapshot: Snapshot) -> list[str]:
-        return self.schema(snapshot).names
-
-    def table(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
-        """Its rows in their order."""
-        wanted = self.columns(snapshot) if columns is None else list(columns)
-        if len(snapshot.files) == 1:
-            return self.rows(snapshot.files[0], wanted)
-        needed = self._with_order(snapshot, wanted)
-        whole = pa.concat_tables([self.rows(file, needed) for file in snapshot.files])
-        return _sorted(whole, snapshot.order).select(wanted)
-
-    def select(
-        self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """The rows that have one of the values in one of the columns ``names``, in their order."""
-        wanted = self.columns(snapshot) if columns is None else list(columns)
-        needed = wanted if len(snapshot.files) == 1 else self._with_order(snapshot, wanted)
-        parts = [self._read(snapshot.files[0].path, needed).slice(0, 0)]
-        for file in snapshot.files:
-            found = self._alive(file) & _has_any(self._read(file.path, list(dict.fromkeys(names))), values)
-            if found.any():
-                parts.append(self._read(file.path, needed).filter(pa.array(found)))
-        rows = pa.concat_tables(parts)
-        return (rows if len(parts) <= 2 else _sorted(rows, snapshot.order)).select(wanted)
-
-    def difference(
-        self, before: Snapshot, now: Snapshot, columns: Sequence[str] | None = None
-    ) -> tuple[pa.Table, pa.Table]:
-        """Rows of the one and not of the other, in no order; a row that changed is in both."""
-        wanted = self.columns(now) if columns is None else list(columns)
-        gone, new = self._beside(before, now, wanted), self._beside(now, before, wanted)
-        old_alone, new_alone = in_one_alone(_octets(gone[HASH]), _octets(new[HASH]))
-        return gone.filter(pa.array(old_alone)).select(wanted), new.filter(pa.array(new_alone)).select(wanted)
-
-    def _beside(self, one: Snapshot, other: Snapshot, columns: list[str]) -> pa.Table:
-        """The rows of one that do not lie at the same place in the other."""
-        theirs = {file.path: file for file in other.files}
-        parts = []
-        for file in one.files:
-            alive, counterpart = self._alive(file), theirs.get(file.path)
-            if counterpart is not None:
-                alive &= ~self._alive(counterpart)
-            if alive.any() or not parts:
-                parts.append(self._read(file.path, [*columns, HASH]).filter(pa.array(alive)))
-        return pa.concat_tables(parts)
-
-    def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """As ``table``, some thousands of rows at a time; of a table of one file no more is held than these."""
-        file = snapshot.files[0]
-        if len(snapshot.files) > 1 or file.gone:
-            yield from self.table(snapshot, columns).to_batches(BATCH_ROWS)
-            return
-        wanted = self.columns(snapshot) if columns is None else columns
-        with pq.ParquetFile(self.whole(file.path), pre_buffer=False, buffer_size=READ_AT_ONCE, **WIDE) as opened:
-            yield from opened.iter_batches(BATCH_ROWS, columns=wanted)
-
-    def rows(self, file: TableFile, columns: list[str] | None = None) -> pa.Table:
-        """The rows of a file that count."""
-        table = self._read(file.path, columns)
-        return table.filter(pa.array(self._alive(file))) if file.gone else table
-
-    def hashes(self, file: TableFile) -> np.ndarray:
-        return _octets(self.rows(file, [HASH])[HASH])
-
-    def _read(self, path: str, columns: list[str] | None) -> pa.Table:
-        """With HASH where it is asked for, also of a file of an earlier version, which has none."""
-        found = self.whole(path)
-        if columns is not None and HASH in columns and HASH not in pq.read_schema(found).names:
-            table = read_parquet(found)
-            return _hashed(table, row_hashes(table, None)).select(columns)
-        return read_parquet(found, columns)
-
-    def _with_order(self, snapshot: Snapshot, columns: list[str]) -> list[str]:
-        return list(dict.fromkeys([*columns, *_names(snapshot.order), HASH]))
+        buckets = [file.bucket for file in snapshot.files if not file.added]
+        none = self.rows(snapshot.files[0]).slice(0, 0)
+        files = self._laid_out(name, snapshot.order, self._lasting(snapshot.files), none, buckets)
+        return replace(snapshot, files=tuple(files))
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a file, or some columns of it. A dataset of one file would cost ten times as much to open."""
-    with pq.ParquetFile(path, **WIDE) as file:
-        return file.read() if columns is None else file.read(columns=list(columns)).select(list(columns))
+def _worn(bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
+    """The buckets to be written anew, none within another. ``loose``: hashes of the rows that are additions."""
+    if sum(base.rows for base in bases) + len(loose) < WHOLE_BELOW:
+        return [""]
+    additions = np.bincount(numbers_of(loose, MOST_BITS), minlength=2**MOST_BITS)
+    rows = {base.file.bucket: base.rows + _within(additions, base.file.bucket) for base in bases}
+    worn = {
+        base.file.bucket
+        for base in bases
+        if max(base.gone, rows[base.file.bucket] - base.rows) > OUTGROWN * rows[base.file.bucket]
+    }
+    for parent in {bucket[:-1] for bucket in rows if bucket}:
+        if 2 * sum(number for bucket, number in rows.items() if bucket.startswith(parent)) < BUCKET_ROWS:
+            worn.add(parent)
+    return [bucket for bucket in sorted(worn) if not any(bucket[:end] in worn for end in range(len(bucket)))]
 
 
-@lru_cache(256)
-def _positions(path: Path) -> np.ndarray:
-    """Of rows that are gone; the file never changes."""
-    return read_parquet(path)[POSITION].to_numpy()
+def _within(counts: np.ndarray, bucket: str) -> int:
+    """How many of those that are counted by all their bits are in the bucket."""
+    first, last = (int(bucket.ljust(MOST_BITS, bit), 2) for bit in "01")
+    return int(counts[first : last + 1].sum())
 
 
-def _split(flags: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The flags of all rows as those of each part."""
-    return np.split(flags, np.cumsum([len(part) for part in parts])[:-1])
+def _in_any(hashes: np.ndarray, buckets: Sequence[str]) -> np.ndarray:
+    found = np.zeros(len(hashes), bool)
+    for bucket in buckets:
+        found |= numbers_of(hashes, len(bucket)) == int(bucket or "0", 2)
+    return found
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether the two buckets have rows in common."""
+    return one.startswith(other) or other.startswith(one)
 
 
 def _columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
     return [(field.name, type_name(field.type)) for field in schema]
 
 
-def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
-    found = np.zeros(table.num_rows, bool)
-    for column in table.columns:
-        texts = column if is_text(column.type) else column.cast(STRING)
-        found |= pc.is_in(texts, value_set=values.cast(texts.type)).combine_chunks().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _hashed(table: pa.Table, hashes: np.ndarray) -> pa.Table:
-    """The table with HASH."""
-    cells = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(HASH_BYTES), len(hashes), [None, pa.py_buffer(np.ascontiguousarray(hashes))]
-    )
-    return table.append_column(HASH, cells)
-
-
-def _octets(column: pa.ChunkedArray) -> np.ndarray:
-    """The hashes, uint8 of shape (rows, 20)."""
-    cells = column.combine_chunks()
-    if not len(cells):
-        return all_hashes([])
-    octets = np.frombuffer(cells.buffers()[1], np.uint8)
-    start = cells.offset * HASH_BYTES
-    return octets[start : start + len(cells) * HASH_BYTES].reshape(-1, HASH_BYTES)
-
-
 def _in_order(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa.Table:
     """The table with HASH, which decides between rows of one key; the others are in their order already."""
-    hashed = _hashed(table, hashes)
-    return _sorted(hashed, order) if order and _has_ties(table.select(_names(order))) else hashed
+    hashed = with_hashes(table, hashes)
+    return in_order(hashed, order) if order and _has_ties(table.select(names_of(order))) else hashed
 
 
 def _has_ties(keys: pa.Table) -> bool:
@@ -355,13 +291,3 @@ def _alike(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Cell by cell; two that are missing are alike."""
     equal = pc.fill_null(pc.equal(left, right), False)
     return pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
-
-
-def _sorted(table: pa.Table, order: Sequence[str]) -> pa.Table:
-    directions = ["descending" if name.startswith(DESCENDING) else "ascending" for name in order]
-    keys = [*zip(_names(order), directions, strict=True), (HASH, "ascending")]
-    return table.take(pc.sort_indices(table, keys))
-
-
-def _names(order: Sequence[str]) -> list[str]:
-    return [name.removeprefix(DESCENDING) for name in order]

@@ -131,7 +131,7 @@ def test_any_nights_end_in_the_tables_of_a_run_from_nothing(
 ):
     """Rows that name no group are of one, as the verb sees them."""
     made: dict[str, list[str]] = {}
-    with patch.multiple(tables, WHOLE_BELOW=1, MOST_ADDITIONS=1):
+    with patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=2, MOST_ADDITIONS=1):
         for night in nights:
             (readings.root / "readings.json").write_text(json.dumps(night))
             made = run(readings, readings.root / f"nightly-{number}")

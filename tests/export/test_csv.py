@@ -12,7 +12,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def test_people_find_what_the_tables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.snapshots.tables.BATCH_ROWS", 4)
+    monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 4)
     tables = hostile_tables()
     source = source_of(tables, tmp_path)
     exported = export("csv", source, tmp_path / "out")

@@ -100,7 +100,7 @@ def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], sto
 
 
 def test_the_rarest_types_are_related_over_all_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.snapshots.tables.BATCH_ROWS", 3)
+    monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 3)
     tables = hostile_tables()
     tables["relationships"]["keywords"] = [["common"]] * 10 + [["often"]] * 3 + [["rare"]] * 2
     few, all_types = (

@@ -42,6 +42,7 @@ def small() -> Iterator[None]:
         patched.setattr(desired_rows, "PART_ROWS", 2)
         patched.setattr(differences, "PART_ROWS", 2)
         patched.setattr(snapshot_tables, "WHOLE_BELOW", 1)
+        patched.setattr(snapshot_tables, "BUCKET_ROWS", 4)
         yield
 
 

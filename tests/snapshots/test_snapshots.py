@@ -41,7 +41,7 @@ def texts(*rows: str) -> pa.Table:
 
 
 def test_batches_hold_a_part_of_the_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.snapshots.tables.BATCH_ROWS", 1000)
+    monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 1000)
     vectors = np.random.default_rng(1).normal(size=(20_000, 100)).astype(np.float32)
     snapshot = store.write("vectors", pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 100)}))
     size = (store.root / snapshot.files[0].path).stat().st_size

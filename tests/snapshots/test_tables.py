@@ -1,18 +1,22 @@
 """A table is its rows: whatever nights it came by, and whatever files it lies in."""
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, table
-from pipeline.snapshots import tables
+from pipeline.snapshots import table_rows, tables
 from pipeline.snapshots.row_hashes import in_one_alone, row_hashes, table_digest
-from pipeline.snapshots.store import SnapshotStore
+from pipeline.snapshots.store import SnapshotStore, snapshot_of
 from pipeline.snapshots.tables import HASH, Snapshot
+from tests.sizes import size
 
 SCHEMA = table("id", id=STRING, text=STRING, n=INT, words=STRINGS, types=TYPE_COUNTS)
 Rows = dict[str, str]
@@ -40,15 +44,30 @@ def pairs(rows: pa.Table) -> list[tuple[str, str]]:
     return sorted(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(first=st.dictionaries(KEYS, st.sampled_from(["a", "b"])), nights=NIGHTS, whole_below=st.sampled_from([1, 12]))
+@settings(max_examples=size(20, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    first=st.dictionaries(KEYS, st.sampled_from(["a", "b"])),
+    nights=NIGHTS,
+    whole_below=st.sampled_from([1, 12]),
+    bucket_rows=st.sampled_from([2, 9, 100]),
+    row_group=st.sampled_from([2, 100]),
+)
 def test_a_table_is_its_rows_whatever_nights_it_came_by(
-    tmp_path_factory: pytest.TempPathFactory, first: Rows, nights: list[Night], whole_below: int
+    tmp_path_factory: pytest.TempPathFactory,
+    first: Rows,
+    nights: list[Night],
+    whole_below: int,
+    bucket_rows: int,
+    row_group: int,
 ):
     store, fresh = (SnapshotStore(tmp_path_factory.mktemp("snapshots")) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "WHOLE_BELOW", whole_below)
+        patch.setattr(tables, "BUCKET_ROWS", bucket_rows)
         patch.setattr(tables, "MOST_ADDITIONS", 3)
+        patch.setattr(tables, "ROW_GROUP", row_group)
+        patch.setattr(table_rows, "BATCH_ROWS", 5)
+        patch.setattr(table_rows, "LEAST_ROWS", 2)
         rows = first
         snapshot = store.write("rows", encoded(rows), SCHEMA.order)
         for by_key, edits in nights:
@@ -63,6 +82,8 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
             whole = fresh.write("rows", encoded(rows), SCHEMA.order)
             assert (snapshot.sha256, snapshot.rows) == (whole.sha256, whole.rows)
             assert store.table(snapshot).equals(encoded(rows))
+            assert pa.Table.from_batches(store.batches(snapshot), encoded(rows).schema).equals(encoded(rows))
+            assert pairs(pa.Table.from_batches(store.unordered(snapshot), encoded(rows).schema)) == sorted(rows.items())
             gone, new = store.difference(last, snapshot, ["id", "text"])
             assert pairs(gone) == sorted(before.items() - rows.items())
             assert pairs(new) == sorted(rows.items() - before.items())
@@ -102,6 +123,72 @@ def test_the_large_file_is_written_anew_when_it_is_outgrown(store: SnapshotStore
         snapshot = store.write("rows", encoded(rows), SCHEMA.order, snapshot)
         assert len(snapshot.files) <= tables.MOST_ADDITIONS + 1
         assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
+    store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+):
+    """A bucket is split when it is outgrown, as it is written anew then; what it lies in names no table."""
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
+    rows = {f"id{number:04}": "a" for number in range(100 + more - 5)}
+    snapshot = store.write("rows", encoded(rows), SCHEMA.order)
+    first = snapshot.files[0].path
+    assert len(snapshot.files) == 1
+    for night in range(10):
+        rows[f"new{night}"] = "b"
+        snapshot = store.write("rows", encoded(rows), SCHEMA.order, snapshot)
+        assert snapshot.files[0].path == first
+        fresh = SnapshotStore(tmp_path / f"fresh{night}").write("rows", encoded(rows), SCHEMA.order)
+        assert (snapshot.sha256, snapshot.rows) == (fresh.sha256, fresh.rows)
+        assert len(fresh.files) == (1 if len(rows) < 100 else 2)
+
+
+def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
+    rows = {f"id{number:04}": "a" for number in range(320)}
+    before = store.write("rows", encoded(rows), SCHEMA.order)
+    assert [file.bucket for file in before.files] == ["00", "01", "10", "11"]
+    numbers = row_hashes(encoded(rows), "id")[:, 0] >> 6
+    edited = {id: "b" if number == 2 else "a" for id, number in zip(rows, numbers, strict=True)}
+    after = store.write("rows", encoded(edited), SCHEMA.order, before)
+    kept = {file.path for file in before.files} & {file.path for file in after.files}
+    assert kept == {file.path for file in before.files if file.bucket != "10"}
+    assert not any(file.added or file.gone for file in after.files)
+    few = dict(list(rows.items())[:30])
+    assert [file.bucket for file in store.write("rows", encoded(few), SCHEMA.order, after).files] == [""]
+
+
+def test_a_table_in_one_large_file_of_an_earlier_version_is_read_on(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    rows = {f"id{number:03}": "a" for number in range(50)}
+    before = store.write("rows", encoded(rows), SCHEMA.order)
+    rows["id007"] = "b"
+    after = store.write("rows", encoded(rows), SCHEMA.order, before)
+    files = [{name: cell for name, cell in asdict(file).items() if name in EARLIER} for file in after.files]
+    assert snapshot_of({**asdict(after), "files": files}).files == after.files
+
+
+EARLIER = ("path", "rows", "gone", "gone_rows")
+
+
+def test_row_groups_without_a_value_are_not_read(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "ROW_GROUP", 10)
+    read: list[list[int]] = []
+    read_row_groups = pq.ParquetFile.read_row_groups
+
+    def noted(file: pq.ParquetFile, groups: list[int], **options: Any) -> pa.Table:
+        read.append(groups)
+        return read_row_groups(file, groups, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
+    snapshot = store.write("rows", encoded({f"id{number:03}": "a" for number in range(100)}), SCHEMA.order)
+    assert store.select(snapshot, ["id"], pa.array(["id055", "id09"]), ["text"]).num_rows == 1
+    assert read == [[], [5], [5]]
 
 
 def test_a_table_with_other_columns_shares_no_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):

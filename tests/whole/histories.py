@@ -132,6 +132,6 @@ class History:
 
 @contextmanager
 def in_small_files() -> Iterator[None]:
-    """Tables of few rows are kept in several files, as large ones are, and these are merged early."""
-    with patch.multiple(tables, WHOLE_BELOW=1, MOST_ADDITIONS=1):
+    """Tables of few rows are kept in buckets and additions, as large ones are, and these are merged early."""
+    with patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1):
         yield
