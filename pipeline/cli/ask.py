@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, listed, open_project, print_aside, print_json
-from pipeline.errors import UsageError, install_extra
+from pipeline.cli.wrapping import Wrapped, terminal_width
+from pipeline.errors import UsageError, counted, install_extra
 
 if TYPE_CHECKING:
     from pipeline.query.answer import Answer
@@ -91,6 +93,7 @@ def query(
     primer_folds: Annotated[int | None, typer.Option(help="Calls that read these.")] = None,
     drift_k_followups: Annotated[int | None, typer.Option(help="Questions that drift follows in a round.")] = None,
     n_depth: Annotated[int | None, typer.Option(help="Rounds of drift.")] = None,
+    all_sources: Annotated[bool, typer.Option("--all-sources", help="List those too that are not cited.")] = False,
     general_knowledge: Annotated[
         bool | None,
         typer.Option("--general-knowledge/--no-general-knowledge", help="The model may add its own, marked."),
@@ -105,6 +108,7 @@ def query(
         from pipeline.query.stream import Done, Failed
 
         found: Answer | None = None
+        spoken = Spoken()
         for event in project.query_stream(
             question,
             mode=mode,
@@ -152,12 +156,12 @@ def query(
             if isinstance(event, Done):
                 found = event.answer
             elif not as_json:
-                _print_piece(event)
+                spoken.piece(event)
         assert found is not None
         if as_json:
             print_json(found.to_json())
         else:
-            _print_rest(found)
+            spoken.rest(found, all_sources)
 
 
 def questions(
@@ -202,32 +206,47 @@ def _conversation(path: Path | None) -> list[Any] | None:
     return turns if isinstance(turns, list) else [turns]
 
 
-def _print_piece(event: "Event") -> None:
-    from pipeline.query.stream import Sources, Token
+@dataclass
+class Spoken:
+    """An answer as it is printed, wrapped where a person reads it."""
 
-    if isinstance(event, Token):
-        print(event.text, end="", flush=True)
-    if isinstance(event, Sources) and event.most_calls > FEW_CALLS:
-        print_aside(f"at most {event.most_calls} calls of the chat model")
+    wrapped: Wrapped = field(default_factory=lambda: Wrapped(terminal_width()))
+
+    def piece(self, event: "Event") -> None:
+        from pipeline.query.stream import Sources, Token
+
+        if isinstance(event, Token):
+            print(self.wrapped.feed(event.text), end="", flush=True)
+        if isinstance(event, Sources) and event.most_calls > FEW_CALLS:
+            print_aside(f"at most {event.most_calls} calls of the chat model")
+
+    def rest(self, found: "Answer", all_sources: bool = False) -> None:
+        print(self.wrapped.end())
+        print_aside(*found.notes)
+        if found.request.only_need_context or found.request.only_need_prompt or found.abstained:
+            return
+        if reports := found.cited_reports:
+            print("\nReports:")
+            for report in reports:
+                print(f"  [{report['number']}] {report['title']} (level {report['level']})")
+        print_sources(found, all_sources)
 
 
-def _print_rest(found: "Answer") -> None:
-    print("" if found.text.endswith("\n") else "\n", end="")
-    print_aside(*found.notes)
-    if found.request.only_need_context or found.request.only_need_prompt:
-        return
-    reports = found.context.reports.records
-    if len(reports):
-        print("\nReports:")
-        for number, title, level in reports[["number", "title", "level"]].itertuples(index=False):
-            print(f"  [{number}] {title} (level {level})")
-    if found.references:
+def print_sources(found: "Answer", all_of_them: bool) -> None:
+    """Those that the answer cites, in its order; the others by their number, or after them."""
+    cited = {reference.id: reference for reference in found.cited} if found.references else {}
+    others = [reference for reference in found.references if reference.id not in cited]
+    shown = [*cited.values(), *(others if all_of_them else [])]
+    if shown:
         print("\nSources:")
-        for reference in found.references:
-            where = f"{reference.source}, p. {reference.page}" if reference.page else reference.source
-            print(f"  [{reference.id}] {reference.title} ({where})")
-            if found.request.include_chunk_content:
-                print("      " + " ".join(reference.content.split()))
+    for reference in shown:
+        where = f"{reference.source}, p. {reference.page}" if reference.page else reference.source
+        print(f"  [{reference.id}] {reference.title} ({where})")
+        if found.request.include_chunk_content:
+            print("      " + " ".join(reference.content.split()))
+    if others and not all_of_them:
+        shown_too = f"{counted(len(others), 'other passage')} shown to the model, not cited"
+        print(f"\nand {shown_too}: --all-sources")
 
 
 Host = Annotated[str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")]

@@ -14,7 +14,7 @@ from pipeline.errors import ModelError, StoreError, UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.citations import Citations, Cited
-from pipeline.query.context import Context, Reference, page_of, without_pages
+from pipeline.query.context import Context, Reference, cited_records, page_of, without_pages
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
@@ -25,6 +25,7 @@ Result = TypeVar("Result")
 NO_ANSWER = "[NO ANSWER]"
 """How a model begins that finds no answer in the context (prompts/answer_*.md)."""
 REPORT = ("number", "title", "summary")
+CITED_REPORT = ["number", "id", "level", "title"]
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 
@@ -67,7 +68,8 @@ class Answer:
     def references(self) -> tuple[Reference, ...]:
         return self.context.references if self.request.include_references else ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, evidence: bool = True) -> dict[str, Any]:
+        """``evidence``: with all that was shown, not only what the answer leads to."""
         return {
             "mode": self.request.mode,
             "question": self.request.query,
@@ -75,7 +77,7 @@ class Answer:
             "answer": self.text,
             "abstained": self.abstained,
             "reason": self.abstention,
-            **evidence_json(self.context, self.request),
+            **(evidence_json(self.context, self.request) if evidence else self.sources_json()),
             "cited": [entry.id for entry in self.cited],
             "tokens": self.tokens,
             "usage": self.usage,
@@ -85,6 +87,17 @@ class Answer:
             "removed_citations": self.removed_citations,
             "notes": list(self.notes),
         }
+
+    def sources_json(self) -> dict[str, Any]:
+        """The references, and the reports that the answer cites, by number and title."""
+        reports = {"reports": self.cited_reports} if self.request.with_reports else {}
+        return {**references_json(self.context, self.request), **reports}
+
+    @property
+    def cited_reports(self) -> list[dict[str, Any]]:
+        rows = self.context.reports.records
+        cited = cited_records(self.text).get("reports", []) if len(rows) else []
+        return _records(rows.loc[rows["number"].isin(cited), CITED_REPORT] if len(rows) else rows)
 
 
 def answer(request: QueryRequest, resources: QueryResources) -> Answer:
@@ -123,7 +136,7 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
         return None
     if request.mode == "bypass":
         raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
-    return AnswerText(evidence_text(prepared.context), "")
+    return evidence_answer(prepared.context)
 
 
 def read_answer(pieces: Iterator[str], prepared: PreparedQuery) -> Generator[str, None, tuple[Abstention, Cited]]:
@@ -234,16 +247,19 @@ def shown_tables(request: QueryRequest) -> tuple[str, ...]:
 
 
 def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
-    """Entities, relationships and text units as they were shown, and the documents they are of; reports and claims
-    where the request has them."""
+    """Entities, relationships and text units as they were shown, and references to these; reports and claims where the
+    request has them."""
     shown = context.chunks.records.drop(columns=["title", "tokens"], errors="ignore")
-    chunks = [_with_page(chunk) for chunk in _records(shown)]
-    listed = context.references if request.include_references else ()
     return {
         **{name: _records(getattr(context, name).records) for name in shown_tables(request)},
-        "chunks": chunks,
-        "references": [reference_json(entry, request.include_chunk_content) for entry in listed],
+        "chunks": [_with_page(chunk) for chunk in _records(shown)],
+        **references_json(context, request),
     }
+
+
+def references_json(context: Context, request: QueryRequest) -> dict[str, Any]:
+    listed = context.references if request.include_references else ()
+    return {"references": [reference_json(entry, request.include_chunk_content) for entry in listed]}
 
 
 def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
@@ -285,13 +301,19 @@ def _plain(value: Any) -> Any:
     return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
 
 
-def evidence_text(context: Context) -> str:
-    """The notice in its first line, then the best passages and facts. All of it: --only-need-context, --json."""
-    passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in context.references[:PASSAGES]]
+def evidence_answer(context: Context) -> AnswerText:
+    """The notice in its first line, then the best passages and facts, each with its source. All of it:
+    --only-need-context, --json."""
+    shown = context.references[:PASSAGES]
+    numbers = {entry.chunk_id: entry.id for entry in context.references}
+    passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in shown]
     links = context.relationships.records.head(FACTS)
+    sources = [next((numbers[unit] for unit in units if unit in numbers), 0) for units in links["text_unit_ids"]]
     facts = [
-        f"- {source} -> {target}: {_clipped(description)}"
-        for source, target, description in links[["source", "target", "description"]].itertuples(index=False)
+        f"- {source} -> {target}: {_clipped(description)}{f' [{number}]' if number else ''}"
+        for (source, target, description), number in zip(
+            links[["source", "target", "description"]].itertuples(index=False), sources, strict=True
+        )
     ]
     reports = context.reports.records.head(PASSAGES)
     told = [
@@ -299,7 +321,8 @@ def evidence_text(context: Context) -> str:
         for number, title, summary in zip(*(reports.get(name, ()) for name in REPORT), strict=True)
     ]
     parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
-    return "\n\n".join(parts)
+    cited = dict.fromkeys([*(entry.id for entry in shown), *filter(None, sources)])
+    return AnswerText("\n\n".join(parts), "", Cited(sources=list(cited)))
 
 
 def _clipped(text: str) -> str:

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.security import APIKeyHeader, HTTPBearer
@@ -27,11 +27,15 @@ Questions over a project's loaded documents: an answer with its sources, the sam
 an answer. Every error is `{"error": {"type", "message", "fields"}}`; a message reads "where: fact; next action".
 """
 STREAM_ABOUT = """
-Server-sent events. `sources`: what was found; `token`: `{"text"}`, a piece of the answer; `done`: all that
-`POST /query` gives, the answer with its citations checked; `error`: `{"type", "message", "fields"}` where something
-fails after the first event. Comment lines keep the connection open. Who hangs up ends the query.
+Server-sent events. `sources`: references to what was found; `token`: `{"text"}`, a piece of the answer; `done`: all
+that `POST /query` gives, the answer with its citations checked; `error`: `{"type", "message", "fields"}` where
+something fails after the first event. Comment lines keep the connection open. Who hangs up ends the query.
 """
-EXAMPLE_STREAM = 'event: sources\ndata: {"entities": []}\n\nevent: token\ndata: {"text": "Idra Senn"}\n\n'
+EXAMPLE_STREAM = 'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn"}\n\n'
+Include = Annotated[
+    Literal["evidence"] | None,
+    Query(description="evidence: with all that the model was shown, as `/query/data` gives it; else references alone."),
+]
 KEYS = [Depends(HTTPBearer(auto_error=False)), Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
 """For the OpenAPI document; Guard checks them, before a request is read."""
 FAILURES: dict[int | str, dict[str, Any]] = {
@@ -78,9 +82,9 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
     stream = partial(app.post, responses={**FAILURES, **STREAM}, dependencies=KEYS, tags=["query"])
     body_type = body_of(project.settings.query)
 
-    async def query(body: Asked, http: Request) -> Response:
-        """The answer, its references, and the evidence it was given."""
-        work = partial(_json, lambda: project.query(body.query, **body.options).to_json())
+    async def query(body: Asked, http: Request, include: Include = None) -> Response:
+        """The answer and its references."""
+        work = partial(_json, lambda: project.query(body.query, **body.options).to_json(bool(include)))
         return await answered(http, queries.run(work))
 
     async def query_data(body: Asked, http: Request) -> Response:
@@ -88,10 +92,10 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
         work = partial(_json, lambda: project.query_data(body.query, **body.options))
         return await answered(http, queries.run(work))
 
-    async def query_stream(body: Asked, http: Request) -> Response:
+    async def query_stream(body: Asked, http: Request, include: Include = None) -> Response:
         def frames() -> Iterator[bytes]:
             request = project.request(body.query, **body.options)
-            yield from framed(project.query_stream(body.query, **body.options), request)
+            yield from framed(project.query_stream(body.query, **body.options), request, bool(include))
 
         return await answered(http, _events(queries, frames))
 

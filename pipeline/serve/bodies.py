@@ -122,19 +122,12 @@ class ClaimShown(Body):
     source_text: str
 
 
-class Evidence(Body):
-    """What was found, best first."""
-
+class Found(Body):
     mode: str
     question: str
     keywords: KeywordsShown
     abstained: bool = Field(description="The documents do not answer the question.")
     reason: str = Field(description="Why they do not.")
-    entities: list[EntityShown]
-    relationships: list[RelationshipShown]
-    chunks: list[ChunkShown]
-    reports: list[ReportShown] = Field(default=[], description="In modes community and drift, and context graphrag.")
-    claims: list[ClaimShown] = Field(default=[], description="In mode drift, and context graphrag.")
     references: list[ReferenceShown]
     tokens: dict[str, int] = Field(description="Of the prompt and its parts.")
     usage: dict[str, int] = Field(description="Calls of the chat model, and their tokens as the endpoint counted them.")
@@ -143,9 +136,29 @@ class Evidence(Body):
     notes: list[str] = Field(description="What those who run the stores should know.")
 
 
-class AnswerShown(Evidence):
-    answer: str = Field(description="Cites references by their numbers; without a chat model, the evidence itself.")
+class Evidence(Found):
+    """What was found, best first."""
+
+    entities: list[EntityShown]
+    relationships: list[RelationshipShown]
+    chunks: list[ChunkShown]
+    reports: list[ReportShown] = Field(default=[], description="In modes community and drift, and context graphrag.")
+    claims: list[ClaimShown] = Field(default=[], description="In mode drift, and context graphrag.")
+
+
+class CitedReport(Body):
+    number: int = Field(description="The number by which the answer cites it: [Data: Reports (1)].")
+    id: str
+    level: int = Field(description="0 is the coarsest.")
+    title: str
+
+
+class AnswerShown(Found):
+    """With ``include=evidence`` all that ``Evidence`` has, too."""
+
+    answer: str = Field(description="Cites references by their ids; without a chat model, the evidence itself.")
     cited: list[int] = Field(description="The references that it cites, by their ids, in the order of the text.")
+    reports: list[CitedReport] = Field(default=[], description="Those that it cites.")
     removed_citations: int = Field(description="Citations of what the model was not shown; they are not in the answer.")
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -19,7 +19,8 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
-from pipeline.query.answer import Answer
+from pipeline.query.answer import Answer, reference_json
+from pipeline.query.context import Reference
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.failures import failure_of
 from pipeline.serve.guard import Guard, RequestLog
@@ -33,7 +34,7 @@ from, and name their sources. Ask in whole sentences, one question at a time; na
 """
 ABOUT_QUERY_DATA = """
 Find passages, entities and relationships for a question, with their sources. The text is a context to answer from; the
-structured result has every record with its document and offsets. No model writes an answer.
+structured result says which passage [ref:n] is, by its document and offsets. No model writes an answer.
 """
 ABOUT_QUERY = """
 An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data
@@ -46,9 +47,12 @@ NO_EVIDENCE: Mapping[str, str] = {
     "no_room": "Something was found in the documents, but none of it fits into max_total_tokens; ask again with more.",
 }
 """Reason -> what the assistant reads instead of evidence."""
+FEW_TOKENS = 5000
+"""Of a result, unless the assistant asks for more: several take no more than 25,000 in a conversation's turn."""
 ONE_WINDOW = 2
 """Calls, the answer's among them: the reports that one is shown are as much as an assistant wants to read."""
-OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "references", "reason", "usage", "timings_ms", "notes"})
+OF_EVIDENCE = frozenset({"mode", "keywords", "abstained", "reason", "tokens", "most_calls", "dropped", "notes"})
+OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "reason", "cited", "reports", "usage", "notes"})
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
 SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
 """All of ``Mode`` that look into the documents."""
@@ -68,7 +72,7 @@ Budget = Annotated[
     Field(
         ge=1,
         description="The most tokens that the text and the project's own prompt for answers, some 500, may take "
-        "together. The structured result comes on top.",
+        f"together. The structured result, some 60 a passage, comes on top. Left out: {FEW_TOKENS:,}.",
     ),
 ]
 Where = Annotated[
@@ -92,6 +96,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         except Exception as error:
             raise ToolError(failure_of(error).message) from error
 
+    few = min(FEW_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
     server = MCPServer("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
 
@@ -100,12 +105,14 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None, where: Where = None,
     ) -> CallToolResult:  # fmt: skip
         options = {
-            "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens,
+            "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens or few,
             "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where, "only_need_context": True,
             "max_calls": ONE_WINDOW,
         }  # fmt: skip
         found = await told(query, options)
-        structured = {name: value for name, value in found.to_json().items() if name != "answer"}
+        structured = {"references": _places(found.references)} | {
+            name: value for name, value in found.to_json(evidence=False).items() if name in OF_EVIDENCE
+        }
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
     async def query(
@@ -113,9 +120,11 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         where: Where = None,
     ) -> CallToolResult:  # fmt: skip
         found = await told(query, {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where})
-        sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.references]
-        sources += _reports(found)
-        structured = {name: value for name, value in found.to_json().items() if name in OF_AN_ANSWER}
+        sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.cited]
+        sources += [f"Report {report['number']}: {report['title']}" for report in found.cited_reports]
+        structured = {"references": _places(found.cited)} | {
+            name: value for name, value in found.to_json(evidence=False).items() if name in OF_AN_ANSWER
+        }
         return _result("\n".join([found.text, "", *sources]).strip(), structured)
 
     add_tool = partial(server.add_tool, annotations=READS, structured_output=False)
@@ -126,11 +135,10 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     return server
 
 
-def _reports(found: Answer) -> list[str]:
-    reports = found.context.reports.records
-    if reports.empty:
-        return []
-    return [f"Report {number}: {title}" for number, title in reports[["number", "title"]].itertuples(index=False)]
+def _places(references: Sequence[Reference]) -> list[dict[str, Any]]:
+    """Which passage each is, without what else its document says of itself."""
+    shown = [reference_json(entry, with_content=False) for entry in references]
+    return [{name: value for name, value in entry.items() if name != "metadata"} for entry in shown]
 
 
 def _result(text: str, structured: dict[str, Any]) -> CallToolResult:

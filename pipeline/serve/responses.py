@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pipeline.query.answer import evidence_json
+from pipeline.query.answer import evidence_json, references_json
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Done, Event, Failed, Sources, Token
 from pipeline.serve.failures import failure_of, respond
@@ -85,16 +85,18 @@ async def _sent(frames: Stream[bytes]) -> AsyncIterator[bytes]:
         yield frame("error", failure_of(error).error)
 
 
-def framed(events: Iterable[Event], request: QueryRequest) -> Iterator[bytes]:
-    """Raises what the events say has failed: before the first frame it becomes a status, after it a frame."""
+def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> Iterator[bytes]:
+    """Raises what the events say has failed: before the first frame it becomes a status, after it a frame.
+    ``evidence``: the first event has it; the last does where the search went on after it."""
+    sources_json = evidence_json if evidence else references_json
     for event in events:
         match event:
             case Sources():
-                yield frame("sources", evidence_json(event.context, request) | {"most_calls": event.most_calls})
+                yield frame("sources", sources_json(event.context, request) | {"most_calls": event.most_calls})
             case Token():
                 yield frame("token", {"text": event.text})
             case Done():
-                yield frame("done", event.answer.to_json())
+                yield frame("done", event.answer.to_json(evidence and request.mode == "drift"))
             case Failed():
                 raise event.error
             case _:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.models.base import Tokenizer
-from pipeline.query.answer import NOTICE, evidence_text
+from pipeline.query.answer import NOTICE, evidence_answer
 from pipeline.query.context import (
     RESERVE,
     SMALL_PROMPT,
@@ -252,7 +252,7 @@ def test_no_text_closes_its_fence(passages: list[str]):
 
 
 def test_the_evidence_as_a_person_reads_it():
-    text = evidence_text(build(evidence(["Ada"], ["teaching"]), chunks(["Ada\n taught\tBea.", "x " * 600])))
+    text = evidence_answer(build(evidence(["Ada"], ["teaching"]), chunks(["Ada\n taught\tBea.", "x " * 600]))).text
     lines = text.splitlines()
     assert lines[0] == NOTICE
     assert "[1] Ada taught Bea." in lines
@@ -262,4 +262,4 @@ def test_the_evidence_as_a_person_reads_it():
 
 @pytest.mark.parametrize("found", [Evidence(), evidence(["Ada"], [])])
 def test_evidence_without_passages_or_facts_is_the_notice(found: Evidence):
-    assert evidence_text(build(found, chunks([]))) == NOTICE
+    assert evidence_answer(build(found, chunks([]))).text == NOTICE

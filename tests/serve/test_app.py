@@ -21,7 +21,7 @@ from pipeline.project import Project
 from pipeline.query.request import QueryRequest
 from pipeline.serve.failures import failure_of
 from tests.projects import ProjectFolder
-from tests.serve.serving import QUESTION, Serving, serving, wait_until
+from tests.serve.serving import QUESTION, Serving, events_in, serving, wait_until
 
 PATHS = ["/query", "/query/data", "/query/stream"]
 HOSTILE = [
@@ -42,8 +42,11 @@ def schema(served: Serving) -> dict[str, Any]:
 def test_an_answer_is_the_projects(served: Serving, project: Project):
     found = served.ask(mode="local", top_k=5)
     assert found.status_code == 200
-    expected = project.query(QUESTION, mode="local", top_k=5).to_json()
-    assert found.json() | {"timings_ms": 0} == expected | {"timings_ms": 0}
+    expected = project.query(QUESTION, mode="local", top_k=5)
+    assert found.json() | {"timings_ms": 0} == expected.to_json(evidence=False) | {"timings_ms": 0}
+    whole = served.client.post("/query?include=evidence", json={"query": QUESTION, "mode": "local", "top_k": 5})
+    assert whole.json() | {"timings_ms": 0} == expected.to_json() | {"timings_ms": 0}
+    assert served.client.post("/query?include=all", json={"query": QUESTION}).status_code == 422
     data = served.ask("/query/data", mode="naive")
     expected = project.query_data(QUESTION, mode="naive")
     assert data.json() | {"timings_ms": 0} == expected | {"timings_ms": 0}
@@ -56,11 +59,21 @@ def test_a_stream_has_sources_tokens_and_the_whole(served: Serving, project: Pro
     assert answer.headers["x-accel-buffering"] == "no"
     first, *tokens, done = served.events()
     assert (first.name, {token.name for token in tokens}, done.name) == ("sources", {"token"}, "done")
-    expected = project.query(QUESTION).to_json()
+    expected = project.query(QUESTION).to_json(evidence=False)
     assert done.data | {"timings_ms": 0} == expected | {"timings_ms": 0}
     assert first.data["references"] == expected["references"]
     assert "".join(token.data["text"] for token in tokens) == expected["answer"]
     wait_until(lambda: served.api.queries.running == 0)
+
+
+def test_an_answer_has_its_references_and_no_evidence_unless_it_is_asked_for(served: Serving):
+    evidence = {"entities", "relationships", "chunks"}
+    first, *_, done = served.events()
+    assert not evidence & (served.ask().json().keys() | first.data.keys() | done.data.keys())
+    asked = served.client.post("/query/stream?include=evidence", json={"query": QUESTION})
+    first, *_, done = events_in(asked.text)
+    assert evidence <= first.data.keys()
+    assert not evidence & done.data.keys()
 
 
 def test_what_is_null_or_left_out_is_as_settings_have_it(folder: ProjectFolder, served: Serving):
@@ -183,5 +196,6 @@ def test_the_document_is_valid_and_tells_the_truth(served: Serving, schema: dict
 
 def answers(served: Serving) -> Iterator[tuple[str, Any]]:
     yield "/query", served.ask().json()
+    yield "/query", served.client.post("/query?include=evidence", json={"query": QUESTION}).json()
     yield "/query/data", served.ask("/query/data").json()
     yield "/health", served.client.get("/health").json()

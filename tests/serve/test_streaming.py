@@ -33,7 +33,7 @@ def test_many_streams_at_once(chatting: Project, openai: OpenAIServer):
             assert answer.status_code == 200
             first, *tokens, done = events_in(answer.text)
             assert (first.name, done.name) == ("sources", "done")
-            assert first.data["chunks"]
+            assert first.data["references"]
             assert done.data["answer"] == "".join(token.data["text"] for token in tokens)
             return done.data["answer"]
 

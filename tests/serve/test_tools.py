@@ -1,9 +1,11 @@
 """The tools for assistants, asked by the SDK's own client."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx2
@@ -17,7 +19,8 @@ from pipeline.serve.mcp import http_app, mcp_of
 from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
 from pipeline.settings.query_options import Mode
-from tests.projects import ProjectFolder
+from pipeline.text.tokens import tokenizer
+from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import QUESTION, in_thread
 from tests.servers.openai_server import OpenAIServer, Reply
 
@@ -46,10 +49,10 @@ def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project
     )
     assert (tool.name, tool.annotations.read_only_hint) == ("query_data", True)
     assert "with their sources" in tool.description
-    expected = project.query(QUESTION, **{**asked, "only_need_context": True})
-    assert found.structured_content | {"timings_ms": 0} == {
-        name: value for name, value in expected.to_json().items() if name != "answer"
-    } | {"timings_ms": 0}
+    expected = project.query(QUESTION, **{**asked, "only_need_context": True, "max_total_tokens": 5000})
+    places = [(entry["id"], entry["document_id"], entry["start"]) for entry in found.structured_content["references"]]
+    assert places == [(entry.id, entry.document_id, entry.start) for entry in expected.references]
+    assert found.structured_content["mode"] == "local"
     assert [block.text for block in found.content] == [expected.text]
     assert not found.is_error
     assert all(answer.is_error for answer in refused)
@@ -71,6 +74,26 @@ def test_it_says_why_there_is_no_evidence(folder: ProjectFolder, asked: dict[str
         asyncio.run(queries.close())
     assert (found.is_error, found.structured_content["reason"]) == (False, reason)
     assert said in found.content[0].text
+
+
+def test_a_result_is_of_a_size_that_assistants_take(tmp_path: Path, postgres_url: str):
+    told = "Idra Senn of the Brack Institute met {} and wrote to Otto Vale about it. "
+    names = ("Cora Lund", "Ada Holm", "Mira Vale", "Benet Luthe")
+    documents = {f"{n}.txt": " ".join(told.format(name) * 15 for name in names) + str(n) for n in range(20)}
+    count = tokenizer("o200k_base").count
+    folder = new_project(tmp_path / "p", postgres_url, documents)
+    with folder.open() as project:
+        project.run("fast")
+        queries = Queries(project.settings.serve)
+        asked = {"query": QUESTION, "mode": "naive"}
+        calls = [("query_data", asked), ("query_data", {**asked, "max_total_tokens": 30_000})]
+        _, results = call(mcp_of(project, queries), *calls)
+        asyncio.run(queries.close())
+    few, many = (count(one.content[0].text) + count(json.dumps(one.structured_content)) for one in results)
+    assert few <= 6_000 < many
+    assert "[ref:1]" in results[0].content[0].text
+    assert results[0].structured_content["references"][0]["id"] == 1
+    assert not {"chunks", "entities", "relationships"} & results[0].structured_content.keys()
 
 
 def test_modes_that_search_are_offered_and_told(chatting: Project):
@@ -121,7 +144,7 @@ def test_over_http_with_the_key(folder: ProjectFolder):
         with in_thread(server, listening):
             url = address_of(listening)
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
-            assert asyncio.run(ask(url)).structured_content["chunks"]
+            assert asyncio.run(ask(url)).structured_content["references"]
         asyncio.run(queries.close())
 
 

@@ -1,0 +1,53 @@
+"""What an answer looks like in a terminal."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.cli.ask import Spoken
+from pipeline.query.answer import answer
+from tests.query.memory_stores import ScriptedChat, question, resources, village
+from tests.query.reported import reader, reported_village
+
+
+def printed(said: str, capsys: pytest.CaptureFixture[str], all_sources: bool = False, **wishes: Any) -> str:
+    chat = ScriptedChat([said])
+    Spoken().rest(answer(question(mode="naive", **wishes), resources(village(), chat)), all_sources)
+    return capsys.readouterr().out
+
+
+def test_cited_sources_come_first_and_the_others_are_counted(capsys: pytest.CaptureFixture[str]):
+    assert printed("Cid sued [ref:3], Ada taught [ref:1].", capsys) == (
+        "\n\nSources:\n  [3] Doc-2 (doc-2.txt)\n  [1] Doc-1 (doc-1.txt)\n"
+        "\nand 2 other passages shown to the model, not cited: --all-sources\n"
+    )
+
+
+def test_all_sources_are_listed_on_demand(capsys: pytest.CaptureFixture[str]):
+    told = printed("Cid sued [ref:3].", capsys, all_sources=True)
+    assert [line[2:5] for line in told.splitlines() if line.startswith("  [")] == ["[3]", "[1]", "[2]", "[4]"]
+    assert "--all-sources" not in told
+
+
+@pytest.mark.parametrize("wishes", [{"min_score": 1.0}, {"max_total_tokens": 10}, {}])
+def test_no_sources_after_an_abstention(capsys: pytest.CaptureFixture[str], wishes: dict[str, Any]):
+    assert "Sources" not in printed("[NO ANSWER] Nothing is said of it.", capsys, **wishes)
+
+
+def test_without_a_model_what_is_shown_is_cited_and_facts_have_their_source(capsys: pytest.CaptureFixture[str]):
+    given = answer(question(mode="hybrid"), resources(village()))
+    assert "- Ada -> Bea: teaching [" in given.text
+    number = {entry.chunk_id: entry.id for entry in given.references}["c1"]
+    assert f"- Ada -> Bea: teaching [{number}]" in given.text
+    assert {entry.chunk_id for entry in given.cited} == {"c1", "c2", "c3"}
+    few = answer(question(mode="hybrid", chunk_top_k=1), resources(village()))
+    assert len(few.cited) == 1
+
+
+def test_of_reports_those_that_are_cited_are_named(capsys: pytest.CaptureFixture[str]):
+    chat = reader(answer=lambda _: "Dov was sued [Data: Reports (3)].")
+    Spoken().rest(answer(question(mode="community"), resources(reported_village(), chat)))
+    told = capsys.readouterr().out
+    assert "Reports:\n  [3] Court (level 0)\n" in told
+    assert "  [1] Doc-2 (doc-2.txt)" in told
+    assert "[2]" not in told
