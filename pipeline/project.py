@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.doctor.finding import Finding
     from pipeline.engine.bill.expected_calls import Estimate
     from pipeline.engine.bill.forecast import Forecast
+    from pipeline.engine.law_check import HeldStep
     from pipeline.engine.plan import PlannedStep, RunOptions, Selection
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.evaluation.questions import Questions
@@ -82,6 +83,14 @@ class Project(Services):
         from pipeline.engine.plan import ALL
 
         return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL)
+
+    def check_laws(self, name: str | None = None, documents: int = 200, seed: int = 1) -> list[HeldStep]:
+        """The steps of a workflow (by default as ``table``), each held to its verb's law on a night made up of
+        ``documents`` of the last run; no model is called. Raises UsageError before the first run."""
+        from pipeline.engine.law_check import check_laws
+
+        workflow = self.workflow(name or self.shown_workflow())
+        return check_laws(workflow, self.resources, self.snapshots, documents, seed)
 
     def index(
         self,

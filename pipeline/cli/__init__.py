@@ -43,8 +43,8 @@ app = typer.Typer(
 )
 COMMANDS = (
     build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry, inspect.verify, history.status,
-    history.runs, history.documents, inspect.rejects, inspect.usage, inspect.doctor, maintain.gc, maintain.purge,
-    maintain.export, ask.query, ask.questions, ask.serve, ask.mcp, docs.docs,
+    history.runs, history.documents, inspect.rejects, inspect.usage, inspect.doctor, inspect.check_laws, maintain.gc,
+    maintain.purge, maintain.export, ask.query, ask.questions, ask.serve, ask.mcp, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -1,4 +1,4 @@
-"""rejects, usage, doctor, verify: what was left out, what it cost, and whether all is well."""
+"""rejects, usage, doctor, verify, check-laws: what was left out, what it cost, and whether all is well."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -81,6 +81,25 @@ def verify(
     else:
         _print_verification(found)
     raise typer.Exit(0 if found.agrees else FAILED)
+
+
+def check_laws(
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+    documents: Annotated[int, typer.Option(min=1, help="On so many documents, drawn at random.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
+) -> None:  # fmt: skip
+    """Hold the verbs of a workflow, your own too, to their laws; exit code 1 where one breaks its law."""
+    with open_project(context, folder, overrides, as_json) as project:
+        found = project.check_laws(name, documents, seed)
+    if as_json:
+        print_json([asdict(held) for held in found])
+    else:
+        for held in found:
+            print(f"{held.step:<22} {held.verb:<30} {held.verdict}")
+            if held.message:
+                print(f"    {held.message}")
+    raise typer.Exit(FAILED if any(held.verdict == "breaks" for held in found) else 0)
 
 
 def _print_verification(found: "Verification") -> None:

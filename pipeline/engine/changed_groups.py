@@ -7,12 +7,14 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+from pandas.api.types import is_bool_dtype
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.schemas import STRING, is_text, type_name
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
+from pipeline.errors import DataError
 from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.snapshots.tables import Snapshot
@@ -170,8 +172,20 @@ class Night:
         table, columns = next(iter(law.keyed.items()))
         rows = self._filled(table, self.now[table])
         touched = use(rows, self._filled(name, self._before(name)), self._filled(name, self.now[name]))
+        self._check_touched(touched, len(rows), name)
         found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
         return pa.Table.from_pandas(found, preserve_index=False).columns
+
+    def _check_touched(self, touched: Any, rows: int, name: str) -> None:
+        """Raises DataError for an answer that is not a boolean for each row."""
+        is_series = isinstance(touched, pd.Series)
+        if is_series and len(touched) == rows and is_bool_dtype(touched.dtype) and not touched.hasnans:
+            return
+        answer = f"a Series of {len(touched)} {touched.dtype}" if is_series else type(touched).__name__
+        raise DataError(
+            f"verb '{self.part.function.__name__}': the function of its lookup of '{name}' returned {answer} for "
+            f"{rows} rows; return a Series of booleans, one for each row"
+        )
 
 
 def outputs_of(step: Step, tables: Tables, last: LastRun, snapshots: SnapshotStore, make: Make) -> dict[str, Snapshot]:

@@ -37,12 +37,16 @@ def test_a_verb_holds_its_law(name: str, data: st.DataObject, folder: Path):
     hold_night(one, before, now)
 
 
-@pytest.mark.parametrize("name", IN_PARTS)
+@pytest.mark.parametrize(("name", "args"), [*((name, {}) for name in IN_PARTS), ("merge_graphs", {"orphans": "drop"})])
 @held
 @given(data=st.data())
-def test_each_part_of_a_verb_holds_its_law_and_all_make_what_it_makes(name: str, data: st.DataObject, folder: Path):
+def test_each_part_of_a_verb_holds_its_law_and_all_make_what_it_makes(
+    name: str, args: Mapping[str, str], data: st.DataObject, folder: Path
+):
     verb = REGISTRY.verbs[name]
     schemas, roles = schemas_of(verb), roles_of(verb, folder)
+    if args:
+        roles["params"] = verb.params(**args)
     before = data.draw(drawn_tables(schemas), "tables")
     now = data.draw(edited(schemas, before), "tables after a night")
     outputs = {}

@@ -1,0 +1,148 @@
+"""Verbs held to their laws on a project's own tables: a night is made up, and what each step makes of the groups that
+changed is compared with what it makes of all rows.
+
+The night has some documents less, some more, and some that say something else. Models answer from what is known and are
+asked nothing; nothing is written but in a folder of its own, which goes with it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from pipeline.contract.laws import Part
+from pipeline.contract.registry import UNTRACKED
+from pipeline.engine.bill.counting_models import Tally
+from pipeline.engine.changed_groups import LastRun, outputs_of, parts_of
+from pipeline.engine.deletions import DOCUMENTS
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.errors import UsageError
+from pipeline.snapshots.store import Snapshot, SnapshotStore
+
+Verdict = Literal["holds", "breaks", "whole", "source"]
+"""``whole``: the verb has no law to be held to; ``source``: it is not called, its tables are those of the last run."""
+CHANGED = 0.1
+"""Of the documents: as many are gone, as many new, as many other."""
+NAMED = 3
+NOTHING_BEFORE = LastRun({}, {})
+
+
+@dataclass(frozen=True)
+class HeldStep:
+    """``message``: which rows differ, and what to do."""
+
+    step: str
+    verb: str
+    verdict: Verdict
+    message: str = ""
+
+
+def check_laws(
+    workflow: Workflow, resources: Resources, snapshots: SnapshotStore, documents: int = 200, seed: int = 1
+) -> list[HeldStep]:
+    """Each step of the workflow, in their order; ``documents``: on how many at most, drawn by ``seed``. Raises
+    UsageError before the workflow's first run."""
+    tables = snapshots.manifest(workflow.name).tables
+    if not tables:
+        raise UsageError(f"workflow '{workflow.name}': no run yet; run 'graphmill index {workflow.name}' first")
+    with TemporaryDirectory(prefix="graphmill-laws-", ignore_cleanup_errors=True) as folder:
+        tried = SnapshotStore(Path(folder), beneath=snapshots)
+        return list(LawCheck(resources, tried, tables, documents, np.random.default_rng(seed)).steps(workflow))
+
+
+@dataclass
+class LawCheck:
+    """``kept``: the tables of the last run. ``before`` and ``now``: those on both sides of the night that is made
+    up."""
+
+    resources: Resources
+    snapshots: SnapshotStore
+    kept: Mapping[str, Snapshot]
+    documents: int
+    choice: np.random.Generator
+    before: dict[str, Snapshot] = field(default_factory=dict)
+    now: dict[str, Snapshot] = field(default_factory=dict)
+
+    def steps(self, workflow: Workflow) -> Iterator[HeldStep]:
+        for step in workflow.steps:
+            yield self._held(step) if step.verb.inputs else self._source(step)
+
+    def _source(self, step: Step) -> HeldStep:
+        """Documents are drawn, and changed; tables that a source writes beside them would not fit, and stay."""
+        tables = {table: self.kept[table] for name, table in step.outputs.items() if name != REJECTS}
+        self.before, self.now = {**self.before, **tables}, {**self.now, **tables}
+        if list(tables) == [step.outputs.get(DOCUMENTS)]:
+            self._make_up(step)
+        return HeldStep(step.id, step.verb.name, "source")
+
+    def _make_up(self, step: Step) -> None:
+        table, schema = step.outputs[DOCUMENTS], step.writes[DOCUMENTS]
+        rows = self.snapshots.read(self.kept[table])
+        rows = rows[_drawn(self.choice, len(rows), self.documents)]
+        gone, new, other = (_drawn(self.choice, len(rows), max(1, round(CHANGED * len(rows)))) for _ in range(3))
+        halves = [text[: len(text) // 2] for text in rows["text"]]
+        before = rows.assign(text=np.where(other, halves, rows["text"]))[~new]
+        for tables, made in ((self.before, before), (self.now, rows[~gone])):
+            tables[table] = self.snapshots.write(table, schema.encode(made, table), schema.order)
+
+    def _held(self, step: Step) -> HeldStep:
+        before = self._outputs(step, self.before, NOTHING_BEFORE)
+        whole = self._outputs(step, self.now, NOTHING_BEFORE)
+        told = HeldStep(step.id, step.verb.name, "whole")
+        if any(part.law for part in parts_of(step)):
+            last = LastRun({name: self.before[table] for name, table in step.inputs.items()}, before)
+            told = self._compared(step, whole, last)
+        self.before |= _by_table(step, before)
+        self.now |= _by_table(step, whole)
+        return told
+
+    def _outputs(self, step: Step, tables: Mapping[str, Snapshot], last: LastRun) -> dict[str, Snapshot]:
+        tally = Tally(self.resources.tokenizer)
+
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
+            if step.verb.parts:
+                return part.call(inputs, step.params, UNTRACKED)
+            return self.resources.call(step, inputs, tally.rehearsed)
+
+        return outputs_of(step, tables, last, self.snapshots, make)
+
+    def _compared(self, step: Step, whole: Mapping[str, Snapshot], last: LastRun) -> HeldStep:
+        try:
+            night = self._outputs(step, self.now, last)
+        except Exception as error:  # noqa: BLE001  whatever a verb raises that has taken all rows
+            fault = f"of the groups that changed it raises {type(error).__name__}: {error}"
+            return self._breaks(step, f"{fault}; it is to take some groups without the others")
+        for part in parts_of(step):
+            for name in part.outputs:
+                if whole[name].sha256 != night[name].sha256:
+                    return self._breaks(step, self._difference(part, name, whole[name], night[name]))
+        return HeldStep(step.id, step.verb.name, "holds")
+
+    def _difference(self, part: Part, name: str, whole: Snapshot, night: Snapshot) -> str:
+        column = part.law.row_of[name] if part.law else self.snapshots.columns(whole)[0]
+        lacking, more = (rows[column].to_pylist() for rows in self.snapshots.difference(whole, night, [column]))
+        named = ", ".join(map(repr, sorted({str(group) for group in [*lacking, *more]})[:NAMED]))
+        return (
+            f"table '{name}', by '{part.function.__name__}': made of the groups that changed it lacks {len(lacking):,} "
+            f"rows of those made of all, and has {len(more):,} others, of '{column}' {named}; its law says too little, "
+            "or the verb looks at more than the rows of a group (docs/verbs.md)"
+        )
+
+    def _breaks(self, step: Step, message: str) -> HeldStep:
+        return HeldStep(step.id, step.verb.name, "breaks", f"step '{step.id}', verb '{step.verb.name}': {message}")
+
+
+def _drawn(choice: np.random.Generator, rows: int, most: int) -> np.ndarray:
+    """Which of the rows are drawn, as booleans."""
+    drawn = np.zeros(rows, bool)
+    drawn[choice.permutation(rows)[:most]] = True
+    return drawn
+
+
+def _by_table(step: Step, outputs: Mapping[str, Snapshot]) -> dict[str, Snapshot]:
+    return {step.outputs[name]: outputs[name] for name in step.writes if name != REJECTS}
