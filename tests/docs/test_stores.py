@@ -161,6 +161,17 @@ def test_the_nearest_text_units_come_by_the_index(ask: Callable[..., Rows], proj
     assert "Sort" not in plan
 
 
+def test_the_nearest_text_units_by_the_plain_column(ask: Callable[..., Rows], project: Project):
+    title = "The text units nearest to one, by the plain column"
+    found = ask(title)
+    by_cast = ask("The text units nearest to one: for 256 dimensions, as the builtin model has")
+    assert [row["id"] for row in found] == [row["id"] for row in by_cast][:10]
+    plan = "\n".join(
+        row["QUERY PLAN"] for row in ask(title, "SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN ")
+    )
+    assert "_hnsw_" in plan
+
+
 def test_whose_vectors(ask: Callable[..., Rows], project: Project):
     live = project.stores.vectors.live()
     [row] = ask("Whose vectors there are: embedding_key and dimensions for the next query")
@@ -221,6 +232,9 @@ def test_rights(folder: ProjectFolder, database: str, psql: Callable[..., Rows])
             assert "Anselm Torr" in project.query(QUESTION, mode="mix").text
             assert project.verify("fast").agrees
             assert project.workspaces()["postgres"]
+            query = "SELECT DISTINCT workspace FROM lightrag.lightrag_chunks"
+            shown = {row["workspace"] for row in psql(url_of(database, "roles", READER), query)}
+            assert project.settings.workspace in shown
             project.load("fast")  # nothing to do
             with pytest.raises(StoreError, match=r"permission denied|must be owner"):
                 project.drop_workspace(project.settings.workspace)

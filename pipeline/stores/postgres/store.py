@@ -16,6 +16,7 @@ from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
 from pipeline.stores.postgres.database import Moment
 from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, outdated_indexes, unindexed
 from pipeline.stores.postgres.lexical import index_name as lexical_index
+from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import (
     create_tables,
     indexes_of_earlier_versions,
@@ -71,6 +72,7 @@ class PostgresStore(PostgresReads):
         self._drop_outdated_indexes(live)
         with suppress(StoreError), self.connection() as connection:
             drop_earlier_columns(connection)
+            make_views(connection, workspaces)  # where the load could not
         if self.vacuums:
             self._vacuum(advanced)
 

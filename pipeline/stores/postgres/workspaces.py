@@ -4,12 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from psycopg import sql
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DependentObjectsStillExist, LockNotAvailable
 from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table, text
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.stores.base import Live, Waits, read_live, silent
 from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.schema import EARLIER_HASHES, LIVE, PARTITIONED, TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -64,6 +65,8 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
             for name, rows in TABLES.items()
             if rows.name in there
         }
+        if LIVE.name in there:
+            make_views(connection, workspaces)
     for rows in PARTITIONED:
         _drop_partition(transaction, partition_of(rows, workspace), workspace)
     return counts
@@ -108,7 +111,8 @@ def _drop_partition(transaction: Transaction, partition: str, workspace: str) ->
     with transaction() as connection:
         lock(connection, workspace)
         connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
-        with suppress(LockNotAvailable), connection.begin_nested():
+        # A view that could not be made anew is made of it still.
+        with suppress(LockNotAvailable, DependentObjectsStillExist), connection.begin_nested():
             if _existing(connection, [partition]) and _is_empty(connection, partition):
                 cursor(connection).execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(partition)))
 

@@ -22,9 +22,11 @@ from pipeline.stores.connection import ahead
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.hnsw import Hnsw, build_index
 from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
+from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import build_mention_index, watched
 from pipeline.stores.postgres.rows import hashes, table_states
 from pipeline.stores.postgres.schema import KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
+from pipeline.stores.postgres.workspaces import workspaces
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
 IDS_AT_ONCE = 1_000_000
@@ -84,6 +86,7 @@ class PostgresWriter:
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
+        make_views(self.connection, workspaces)
 
     def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
         table = TABLES[name]
