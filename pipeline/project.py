@@ -440,7 +440,7 @@ class Project(Services):
             partial(self._answering, self.query_chat),
             partial(self._answering, self.keyword_chat),
             self.tokenizer,
-            self.prompt,
+            self.query_prompt,
             self.reranker,
         )
 

@@ -1,6 +1,7 @@
 """The answer to a question: what the model says of the evidence, its citations checked."""
 
 import math
+import re
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -10,9 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from pipeline.errors import ModelError, StoreError, UsageError
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest
+from pipeline.errors import ModelError, StoreError, UsageError, counted
+from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
+from pipeline.query.addresses import Addresses
 from pipeline.query.citations import Citations, Cited
 from pipeline.query.context import Context, Reference, cited_records, page_of, without_pages
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed
@@ -22,8 +24,16 @@ from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.modes import Keywords
 
 Result = TypeVar("Result")
-NO_ANSWER = "[NO ANSWER]"
-"""How a model begins that finds no answer in the context (prompts/answer_*.md)."""
+_NO_ANSWER = re.compile(
+    r"[\s*_#>`\"'“]*(?i:(?:answer|response)\s*:[\s*_]*)?"
+    r"(?:(?i:[\[【(（]\s*no[\s_-]*answer\s*[\]】)）])|NO[ _-]?ANSWER(?=\s*(?:[-–—:.,;!*_]|\n|$)))"
+    r"[\s*_`\"'”:.,;!–—-]*"
+)
+"""How a model begins that finds no answer in the context, as [NO ANSWER] (prompts/answer_*.md) or much like it."""
+_DECLINING = ("noanswer", "answernoanswer", "responsenoanswer")
+LONGEST_OPENING = 80
+WORDS = {"nothing_found": "no_context"}
+"""Reason for an abstention -> the prompt that has its words, where that is not called so."""
 REPORT = ("number", "title", "summary")
 CITED_REPORT = ["number", "id", "level", "title"]
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
@@ -105,7 +115,7 @@ def answer(request: QueryRequest, resources: QueryResources) -> Answer:
     started = time.perf_counter()
     prepared = inquired(prepare(request, resources), resources)
     with Clock(prepared.timings).measure("model"):
-        said = fixed_answer(prepared, resources) or _asked(prepared, resources.chat(request.model))
+        said = fixed_answer(prepared, resources) or _asked(prepared, resources)
     return finished(prepared, resources, said, started)
 
 
@@ -131,7 +141,7 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
     if request.only_need_prompt:
         return AnswerText("\n\n".join(message["content"] for message in prepared.messages), prepared.abstention)
     if prepared.abstention:
-        return AnswerText(resources.prompt("no_context").render().strip(), prepared.abstention)
+        return AnswerText(said_of(prepared.abstention, resources), prepared.abstention)
     if resources.chat(request.model):
         return None
     if request.mode == "bypass":
@@ -139,7 +149,13 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
     return evidence_answer(prepared.context)
 
 
-def read_answer(pieces: Iterator[str], prepared: PreparedQuery) -> Generator[str, None, tuple[Abstention, Cited]]:
+def said_of(abstention: Abstention, resources: QueryResources) -> str:
+    return resources.prompt(WORDS.get(abstention, abstention)).render().strip()
+
+
+def read_answer(
+    pieces: Iterator[str], prepared: PreparedQuery, resources: QueryResources
+) -> Generator[str, None, tuple[Abstention, Cited]]:
     """The answer as it is to be shown, in pieces; returns why it is none, if so, and what it cites. Without a search
     there is nothing that could be cited, and the text stays as it is. Thinking is never shown."""
     pieces = after_thinking(pieces)
@@ -147,9 +163,20 @@ def read_answer(pieces: Iterator[str], prepared: PreparedQuery) -> Generator[str
         yield from pieces
         return "", Cited()
     opening = _opening(pieces)
-    text = opening.removeprefix(NO_ANSWER)
-    cited = yield from Citations(prepared.context.references, prepared.citable).stream(chain([text], pieces))
-    return "not_in_context" if text != opening else "", cited
+    declined = _NO_ANSWER.match(opening)
+    text = opening[declined.end() :] if declined else opening
+    if declined and not text:
+        yield said_of("not_in_context", resources)
+        return "not_in_context", Cited()
+    check = Citations(prepared.context.references, prepared.citable, _known_addresses(prepared))
+    cited = yield from check.stream(chain([text], pieces))
+    return "not_in_context" if declined else "", cited
+
+
+def _known_addresses(prepared: PreparedQuery) -> Addresses:
+    request = prepared.request
+    said = (turn.content for turn in request.conversation_history)
+    return Addresses.of(prepared.context.text, request.query, request.user_prompt, request.system_prompt, *said)
 
 
 def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
@@ -178,16 +205,17 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
         cited=cited_references(context, said.cited),
         removed_citations=prepared.removed_citations + said.cited.removed,
-        notes=(*prepared.notes, *_notes(said.reply), *untraced),
+        notes=(*prepared.notes, *_notes(said), *untraced),
         most_calls=prepared.most_calls,
     )
 
 
-def _asked(prepared: PreparedQuery, chat: ChatModel | None) -> AnswerText:
+def _asked(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
+    chat = resources.chat(prepared.request.model)
     assert chat is not None
     reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
     refuse_failed(reply)
-    text, (abstention, cited) = whole(read_answer(iter([reply.text]), prepared))
+    text, (abstention, cited) = whole(read_answer(iter([reply.text]), prepared, resources))
     return AnswerText(text, abstention, cited, reply)
 
 
@@ -217,17 +245,26 @@ def any_text(text: str) -> str | None:
     return None
 
 
-def _notes(reply: ChatReply | None) -> tuple[str, ...]:
-    cut = reply is not None and reply.finish_reason == "length"
-    return ("the answer was cut off at the model's output limit",) if cut else ()
+def _notes(said: AnswerText) -> tuple[str, ...]:
+    cut = said.reply is not None and said.reply.finish_reason == "length"
+    strange = counted(said.cited.addresses, "address", "addresses")
+    return (
+        *(["the answer was cut off at the model's output limit"] if cut else []),
+        *([f"{strange} that nothing shown holds: taken out of the answer"] if said.cited.addresses else []),
+    )
 
 
 def _opening(pieces: Iterator[str]) -> str:
     """What comes first, long enough to tell whether it is the sign of no answer."""
     opening = ""
-    while NO_ANSWER.startswith(opening) and opening != NO_ANSWER and (piece := next(pieces, None)) is not None:
+    while _may_decline(opening) and (piece := next(pieces, None)) is not None:
         opening = (opening + piece).lstrip()
     return opening
+
+
+def _may_decline(opening: str) -> bool:
+    said = re.sub(r"[\W_]+", "", opening).casefold()
+    return len(opening) < LONGEST_OPENING and any(sign.startswith(said) for sign in _DECLINING)
 
 
 def usage_of(*replies: ChatReply | None) -> dict[str, int]:

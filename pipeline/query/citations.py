@@ -1,10 +1,13 @@
-"""What an answer cites, by marks that no text has by chance: a number each, and nothing that was not shown."""
+"""What an answer cites, by marks that no text has by chance: a number each, and nothing that was not shown; so for the
+addresses in it."""
 
 import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pipeline.query import addresses
+from pipeline.query.addresses import Addresses
 from pipeline.query.context import LONGEST, UNCHECKED, DataCitations, Reference, cited_records
 
 _NUMBER = r"\d{1,9}"
@@ -13,30 +16,35 @@ _MARKED = re.compile(rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( 
 _RANGE = re.compile(rf"({_NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({_NUMBER}))?", re.IGNORECASE)
 _UNFINISHED = re.compile(
     rf" ?[\[【(][\[\] refs\d,;:–-]{{0,{LONGEST}}}$"
+    rf"| ?(?:{addresses.UNFINISHED})"
     rf"| ?\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?$"
     "| $",
     re.IGNORECASE,
 )
-"""The end of a text that may yet become a citation."""
+"""The end of a text that may yet become a citation, or an address."""
 WIDEST = 50
 """Numbers of a range that are looked at one by one."""
 
 
 @dataclass
 class Cited:
-    """By an answer, each once: numbers of text units and of reports; ``removed``: how many others were taken out."""
+    """By an answer, each once: numbers of text units and of reports; ``removed``: how many others were taken out, and
+    ``addresses``: how many of these."""
 
     removed: int = 0
+    addresses: int = 0
     sources: list[int] = field(default_factory=list)
     reports: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Citations:
-    """Checks an answer, as it comes. ``references``: its sources; ``records``: the same for citations of data."""
+    """Checks an answer, as it comes. ``references``: its sources; ``records``: the same for citations of data;
+    ``known``: addresses that it may name."""
 
     references: Sequence[Reference]
     records: DataCitations = UNCHECKED
+    known: Addresses | None = None
 
     def stream(self, pieces: Iterable[str]) -> Generator[str, None, Cited]:
         """The text in pieces, its marks as [3]; returns what it cites. What may yet become a citation is held back
@@ -59,7 +67,12 @@ class Citations:
         for kind, numbers in cited_records(text).items() if self.records.shown is not None else ():
             known = {"sources": cited.sources, "reports": cited.reports}.get(kind, [])
             known.extend(number for number in numbers if number not in known)
-        return _MARKED.sub(lambda mark: self._numbered(mark[0], cited), text)
+        text = _MARKED.sub(lambda mark: self._numbered(mark[0], cited), text)
+        if self.known is None:
+            return text
+        text, strange = self.known.checked(text)
+        cited.addresses += strange
+        return text
 
     def _numbered(self, mark: str, cited: Cited) -> str:
         """``[1][3]`` for the numbers that were shown; nothing, not even the space before, without any."""

@@ -75,7 +75,7 @@ def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Eve
         return fixed
     replies: list[ChatReply] = []
     shown: list[str] = []
-    answer = read_answer(_pieces(prepared, resources, replies), prepared)
+    answer = read_answer(_pieces(prepared, resources, replies), prepared, resources)
     while True:
         try:
             shown.append(next(answer))

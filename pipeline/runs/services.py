@@ -325,6 +325,15 @@ class Services:
 
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
+    def query_prompt(self, name: str) -> Prompt:
+        """As ``prompt``, for questions: one that the project does not have is the one that comes with graphmill."""
+        from pipeline.contract.prompts import read_prompt
+        from pipeline.settings.init import shipped
+
+        folders = [self.root / "prompts", shipped() / "prompts"]
+        folder = next((folder for folder in folders if (folder / f"{name}.md").is_file()), folders[0])
+        return read_prompt(folder, name, {"language": self.settings.language})
+
     @made_once
     def chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""

@@ -109,8 +109,45 @@ def test_where_nothing_is_found_the_model_is_not_asked(mode: str):
 
 def test_a_budget_that_nothing_fits_into_is_an_abstention():
     given, _ = asked(KEYWORDS, max_total_tokens=10)
-    assert given.abstained
+    assert (given.abstention, given.text) == ("no_room", PROMPTS["no_room"].strip())
     assert given.context.chunks.dropped > 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[NO ANSWER] Nothing is said of it.",
+        "**[NO ANSWER]** Nothing is said of it.",
+        "[No answer] Nothing is said of it.",
+        "NO ANSWER - Nothing is said of it.",
+        "NO ANSWER: Nothing is said of it.",
+        "# [NO_ANSWER]\n\nNothing is said of it.",
+        "`[no-answer]`: Nothing is said of it.",
+        "> 【NO ANSWER】Nothing is said of it.",
+        "Answer: [NO ANSWER]. Nothing is said of it.",
+        "<think>Hm.</think>\n[NO ANSWER] Nothing is said of it.",
+    ],
+)
+def test_every_way_to_say_that_there_is_no_answer_is_seen(said: str):
+    given, _ = asked(said, mode="naive")
+    assert (given.text, given.abstention) == ("Nothing is said of it.", "not_in_context")
+    *_, done = stream_answer(question(mode="naive"), resources(village(), ScriptedChat([said])))
+    assert isinstance(done, Done)
+    assert (done.answer.text, done.answer.abstention) == ("Nothing is said of it.", "not_in_context")
+
+
+@pytest.mark.parametrize("said", ["No answer was sent to Bea.", "Noah taught.", "NO ANSWERS came.", "No."])
+def test_an_answer_that_begins_alike_is_one(said: str):
+    given, _ = asked(said, mode="naive")
+    assert (given.text, given.abstention) == (said, "")
+
+
+def test_each_abstention_has_its_own_words():
+    assert asked("[NO ANSWER]", mode="naive")[0].text == PROMPTS["not_in_context"].strip()
+    assert asked(mode="naive", min_score=1.0)[0].text == PROMPTS["below_min_score"].strip()
+    assert asked(mode="naive", max_total_tokens=10)[0].text == PROMPTS["no_room"].strip()
+    empty = answer(question(mode="naive"), resources(empty_village(), ScriptedChat([])))
+    assert empty.text == PROMPTS["no_context"].strip()
 
 
 def test_a_model_that_gives_no_answer_is_an_error():
