@@ -1,7 +1,8 @@
 """What a project has come to: its tables by content and every row of its stores, made to be compared."""
 
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -117,6 +118,16 @@ def _comparable(row: dict[str, Any]) -> str:
     properties = {name: value for name, value in row["properties"].items() if name not in WHOSE}
     labels = sorted(row.get("labels", []))
     return repr({**row, "labels": labels, "properties": sorted(properties.items())})
+
+
+def in_cache(folder: ProjectFolder, table: str) -> int:
+    """Rows of a table of the cache."""
+    path = folder.root / "data" / "cache.sqlite"
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(path)) as cache, suppress(sqlite3.OperationalError):  # before it has tables
+        return cache.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return 0
 
 
 def is_extraction(request: Request) -> bool:

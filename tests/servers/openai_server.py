@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -189,9 +189,13 @@ class OpenAIServer(ThreadingHTTPServer):
         with self._lock:
             self._ledger.append(request)
 
-    def await_silence(self) -> None:
-        """Wait until nobody is connected: what a killed client has sent is then in the ledger."""
-        while self._connections:
+    @property
+    def connected(self) -> set[socket.socket]:
+        return set(self._connections)
+
+    def await_silence(self, but: Set[socket.socket] = frozenset()) -> None:
+        """Wait until nobody else is connected: what a killed client has sent is then in the ledger."""
+        while self.connected - but:
             time.sleep(0.005)
 
     @contextmanager

@@ -1,19 +1,15 @@
-"""Killed at any instant, or stopped, or left without a database or a disk: the next run goes on, asks for no stored
-reply again, and ends as if nothing had been."""
+"""Stopped, or left without a database or a disk: the next run goes on, asks for no stored reply again, and ends as if
+nothing had been."""
 
 import json
 import os
-import random
 import re
 import resource
 import signal
-import sqlite3
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,17 +23,14 @@ from tests.corpora import UNITS_OF_A_DOCUMENT, cut_by_paragraphs, voyage, voyage
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_faults import canonical
 from tests.servers.openai_replies import default_reply
-from tests.servers.openai_server import OpenAIServer, Reply, Request, openai_server
+from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 from tests.servers.postgres_server import server_folder
 from tests.sizes import size
-from tests.states import models, postgres_rows, set_args, table_hashes
+from tests.states import in_cache, models, postgres_rows, set_args, table_hashes
 
 CONCURRENCY = 4
-EMBEDDINGS_AT_ONCE = 4 * 16
-"""In states.models: calls under way, and texts in each."""
+"""In states.models: calls under way."""
 SECONDS = 120
-UNITS = size(40, 500)
-SEED = 20
 
 
 def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, units: int, **chat: float) -> ProjectFolder:
@@ -45,43 +38,6 @@ def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, units: int
     cut_by_paragraphs(folder)
     set_args(folder, summarize_descriptions={"max_tokens": 60})
     return folder
-
-
-@dataclass(frozen=True)
-class Whole:
-    """An uninterrupted run: what it made, and how much it asked."""
-
-    tables: dict[str, str]
-    rows: object
-    requests: list[Request]
-    snapshots: int
-
-    @property
-    def chats(self) -> set[bytes]:
-        return {canonical(request.body) for request in self.requests if request.kind == "chat"}
-
-    @property
-    def texts(self) -> set[str]:
-        return {text for request in self.requests for text in request.inputs}
-
-
-def state(folder: ProjectFolder, postgres_url: str) -> tuple[dict[str, str], object]:
-    with folder.open() as project:
-        return table_hashes(project), postgres_rows(postgres_url, project.settings.workspace)
-
-
-def snapshot_files(folder: ProjectFolder) -> int:
-    return len(list((folder.root / "data" / "snapshots").glob("*/*.parquet")))
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Whole:
-    with openai_server() as endpoint:
-        folder = new_folder(tmp_path_factory.mktemp("uninterrupted") / "whole", postgres_url, endpoint, UNITS)
-        with folder.open() as project:
-            project.run("index")
-            assert len(project.table("text_units")) == UNITS
-        return Whole(*state(folder, postgres_url), endpoint.requests, snapshot_files(folder))
 
 
 @dataclass
@@ -135,83 +91,6 @@ class Command:
         return code
 
 
-@dataclass(frozen=True)
-class Point:
-    """Where a run is killed: ``share`` of the calls or files that there will be, or seconds after a step began."""
-
-    where: str
-    share: float
-
-    def __str__(self) -> str:
-        return f"{self.where}-{self.share:.2f}"
-
-
-KINDS = ("extraction", "embed", "load", "snapshot", "merge")
-
-
-def points(count: int) -> list[Point]:
-    draw = random.Random(SEED)
-    return [Point(KINDS[number % len(KINDS)], draw.uniform(0.02, 0.98)) for number in range(count)]
-
-
-def reached(point: Point, command: Command, endpoint: OpenAIServer, whole: Whole) -> Callable[[], bool]:
-    calls = Counter(request.kind for request in whole.requests)
-    if point.where == "extraction":
-        return lambda: endpoint.count("chat") >= point.share * UNITS
-    if point.where == "embed":
-        return lambda: endpoint.count("embeddings") >= point.share * calls["embeddings"]
-    if point.where == "snapshot":
-        return lambda: snapshot_files(command.folder) >= point.share * whole.snapshots
-    event, step = {"merge": ("step_started", "merge_graphs"), "load": ("load_started", None)}[point.where]
-    return After(lambda: command.has_told(event, step), seconds=point.share / 2)
-
-
-@dataclass
-class After:
-    """True so many seconds after something was first so."""
-
-    so: Callable[[], bool]
-    seconds: float
-    since: float | None = None
-
-    def __call__(self) -> bool:
-        if self.since is None and self.so():
-            self.since = time.monotonic()
-        return self.since is not None and time.monotonic() >= self.since + self.seconds
-
-
-def stored(folder: ProjectFolder, table: str) -> int:
-    path = folder.root / "data" / "cache.sqlite"
-    if not path.exists():
-        return 0
-    with closing(sqlite3.connect(path)) as cache, suppress(sqlite3.OperationalError):  # before it has tables
-        return cache.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-    return 0
-
-
-@pytest.mark.parametrize("point", points(size(4, 20)), ids=str)
-def test_killed_and_run_again(tmp_path: Path, postgres_url: str, openai: OpenAIServer, whole: Whole, point: Point):
-    folder = new_folder(tmp_path / "killed", postgres_url, openai, UNITS)
-    openai.delay = 0.02
-    with Command(folder) as command:
-        command.until(reached(point, command, openai, whole))
-        command.signal(signal.SIGKILL)
-        assert command.wait() == -signal.SIGKILL, "it had ended before"
-    openai.await_silence()
-    openai.delay = 0.0
-    chats, vectors = stored(folder, "completions"), stored(folder, "embeddings")
-    before = openai.requests
-    openai.forget()
-    with folder.open() as project:
-        project.run("index")
-    after = openai.requests
-    assert state(folder, postgres_url) == (whole.tables, whole.rows)
-    assert sum(request.kind == "chat" for request in after) == len(whole.chats) - chats
-    assert sum(len(request.inputs) for request in after) == len(whole.texts) - vectors
-    assert sum(request.kind == "chat" for request in before) - chats <= CONCURRENCY
-    assert sum(len(request.inputs) for request in before) - vectors <= EMBEDDINGS_AT_ONCE
-
-
 SMALL = 24
 
 
@@ -247,7 +126,7 @@ def test_stopped_it_waits_for_the_calls_under_way(
         assert command.wait() == code
         assert "run the same command again to go on" in command.said[-1]
     assert CONCURRENCY < openai.count("chat") <= 2 * CONCURRENCY + 1
-    assert stored(folder, "completions") == openai.count("chat")
+    assert in_cache(folder, "completions") == openai.count("chat")
     openai.delay = 0.0
     assert run_again(folder) == small_tables
     assert openai.count("chat") == len({canonical(request.body) for request in openai.requests if request.messages})
@@ -367,6 +246,6 @@ def test_a_full_disk(
         assert command.wait() == 1
     assert len(command.said) == 1, command.said
     assert re.match("graphmill: .*(disk|space)", command.said[0])
-    asked, kept = openai.count("chat"), stored(folder, "completions")
+    asked, kept = openai.count("chat"), in_cache(folder, "completions")
     assert run_again(folder) == small_tables
     assert asked - kept <= CONCURRENCY + 1
