@@ -66,7 +66,7 @@ def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
 def test_without_a_point_that_helps_there_is_no_answer(reply: str):
     chat = ScriptedChat([reply])
     given = answer(question(**COMMUNITY), resources(reported_village(), chat))
-    assert (given.text, given.abstention) == (PROMPTS["no_context"].strip(), "not_in_context")
+    assert (given.text, given.abstention) == (PROMPTS["not_in_context"].strip(), "not_in_context")
     assert len(chat.asked) == 1
 
 

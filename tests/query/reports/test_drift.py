@@ -79,7 +79,7 @@ def test_where_no_step_helps_there_is_no_answer():
         search=lambda _: '{"answer": "Nothing.", "score": 0, "follow_ups": []}',
     )
     given = answer(question(**DRIFT), resources(reported_village(), none))
-    assert (given.text, given.abstention) == (PROMPTS["no_context"].strip(), "not_in_context")
+    assert (given.text, given.abstention) == (PROMPTS["not_in_context"].strip(), "not_in_context")
     assert none.asked_for == ["primer"] * 4 + ["search"]
 
 
