@@ -35,7 +35,7 @@ def copy_table(connection: Connection, name: str, workspace: str) -> dict[str, A
     connection.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE)").format(bare, table))
     connection.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (workspace, id)").format(bare))
     types, rows = read_rows(connection, table, workspace)
-    connection.execute(sql.SQL("DROP TABLE {}").format(table))
+    connection.execute(sql.SQL("DROP TABLE {} CASCADE").format(table))  # views are made of some
     connection.execute("CHECKPOINT")
     cpu, started = time.process_time(), time.perf_counter()
     with connection.transaction():

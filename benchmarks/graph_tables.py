@@ -38,6 +38,15 @@ _HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel 
 _TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()
 WORDS = np.array(["".join(parts) for parts in product(_HEADS, _TAILS)])
 Tables = dict[str, pa.Table]
+ORDERS = {
+    "documents": DOCUMENTS.order,
+    "text_units": TEXT_UNITS.order,
+    "entities": ENTITIES.order,
+    "relationships": RELATIONSHIPS.order,
+    **dict.fromkeys(["entity_texts", "relationship_texts"], TEXTS.order),
+    **dict.fromkeys(["text_unit_embeddings", "entity_embeddings", "relationship_embeddings"], EMBEDDINGS.order),
+}
+"""Snapshot table -> what fixes the order of its rows."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,10 @@ class Sizes:
 def write_tables(snapshots: SnapshotStore, sizes: Sizes) -> None:
     """Write the tables, and once more with 1 % changed: the manifests of the runs FIRST and CHANGED."""
     tables = make_tables(sizes)
-    first = _manifest({name: snapshots.write(name, table) for name, table in tables.items()})
-    changed = {name: snapshots.write(name, table) for name, table in _changed(tables).items()}
+    first = _manifest({name: snapshots.write(name, table, ORDERS[name]) for name, table in tables.items()})
+    changed = {
+        name: snapshots.write(name, table, ORDERS[name], first.tables[name]) for name, table in _changed(tables).items()
+    }
     snapshots.publish(first, FIRST)
     snapshots.publish(_manifest({**first.tables, **changed}), CHANGED)
 

@@ -32,6 +32,11 @@ NO_INDEX, INDEX, DEFAULT = 10**9, 1, 5_000
 """``exact_below``: rows from which a table gets an HNSW index. LightRAG always makes one."""
 
 STORES = ["neo4j", "postgres"]
+PLAIN_AND_FIRST = (("plain loop", "bare COPY"), ("first load",))
+SHOWN = (
+    "load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "CPU µs a row", "of the plain CPU",
+    "of the first CPU", "of the plain rate", "graphmill is",
+)  # fmt: skip
 Rows = list[dict[str, Any]]
 
 
@@ -49,12 +54,17 @@ def on_neo4j(sizes: Sizes, folder: str, warm_up: str) -> Rows:
         "nodes": tenths(progress.nodes, sizes.entities),
         "relationships": tenths(progress.relationships, sizes.relationships),
     }
-    return [
-        {**plain_line("plain loop", plain["rows"], plain["seconds"], plain["cpu"]), "server CPU s": plain["server"]},
-        {**first_line(first, plain["rows"], plain["seconds"]), "rates by tenth": rates},
-        load_line("again", again),
-        load_line("1 % changed", changed),
-    ]
+    return by_row(
+        [
+            {
+                **plain_line("plain loop", plain["rows"], plain["seconds"], plain["cpu"]),
+                "server CPU s": plain["server"],
+            },
+            {**first_line(first, plain["rows"], plain["seconds"]), "rates by tenth": rates},
+            load_line("again", again),
+            load_line("1 % changed", changed),
+        ]
+    )
 
 
 def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Rows:
@@ -76,7 +86,7 @@ def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Ro
     if indexed:  # it changes as many rows back, and makes the indexes
         vectors = sizes.entities + sizes.relationships + sizes.units
         found.append(plain_line("HNSW indexes", vectors, indexed["seconds"] - changed["seconds"], None))
-    return found
+    return by_row(found)
 
 
 def with_lightrag(folder: Path, warm_up: str) -> Rows:
@@ -155,10 +165,24 @@ def rate(rows: int, seconds: float) -> dict[str, Any]:
     return {"rows": rows, "s": seconds, "rows/s": rows / seconds}
 
 
+def by_row(lines: Rows) -> Rows:
+    """With the client's CPU a row, which is that over the plain one's for a load, and the share of the first load's."""
+    plain, first = (next(line for line in lines if line["load"] in names) for names in PLAIN_AND_FIRST)
+
+    def shares(line: dict[str, Any]) -> dict[str, Any]:
+        cpu, rows = line.get("CPU s"), line["rows"]
+        if cpu is None or not rows:
+            return line
+        each = 1e6 * cpu / rows
+        of_plain = each / (1e6 * plain["CPU s"] / plain["rows"])
+        return {**line, "CPU µs a row": each, "of the plain CPU": of_plain, "of the first CPU": cpu / first["CPU s"]}
+
+    return [shares(line) for line in lines]
+
+
 def show(title: str, rows: Rows) -> None:
     print(f"\n{title}")
-    shown = ("load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "of the plain rate", "graphmill is")
-    print_table([{name: row[name] for name in shown if name in row} for row in rows])
+    print_table([{name: row.get(name) for name in SHOWN if any(name in each for each in rows)} for row in rows])
     for row in rows:
         for name, rates in row.get("rates by tenth", {}).items():
             print(f"{name} a second by tenth: {' '.join(f'{rate:,.0f}' for rate in rates)}", flush=True)

@@ -11,7 +11,7 @@ from pipeline.runs.adapters import open_stores
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import DaemonThreads
-from pipeline.stores.base import Live, Store
+from pipeline.stores.base import Live, Store, refuse_earlier
 
 PATIENCE = 5.0
 """Seconds a store gets to answer."""
@@ -75,9 +75,11 @@ class Health:
         return ServiceState(states, problems[0] if problems else "", live.workflow if live else "")
 
     def _problems_of(self, live: Live) -> list[str]:
-        """What no query is answered from: another owner's rows, unless they were named, and vectors that no model of
-        the settings makes."""
+        """What no query is answered from: what an earlier version has loaded, another owner's rows, unless they were
+        named, and vectors that no model of the settings makes."""
+        vectors = self._stores.vectors
         try:
+            refuse_earlier(live, f"workspace '{vectors.workspace}', {vectors.name}")
             self.project.notes_on_owner(live)
             self.project.embedding_like(live.embedding)
         except GraphmillError as error:

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.schemas import SCHEMA_VERSION, UNMARKED
+from pipeline.errors import NothingLoadedError
 from pipeline.text.ids import digest
 
 ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
@@ -398,6 +399,16 @@ class GraphStore(GraphReads, Protocol):
         ...
 
     def shown(self) -> GraphState: ...
+
+
+def refuse_earlier(live: Live, where: str) -> None:
+    """Raises NothingLoadedError for what an earlier version of the software has loaded, whose tables lack what is read
+    now."""
+    if live.schema_version < LAYOUT:
+        raise NothingLoadedError(
+            f"{where}: loaded by an earlier graphmill (schema {live.schema_version}), which kept its sources elsewhere; run "
+            f"'graphmill load {live.workflow}'"
+        )
 
 
 def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:

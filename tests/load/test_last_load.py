@@ -67,13 +67,20 @@ def test_what_was_changed_in_a_database_since_is_mended(
     relational, native, fresh = postgres(), neo4j(), postgres("-fresh")
     load(save(BEFORE, snapshots), snapshots, [relational, native], 100)
     with relational.connection() as connection:
-        for table in ("graphmill_nodes", "lightrag_chunks"):
-            connection.execute(text(f"DELETE FROM {table} WHERE workspace = :w"), {"w": relational.workspace})
-    native.driver.execute_query(
+        for statement in (
+            "DELETE FROM graphmill_nodes WHERE workspace = :w",
+            "DELETE FROM lightrag_chunks WHERE workspace = :w",
+            "UPDATE graphmill_edges SET row_hash = 'another' WHERE workspace = :w",
+            "INSERT INTO graphmill_documents (workspace, id, row_hash) VALUES (:w, 'one-too-many', 'x')",
+            "INSERT INTO lightrag_entities (workspace, id, row_hash) VALUES (:w, 'one-too-many', 'x')",
+        ):
+            connection.execute(text(statement), {"w": relational.workspace})
+    for change in (
         "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n",
-        {"w": native.workspace},
-        database_=native.database,
-    )
+        "MATCH (n:Entity {workspace: $w, displayName: 'London'}) SET n.row_hash = 'another'",
+        "CREATE (n:Entity {workspace: $w, id: 'one-too-many', row_hash: 'x'})",
+    ):
+        native.driver.execute_query(change, {"w": native.workspace}, database_=native.database)
     after = save(AFTER, snapshots)
     load(after, snapshots, [relational, native], 100)
     load(after, snapshots, [fresh], 100)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from sqlalchemy import text
 
 from pipeline.serve import health
+from pipeline.stores.postgres.store import PostgresStore
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, events_in, serving, wait_until
@@ -74,6 +76,21 @@ def test_vectors_of_another_model_cannot_be_searched(folder: ProjectFolder):
         status, body = served.health()
         assert (status, body["stores"]["postgres"]["status"]) == (503, "ok")
         assert "its vectors were made by" in body["problem"]
+
+
+def test_what_an_earlier_version_has_loaded_is_not_well(folder: ProjectFolder):
+    with folder.open("workspace=earlier") as project:
+        project.load("fast")
+        vectors = project.stores.vectors
+        assert isinstance(vectors, PostgresStore)
+        with vectors.connection() as connection:
+            connection.execute(text("UPDATE graphmill_live SET schema_version = 6 WHERE workspace = 'earlier'"))
+        with serving(project) as served:
+            status, body = served.health()
+            assert (status, body["status"], body["stores"]["postgres"]["status"]) == (503, "unavailable", "ok")
+            assert "loaded by an earlier graphmill (schema 6)" in body["problem"]
+            assert served.ask("/query/data").status_code == 503
+        project.drop_workspace("earlier")
 
 
 def test_each_store_is_asked(folder: ProjectFolder, neo4j_address: Neo4jAddress, monkeypatch: pytest.MonkeyPatch):

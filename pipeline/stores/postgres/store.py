@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 from sqlalchemy import func, select, text
 
-from pipeline.errors import NothingLoadedError, StoreError
-from pipeline.stores.base import LAYOUT, Advanced, Live, TableState, Waits, silent
+from pipeline.errors import StoreError
+from pipeline.stores.base import Advanced, Live, TableState, Waits, refuse_earlier, silent
 from pipeline.stores.connection import PAUSE_SECONDS
 from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
 from pipeline.stores.postgres.database import Moment
@@ -83,11 +83,8 @@ class PostgresStore(PostgresReads):
         with self.connection() as connection:
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
             live = self.live_in(connection)
-            if live is not None and live.schema_version < LAYOUT:
-                raise NothingLoadedError(
-                    f"{self.address}, workspace '{self.workspace}': loaded by an earlier graphmill (schema "
-                    f"{live.schema_version}), which kept its sources elsewhere; run 'graphmill load {live.workflow}'"
-                )
+            if live is not None:
+                refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
             yield replace(self, moment=Moment(connection, live))
 
     def begun(self) -> bool:
