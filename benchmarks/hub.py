@@ -25,7 +25,8 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import QuestionVectors, retrieve
 from pipeline.runs.adapters import Stores
-from pipeline.stores.base import GraphStore, Live, VectorStore
+from pipeline.stores.base import Live
+from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.stores.sources import tables_of
 

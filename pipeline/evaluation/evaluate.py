@@ -11,7 +11,8 @@ from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find
 from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
 from pipeline.query.resources import QueryResources
 from pipeline.settings.query_options import QueryOptions
-from pipeline.stores.base import Advanced, VectorStore, silent
+from pipeline.stores.base import Advanced, silent
+from pipeline.stores.reads import VectorStore
 
 QueryData = Callable[..., Mapping[str, Any]]
 """A question and the options of a request -> what was found, as ``Project.query_data`` gives it."""

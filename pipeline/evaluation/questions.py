@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.errors import UsageError
-from pipeline.stores.base import VectorStore
+from pipeline.stores.reads import VectorStore
 from pipeline.text.ids import clean
 
 Kind = Literal["document", "chunk", "text"]

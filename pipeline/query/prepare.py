@@ -27,7 +27,7 @@ from pipeline.query.search.modes import (
     refuse_endless,
     search_text,
 )
-from pipeline.stores.base import CHUNK_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import CHUNK_COLUMNS, GraphReads, VectorReads
 
 Find = Callable[[Embed | None, VectorReads, GraphReads], Found]
 ATTEMPTS = 3

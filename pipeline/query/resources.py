@@ -12,7 +12,7 @@ import pandas as pd
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
 from pipeline.query.search.evidence import Evidence
-from pipeline.stores.base import GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """A row for each text."""

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from pipeline.models.cache.replies import ReplyCache
     from pipeline.models.endpoint.batch import BatchChat
     from pipeline.models.endpoint.chat import OpenAIChat
-    from pipeline.stores.base import GraphStore, Live, Store, VectorStore
+    from pipeline.stores.base import Live, Store
     from pipeline.stores.connection import Result, Work
     from pipeline.stores.neo4j.store import Neo4jStore
     from pipeline.stores.postgres.store import PostgresStore
+    from pipeline.stores.reads import GraphStore, VectorStore
 
 
 Model = TypeVar("Model")

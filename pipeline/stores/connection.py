@@ -11,7 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 from pipeline.errors import LostConnectionError, OtherOwnerError
-from pipeline.stores.base import GraphState, GraphStore, Live, VectorStore
+from pipeline.stores.base import Live
+from pipeline.stores.reads import GraphState, GraphStore, VectorStore
 
 Result = TypeVar("Result")
 PAUSE_SECONDS = 0.5

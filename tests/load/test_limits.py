@@ -7,10 +7,10 @@ import pandas as pd
 
 from pipeline.load.loader import load
 from pipeline.snapshots.store import SnapshotStore
-from pipeline.stores.base import SOURCES
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import SOURCES
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save

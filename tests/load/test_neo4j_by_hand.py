@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import GraphState
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.neo4j.writer import Neo4jWriter
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphState
 from pipeline.text.ids import entity_id, relationship_id
 from pipeline.verify.verify import Verification, verify
 from tests.load.tables import corpus, save

@@ -11,13 +11,13 @@ import pytest
 from pipeline.errors import OtherOwnerError, UsageError
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import GraphStore, VectorStore
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.neo4j.writer import Neo4jWriter
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.schema import EDGES, NODES
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save

@@ -11,7 +11,9 @@ from pipeline.contract.prompts import Prompt
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, one_question
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
-from pipeline.stores.base import (
+from pipeline.stores.base import Live, Writer
+from pipeline.stores.postgres.lexical import bm25_scores, word_weight
+from pipeline.stores.reads import (
     CHUNK_COLUMNS,
     CLAIM_COLUMNS,
     COMMUNITY_COLUMNS,
@@ -22,10 +24,7 @@ from pipeline.stores.base import (
     RELATIONSHIP_COLUMNS,
     REPORT_COLUMNS,
     Lexical,
-    Live,
-    Writer,
 )
-from pipeline.stores.postgres.lexical import bm25_scores, word_weight
 from pipeline.text.ids import words
 from tests.talking import converse
 

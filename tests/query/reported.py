@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.stores.base import CLAIM_COLUMNS, COMMUNITY_COLUMNS, REPORT_COLUMNS
+from pipeline.stores.reads import CLAIM_COLUMNS, COMMUNITY_COLUMNS, REPORT_COLUMNS
 from tests.query.memory_stores import MemoryStores, ScriptedChat, village
 
 COMMUNITIES = {

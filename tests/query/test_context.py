@@ -18,7 +18,7 @@ from pipeline.query.context import (
     told_dropped,
 )
 from pipeline.query.search.evidence import Evidence
-from pipeline.stores.base import CHUNK_COLUMNS
+from pipeline.stores.reads import CHUNK_COLUMNS
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import CharacterTokens, chunk, entity, question, relationship

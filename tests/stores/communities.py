@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.stores.base import COMMUNITY_COLUMNS
+from pipeline.stores.reads import COMMUNITY_COLUMNS
 from pipeline.text.ids import digest
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
 

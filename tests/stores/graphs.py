@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.stores.base import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore, Live, Store
+from pipeline.stores.base import Live, Store
+from pipeline.stores.reads import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore
 from pipeline.text.ids import digest, entity_id, relationship_id
 from tests.stores.sources import tables_of
 

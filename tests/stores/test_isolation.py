@@ -12,11 +12,12 @@ import pytest
 
 from pipeline.load.loader import load
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import GraphStore, Store, VectorStore
+from pipeline.stores.base import Store
 from pipeline.stores.connection import read_together
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.schema import VECTOR_TABLES
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.load.tables import corpus, save
 from tests.sizes import size

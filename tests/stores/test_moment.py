@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import SnapshotStore
-from pipeline.stores.base import GraphStore, VectorStore
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id
 from tests.load.tables import corpus, save
 from tests.sizes import size

@@ -8,8 +8,9 @@ import pytest
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.filtered import FilteredVectors
-from pipeline.stores.base import CLAIM_COLUMNS, REPORT_COLUMNS, Live
+from pipeline.stores.base import Live
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import CLAIM_COLUMNS, REPORT_COLUMNS
 
 OpenStore = Callable[..., PostgresStore]
 

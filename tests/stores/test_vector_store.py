@@ -10,10 +10,11 @@ from sqlalchemy import event
 
 from pipeline.errors import StoreError
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.stores.base import CHUNK_COLUMNS, Live
+from pipeline.stores.base import Live
 from pipeline.stores.postgres import writer as postgres_writer
 from pipeline.stores.postgres.schema import ENTITIES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import CHUNK_COLUMNS
 from tests.stored import stored_hashes
 
 OpenStore = Callable[..., PostgresStore]

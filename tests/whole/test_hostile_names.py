@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.models.parse.lenient_json import keywords_of, name_of
 from pipeline.project import Project
-from pipeline.stores.base import GraphStore
+from pipeline.stores.reads import GraphStore
 from pipeline.text.ids import clean, entity_id, relationship_id
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress

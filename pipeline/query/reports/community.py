@@ -27,7 +27,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.modes import Keywords
-from pipeline.stores.base import REPORT_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import REPORT_COLUMNS, GraphReads, VectorReads
 
 RATE, MAP = "community_rate", "community_map"
 _HAS_RATINGS = readable(parse_ratings, "no ratings in the reply")

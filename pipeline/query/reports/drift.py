@@ -30,7 +30,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Found, QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.modes import Keywords, QuestionVectors, find_evidence
-from pipeline.stores.base import GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
 
 PRIMER, LOCAL = "drift_primer", "drift_local"
 LAST_CALL = 1

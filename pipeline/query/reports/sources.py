@@ -16,7 +16,7 @@ from pipeline.query.context import CITATION, Context, Reference, cited_records, 
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import allowed
-from pipeline.stores.base import GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.text.ids import is_syllabic, match_key
 from pipeline.text.sentences import sentence_spans
 

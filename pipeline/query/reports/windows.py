@@ -13,7 +13,7 @@ from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, ins
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import Work, allowed
-from pipeline.stores.base import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
 from pipeline.text.ids import digest
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pandas as pd
 from pipeline.errors import ModelError
 from pipeline.models.base import Reranker
 from pipeline.settings.query_options import ChunkPick
-from pipeline.stores.base import CLAIM_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, REPORT_COLUMNS, VectorReads
+from pipeline.stores.reads import CLAIM_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, REPORT_COLUMNS, VectorReads
 
 Picks = Mapping[str, int]
 """Text units that a lane has chosen, best first, each with how often it came up there."""

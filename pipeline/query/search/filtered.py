@@ -15,7 +15,7 @@ import pandas as pd
 from pipeline.documents.conditions import holds
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
-from pipeline.stores.base import GraphReads, Lexical, VectorReads
+from pipeline.stores.reads import GraphReads, Lexical, VectorReads
 
 UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}
 Work = Callable[[VectorReads, GraphReads], Result]

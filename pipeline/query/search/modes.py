@@ -15,7 +15,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Embed, Found
 from pipeline.query.search.evidence import ChunkChoice, Evidence, by_question, by_relation, merge_frames
 from pipeline.settings.query_options import RelationshipOrder
-from pipeline.stores.base import GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
 GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.query.resources import Embed
-from pipeline.stores.base import LINK_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import LINK_COLUMNS, GraphReads, VectorReads
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""

@@ -28,7 +28,7 @@ from pipeline.query.walk.seeds import (
     read_mentions,
     read_openings,
 )
-from pipeline.stores.base import LINK_COLUMNS, GraphReads, Lexical, VectorReads
+from pipeline.stores.reads import LINK_COLUMNS, GraphReads, Lexical, VectorReads
 
 SEEDS, TARGETS = 20, 1000
 """Passages that names are looked for in, and passages they are followed to."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.walk.pagerank import Edge
-from pipeline.stores.base import Lexical, VectorReads
+from pipeline.stores.reads import Lexical, VectorReads
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
 

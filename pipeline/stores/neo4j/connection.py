@@ -11,8 +11,8 @@ from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavaila
 
 from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
 from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
-from pipeline.stores.base import HUB, SOURCES
 from pipeline.stores.neo4j import cypher
+from pipeline.stores.reads import HUB, SOURCES
 
 FETCH_ROWS = 10_000
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0

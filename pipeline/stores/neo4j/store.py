@@ -23,26 +23,21 @@ from neo4j import ManagedTransaction, SummaryCounters, Transaction
 from pipeline.contract.schemas import refuse_newer
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.settings.addresses import shown_neo4j
-from pipeline.stores.base import (
-    COMMUNITY_COLUMNS,
-    ENTITY_COLUMNS,
-    LINK_COLUMNS,
-    RELATIONSHIP_COLUMNS,
-    Advanced,
-    GraphState,
-    Live,
-    TableState,
-    VectorStore,
-    Waits,
-    in_order,
-    read_live,
-    silent,
-)
+from pipeline.stores.base import Advanced, Live, TableState, Waits, read_live, silent
 from pipeline.stores.connection import this_client
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
 from pipeline.stores.neo4j.rows import as_read, as_stored, places
 from pipeline.stores.neo4j.writer import NESTED, Neo4jWriter, read_hashes
+from pipeline.stores.reads import (
+    COMMUNITY_COLUMNS,
+    ENTITY_COLUMNS,
+    LINK_COLUMNS,
+    RELATIONSHIP_COLUMNS,
+    GraphState,
+    VectorStore,
+    in_order,
+)
 
 WAITING_SECONDS = 1.0
 """After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""

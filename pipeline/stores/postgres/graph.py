@@ -20,7 +20,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import array
 
-from pipeline.stores.base import (
+from pipeline.stores.postgres.reads import is_of
+from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
+from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import (
     COMMUNITY_COLUMNS,
     ENTITY_COLUMNS,
     HUB,
@@ -31,9 +34,6 @@ from pipeline.stores.base import (
     VectorStore,
     in_order,
 )
-from pipeline.stores.postgres.reads import is_of
-from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
-from pipeline.stores.postgres.store import PostgresStore
 
 FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(Text)))
 

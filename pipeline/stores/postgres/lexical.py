@@ -18,10 +18,10 @@ import numpy as np
 from psycopg import sql
 from sqlalchemy import Connection, literal_column, select
 
-from pipeline.stores.base import Lexical
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
+from pipeline.stores.reads import Lexical
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
 
 K1, B = 0.9, 0.4

@@ -24,17 +24,7 @@ from sqlalchemy import (
 )
 
 from pipeline.contract.schemas import refuse_newer
-from pipeline.stores.base import (
-    CHUNK_COLUMNS,
-    CLAIM_COLUMNS,
-    MENTION_COLUMNS,
-    OPENING_COLUMNS,
-    REPORT_COLUMNS,
-    SOURCES,
-    Lexical,
-    Live,
-    in_order,
-)
+from pipeline.stores.base import Live
 from pipeline.stores.postgres.database import PostgresDatabase, cursor
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
 from pipeline.stores.postgres.lexical import lexical_search
@@ -49,6 +39,16 @@ from pipeline.stores.postgres.schema import (
     VECTOR_TABLES,
 )
 from pipeline.stores.postgres.workspaces import workspaces
+from pipeline.stores.reads import (
+    CHUNK_COLUMNS,
+    CLAIM_COLUMNS,
+    MENTION_COLUMNS,
+    OPENING_COLUMNS,
+    REPORT_COLUMNS,
+    SOURCES,
+    Lexical,
+    in_order,
+)
 
 ID_BYTES = 56
 """More than an id takes in an array."""

@@ -14,10 +14,11 @@ from sqlalchemy import event
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import Keywords, embed_question, retrieve
-from pipeline.stores.base import GraphStore, Live, Store
+from pipeline.stores.base import Live, Store
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, question, village
 from tests.stores.sources import tables_of

@@ -12,10 +12,11 @@ from sqlalchemy import event
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.walk.graph_search import graph_search
-from pipeline.stores.base import GraphStore, Live, VectorStore
+from pipeline.stores.base import Live
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, MemoryStores, empty_village, letters
 from tests.stores.sources import tables_of

@@ -12,10 +12,10 @@ from neo4j.exceptions import ServiceUnavailable, TransientError
 
 from pipeline.errors import LostConnectionError
 from pipeline.load.row_hashes import diff, hashes_of, with_hashes
-from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.rows import NAME_KEY_LENGTH, as_stored, batches, name_key, state_of
 from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.reads import GraphState
 from pipeline.text.ids import entity_id
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, edge, graph, node, random_graph
 

@@ -9,8 +9,8 @@ from multiprocessing import get_context
 import pytest
 
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.stores.base import GraphState
 from pipeline.stores.neo4j.store import Neo4jStore
+from pipeline.stores.reads import GraphState
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.sizes import size
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph

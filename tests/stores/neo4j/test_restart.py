@@ -13,10 +13,10 @@ from pipeline.errors import LostConnectionError
 from pipeline.load.loader import LoadOptions, load
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.snapshots.store import SnapshotStore
-from pipeline.stores.base import GraphState
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphState
 from pipeline.verify.verify import verify
 from tests.servers.neo4j_server import QUICK_START, Neo4jAddress, maven_server, temporary_folder, why_no_maven
 from tests.sizes import full, only_whole

@@ -7,10 +7,10 @@ import pytest
 
 from pipeline.load.loader import LoadOptions, load
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import GraphStore, VectorStore
 from pipeline.stores.connection import read_together
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save

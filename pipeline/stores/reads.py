@@ -1,0 +1,176 @@
+"""What a query asks of a database: vectors, words, text units, reports and claims, and the graph."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from pipeline.stores.base import Store
+
+ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
+RELATIONSHIP_COLUMNS = [
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "keywords", "weight",
+    "rank", "text_unit_ids",
+]  # fmt: skip
+CHUNK_COLUMNS = [
+    "id", "document_id", "source", "title", "start", "end", "tokens", "content", "metadata", "score",
+]  # fmt: skip
+MENTION_COLUMNS = ["entity_id", "name", "text_unit_ids"]
+OPENING_COLUMNS = ["id", "title", "opening"]
+LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
+REPORT_COLUMNS = [
+    "id", "level", "parent", "children", "title", "summary", "content", "rating", "weight", "size", "text_unit_ids",
+]  # fmt: skip
+CLAIM_COLUMNS = [
+    "id", "subject_id", "object_id", "subject", "object", "type", "status", "start_date", "end_date", "description",
+    "source_text", "text_unit_id", "document_id",
+]  # fmt: skip
+COMMUNITY_COLUMNS = ["entity_id", "community_id", "level"]
+
+HUB = 1000
+"""Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
+SOURCES = 1000
+"""Text units that a record names in a read at most."""
+
+
+@dataclass(frozen=True)
+class Lexical:
+    """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is among the text units,
+    by the words as ``pipeline.text.ids`` gives them."""
+
+    hits: list[tuple[str, float]]
+    weights: Mapping[str, float]
+
+
+class VectorReads(Protocol):
+    """What a query asks of documents, text units and vectors; a constant number of round trips each."""
+
+    def nearest(
+        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
+        """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
+
+        ``table``: "chunks", "entities", "relationships" or "reports". ``within``: only rows that at least one text unit
+        of these documents is a source of; of reports, which tell of all their sources, those that have no other.
+        """
+        ...
+
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+        """(id, cosine similarity) of those of the rows that are nearest to the vector, best first, ties by id.
+        ``table``: as of ``nearest``."""
+        ...
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+        """CHUNK_COLUMNS of the ids that exist, in the order asked; ``score`` is the cosine similarity to the
+        question's vector."""
+        ...
+
+    def documents(self) -> pd.DataFrame:
+        """(id, title, source, metadata) of every document; metadata is a dict."""
+        ...
+
+    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+        """(id, some, all) of the ids that exist: whether some, or all, of the text units that are a row's sources
+        belong to these documents. ``table`` as of ``nearest``."""
+        ...
+
+    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
+        """The text units that rank best for the question's words by BM25, ties by id. ``within``: only those of these
+        documents; the weights stay those of all. Nothing in a workspace that an earlier version of the software has
+        loaded."""
+        ...
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+        """MENTION_COLUMNS of every entity that one of the text units mentions and of those asked for, by id.
+        ``text_unit_ids``: all that mention it; empty where these are more than ``most``."""
+        ...
+
+    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+        """OPENING_COLUMNS of the text units that exist, by id: the first ``length`` characters of each, and the title
+        of its document."""
+        ...
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
+        """id -> vector of the rows that exist. ``table`` as of ``nearest``."""
+        ...
+
+    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked; of their text
+        units the first SOURCES."""
+        ...
+
+    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        """REPORT_COLUMNS of the reports that cover the graph at a level: of its communities, and of those of lower
+        level numbers that have no children; ``limit`` of them by weight, then rating, both the highest first, then id.
+        A level above the deepest gives the deepest cover. ``within`` as of ``nearest``."""
+        ...
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+        """CLAIM_COLUMNS of the claims that have one of the entities as subject or object; ``limit`` of them by subject,
+        then id. ``within``: only those from text units of these documents."""
+        ...
+
+
+class VectorStore(Store, VectorReads, Protocol):
+    def reading(self) -> AbstractContextManager["VectorStore"]:
+        """The store as it is at this moment, whatever is loaded meanwhile."""
+        ...
+
+
+@dataclass(frozen=True)
+class GraphState:
+    """What a graph shows: the version, whether a load that readers can see is under way, and whose it is."""
+
+    version: str
+    loading: bool = False
+    owner: str = ""
+
+
+class GraphReads(Protocol):
+    """What a query asks of the graph; a constant number of round trips each."""
+
+    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+        """ENTITY_COLUMNS of the ids that exist, in the order asked; of their text units the first SOURCES."""
+        ...
+
+    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+        """RELATIONSHIP_COLUMNS of the ids that exist, in the order asked."""
+        ...
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+        """RELATIONSHIP_COLUMNS of the relationships at either end of the entities, each once, the best
+        ``limit`` by rank, then weight, then id."""
+        ...
+
+    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+        """(entity_id, text_unit_id, neighbours): for each of the first SOURCES text units of each entity, how many of
+        the entity's neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
+        counted."""
+        ...
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+        """LINK_COLUMNS of the relationships at either end of those of the entities that have at most ``most``
+        neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
+        ...
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+        """COMMUNITY_COLUMNS: for each of the entities that is in one, its community of the highest level number up to
+        ``level``, by entity id."""
+        ...
+
+
+class GraphStore(GraphReads, Protocol):
+    def beside(self, vectors: VectorStore) -> "GraphStore":
+        """The graph at the vectors' moment, where one database holds both."""
+        ...
+
+    def shown(self) -> GraphState: ...
+
+
+def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
+    """The rows of a frame with an ``id`` column, in the order of the ids."""
+    place = {id: position for position, id in enumerate(ids)}
+    return frame.iloc[np.argsort([place[id] for id in frame["id"]], kind="stable")].reset_index(drop=True)
