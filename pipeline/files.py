@@ -11,11 +11,12 @@ import logging
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipeline.errors import DamagedError, DiskFullError, SettingsError
 
@@ -149,6 +150,21 @@ def temporary_file(folder: Path) -> Iterator[Path]:
             yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch_file(folder: Path) -> Iterator[IO[bytes]]:
+    """A file without a name, for what may be more than memory holds: on the folder's disk, or, where it may not be
+    written to, where the system has such files. Raises DiskFullError when the block cannot write for want of space."""
+    with full_disk_named(folder), _without_a_name(folder) as file:
+        yield file
+
+
+def _without_a_name(folder: Path) -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError:
+        return tempfile.TemporaryFile()
 
 
 @contextmanager

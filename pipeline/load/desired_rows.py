@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
-from pipeline.files import temporary_file
+from pipeline.files import scratch_file
 from pipeline.load.last_load import LoadedVersion
 from pipeline.load.projection import (
     OPTIONAL,
@@ -180,14 +180,14 @@ class DesiredRows:
     def _laid_out(self, name: str, places: Any) -> Iterator[pa.Table]:
         """The vectors in another order than theirs, by way of a file, as they may be more than memory holds.
         ``places``: where each is among those there are."""
-        with temporary_file(self.snapshots.root) as path:
+        with scratch_file(self.snapshots.root) as file:
             ids, width = self._column(name, "id"), 0
-            with path.open("wb") as file:
-                for batch in self.snapshots.batches(self.manifest.tables[name], [VECTOR]):
-                    vectors = batch[VECTOR].flatten().to_numpy(zero_copy_only=False)
-                    width = len(vectors) // len(batch)
-                    file.write(vectors.tobytes())
-            stored = np.memmap(path, np.float32, "r", shape=(len(ids), width)) if width else np.empty((len(ids), 0))
+            for batch in self.snapshots.batches(self.manifest.tables[name], [VECTOR]):
+                vectors = batch[VECTOR].flatten().to_numpy(zero_copy_only=False)
+                width = len(vectors) // len(batch)
+                file.write(vectors.tobytes())
+            file.flush()
+            stored = np.memmap(file, np.float32, "r", shape=(len(ids), width)) if width else np.empty((len(ids), 0))
             for start in range(0, len(places), PART_ROWS):
                 part = places[start : start + PART_ROWS].drop_null()
                 found = stored[part.to_numpy()]

@@ -3,6 +3,7 @@
 import fcntl
 import math
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "r
 STEP = frozenset({"step", "verb", "action", "reason"})
 """What every version's report has."""
 BEGUN = ".begun"
+STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
+"""With which the id of a run begins."""
 NOTED_EVERY = 2.0
 """Seconds between two notes of how far a step is."""
 PATIENCE = 0.5
@@ -98,8 +101,13 @@ class Runs:
         return cls(project / "data" / "runs")
 
     def new_id(self) -> str:
-        """Sorts by time."""
-        return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
+        """Sorts by time, and after all runs that are there, also where the clock has been set back since."""
+        names = (MOMENT.match(path.name) for path in (*self.folder.glob("*.json"), *self.folder.glob(f"*{BEGUN}")))
+        newest = max((name[0] for name in names if name), default="")
+        now = f"{datetime.now(UTC):{STAMP}}"
+        if now <= newest:
+            now = f"{datetime.strptime(newest, STAMP) + timedelta(microseconds=1):{STAMP}}"
+        return f"{now}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
         write_json(self._path(report.run_id), report.to_json())

@@ -48,7 +48,7 @@ pc: Any = pyarrow.compute  # its functions are made as it is imported: type chec
 ROW_GROUP = 10_000
 PAGE_BYTES = 2**18
 GONE_FOLDER = "gone"
-WHOLE_BELOW = 20_000
+WHOLE_BELOW = 1_000
 """Rows below which a table is one file: it is written in no time."""
 BUCKET_ROWS = 40_000
 """Rows from which on a bucket is written as two, or more; two that have not half as many are written as one."""

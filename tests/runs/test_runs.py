@@ -111,6 +111,14 @@ def test_ids_sort_by_time_within_a_second_too(runs: Runs):
     assert len(set(ids)) == 200
 
 
+def test_ids_come_after_those_that_are_there_where_the_clock_was_set_back(runs: Runs):
+    ended, cut_off = "29990101T000000.000000-ffffff", "29990101T000000.999999-ffffff"
+    runs.save(report(ended))
+    assert runs.new_id() > ended
+    runs.note(UnfinishedRun(cut_off, "fast"))
+    assert runs.new_id() > cut_off
+
+
 def test_totals_are_over_the_steps_and_the_load():
     totals = report("r").totals
     assert totals == {

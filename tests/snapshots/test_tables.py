@@ -105,7 +105,7 @@ def test_rows_without_a_key_stand_as_those_of_one_key_do(store: SnapshotStore, m
 
 
 def test_few_rows_of_a_large_table_cost_a_small_file(store: SnapshotStore):
-    rows = {f"id{number:06}": f"text {number} " * 20 for number in range(tables.WHOLE_BELOW)}
+    rows = {f"id{number:06}": f"text {number} " * 20 for number in range(20_000)}
     before = store.write("rows", encoded(rows), SCHEMA.order)
     large = sum((store.root / path).stat().st_size for path in before.paths)
     after = store.write("rows", encoded({**rows, "id000007": "another"}), SCHEMA.order, before)
