@@ -14,6 +14,7 @@
     ├── StoreError            1   a database cannot be reached or refuses to work
     │   ├── StoreAuthError    2   it refused the user, the password, or the name of the database
     │   └── LostConnectionError 1   it went away, or was busy, in the middle: doing the work again may well go through
+    ├── WorkerError           1   a process of engine.workers was ended
     ├── LockedError           1   another run holds the project
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
     └── BudgetError           5   what the run may spend is used up: the next run goes on
@@ -92,6 +93,10 @@ class StoreAuthError(StoreError):
 
 class LostConnectionError(StoreError):
     """What was being done may be done again: nothing of it is left half done."""
+
+
+class WorkerError(GraphmillError):
+    pass
 
 
 class LockedError(GraphmillError):

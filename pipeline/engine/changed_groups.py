@@ -11,7 +11,7 @@ from pandas.api.types import is_bool_dtype
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
-from pipeline.contract.schemas import STRING, is_text, type_name
+from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError
@@ -106,7 +106,7 @@ class Night:
 
     def written(self, step: Step, name: str, frame: pd.DataFrame, groups: Groups | None) -> Snapshot:
         """An output: the rows of these groups in place of those of the last run, or all."""
-        schema, table = self.part.outputs[name], step.outputs.get(name, f"{step.id}.{name}")
+        schema, table = self.part.outputs[name], table_of(step, name)
         rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
         before = self.last.outputs.get(name)
         if groups is None or before is None or self.part.law is None:
@@ -138,8 +138,7 @@ class Night:
 
     def _columns(self, name: str) -> list[str]:
         """Those of the input that the piece sees."""
-        there, schema = self.snapshots.columns(self.now[name]), self.part.inputs[name]
-        return there if schema.more else [column for column in schema.columns if column in there]
+        return columns_seen(self.part.inputs[name], self.snapshots.columns(self.now[name]))
 
     def _frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
         return self.part.inputs[name].seen(as_frame(rows))
@@ -188,15 +187,40 @@ class Night:
         )
 
 
-def outputs_of(step: Step, tables: Tables, last: LastRun, snapshots: SnapshotStore, make: Make) -> dict[str, Snapshot]:
-    """What a step writes, by its verb's names: what ``make`` makes of the groups that changed, beside what stays."""
+def table_of(step: Step, name: str) -> str:
+    """Where an output of one of a step's pieces is kept."""
+    return step.outputs.get(name, f"{step.id}.{name}")
+
+
+def columns_seen(schema: TableSchema, there: Sequence[str]) -> list[str]:
+    """Of a table's columns those that a piece sees which reads it by this schema."""
+    return list(there) if schema.more else [column for column in schema.columns if column in there]
+
+
+def whole(number: int, night: Night) -> None:
+    """Make no piece in buckets."""
+
+
+def outputs_of(
+    step: Step,
+    tables: Tables,
+    last: LastRun,
+    snapshots: SnapshotStore,
+    make: Make,
+    in_buckets: Callable[[int, Night], Mapping[str, Snapshot] | None] = whole,
+) -> dict[str, Snapshot]:
+    """What a step writes, by its verb's names: what ``make`` makes of the groups that changed, beside what stays.
+    ``in_buckets``: makes all anew of the piece of this number, or leaves that to ``make``."""
     now = {name: tables[table] for name, table in step.inputs.items()}
     outputs: dict[str, Snapshot] = {}
-    for part in parts_of(step):
+    for number, part in enumerate(parts_of(step)):
         night = Night(part, {**now, **outputs}, last, snapshots, asks=bool(step.models))
         groups = night.changed()
         if groups is not None and not len(groups):
             outputs |= {name: last.outputs[name] for name in part.outputs}
+            continue
+        if groups is None and (made := in_buckets(number, night)) is not None:
+            outputs |= made
             continue
         frames = make(part, night.read(groups))
         outputs |= {name: night.written(step, name, frames[name], groups) for name in part.outputs}

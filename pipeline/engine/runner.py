@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from pipeline.contract.reasons import refuse_unknown_reasons
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
-from pipeline.engine.changed_groups import last_run, outputs_of
+from pipeline.engine.changed_groups import last_run, outputs_of, whole
 from pipeline.engine.deletions import (
     DOCUMENTS,
     RECOVERED,
@@ -48,8 +48,10 @@ from pipeline.engine.plan import (
 )
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_report import Action, Progress, StepReport
+from pipeline.engine.tasks import InBuckets, Workplace, works_in_buckets
 from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
+from pipeline.engine.workers import Workers
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Tokens
@@ -83,7 +85,7 @@ class Runner:
     are all conversions of files.
     ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
     the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
-    raises ends the run."""
+    raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -97,6 +99,7 @@ class Runner:
     max_delete_ratio: float | None = None
     may_go: str | None = None
     before_calls: Callable[[], None] | None = None
+    workers: Workers | None = None
     reports: list[StepReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     documents: dict[str, int] = field(default_factory=dict)
@@ -120,7 +123,7 @@ class Runner:
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
             planned = planner.plan(step, tables)
-            record, report = self._finish(planned, tables, previous)
+            record, report = self._finish(planned, workflow, tables, previous)
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
@@ -165,7 +168,7 @@ class Runner:
             self.before_calls()
 
     def _finish(
-        self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest
+        self, planned: PlannedStep, workflow: Workflow, tables: Mapping[str, Snapshot], previous: Manifest
     ) -> tuple[StepRecord, StepReport]:
         started = time.perf_counter()
         step = planned.step
@@ -177,7 +180,7 @@ class Runner:
         try:
             settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
-                record = planned.record or self._run_step(planned, tables, previous, meter)
+                record = planned.record or self._run_step(planned, workflow, tables, previous, meter)
         except BaseException as error:
             self.reports.append(_report(planned, _broken_off(error), meter, time.perf_counter() - started))
             raise
@@ -185,7 +188,12 @@ class Runner:
         return record, replace(report, peak_mb=memory.megabytes if memory else None)
 
     def _run_step(
-        self, planned: PlannedStep, tables: Mapping[str, Snapshot], previous: Manifest, meter: Meter
+        self,
+        planned: PlannedStep,
+        workflow: Workflow,
+        tables: Mapping[str, Snapshot],
+        previous: Manifest,
+        meter: Meter,
     ) -> StepRecord:
         step, last = planned.step, last_run(planned, previous, self.snapshots)
         asked: Mapping[str, pd.DataFrame] = {}
@@ -200,7 +208,8 @@ class Runner:
             refuse_nothing(step, frames)
             return frames
 
-        outputs = outputs_of(step, tables, last, self.snapshots, make)
+        in_buckets = self._in_buckets(planned, workflow, meter)
+        outputs = outputs_of(step, tables, last, self.snapshots, make, in_buckets.outputs if in_buckets else whole)
         if step.models:
             self._refuse_all_empty(step, asked, outputs)
         if REJECTS in outputs and outputs[REJECTS].rows:
@@ -210,7 +219,23 @@ class Runner:
         components = planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
+        self.snapshots.forget_tasks()
         return record
+
+    def _in_buckets(self, planned: PlannedStep, workflow: Workflow, meter: Meter) -> InBuckets | None:
+        """What makes pieces of the step in buckets, here or in the workers; None where it must be made whole."""
+        if not works_in_buckets(planned.step, self.resources):
+            return None
+        here = Workplace(lambda _: workflow, self.resources, self.snapshots)
+        return InBuckets(
+            workflow.name,
+            planned.step,
+            fingerprint(planned.components),
+            self.snapshots,
+            self.workers.do if self.workers else here.do_each,
+            meter.expect,
+            meter.finished,
+        )
 
     def _refuse_all_empty(
         self, step: Step, inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot]
@@ -332,7 +357,8 @@ MEGABYTE = 1_000_000
 
 @dataclass
 class PeakMemory:
-    """A context; afterwards ``megabytes`` is the greatest resident size of this process that was seen in it."""
+    """A context; afterwards ``megabytes`` is the greatest resident size of this process and of those it has begun that
+    was seen in it."""
 
     megabytes: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
@@ -354,4 +380,8 @@ class PeakMemory:
             self._look()
 
     def _look(self) -> None:
-        self.megabytes = max(self.megabytes, round(self._process.memory_info().rss / MEGABYTE, 1))
+        resident = 0
+        for process in (self._process, *self._process.children(recursive=True)):
+            with suppress(psutil.Error):  # it has ended meanwhile
+                resident += process.memory_info().rss
+        self.megabytes = max(self.megabytes, round(resident / MEGABYTE, 1))

@@ -76,6 +76,7 @@ def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool, advanced
         dry_run, keep, old, _size(records), {table: _size(files) for table, files in tables.items() if files}
     )
     if not dry_run:
+        snapshots.forget_tasks()
         gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
         paths = [*records, *(path for files in tables.values() for path in files)]
         expected = len(gone) + len(paths)

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache as memoized
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 
@@ -15,8 +17,10 @@ from pipeline.engine.extraction_check import health, why_nothing_found
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
+from pipeline.engine.tasks import Workplace
 from pipeline.engine.usage.budget import Budget
 from pipeline.engine.usage.journal import Journal, settle
+from pipeline.engine.workers import Workers
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import (
     ABOVE_MAX_REJECTS,
@@ -35,6 +39,7 @@ from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.overwrite_guard import loaded_elsewhere
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, this_process
 from pipeline.runs.services import Services
+from pipeline.settings.schema import Settings
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
@@ -201,7 +206,8 @@ def _refuse_what_cannot_be_loaded(
 def index_stage(project: Services, state: RunState) -> None:
     """Bring the snapshots up to date with the documents, and the files that the workflow emits with them."""
     loaded = loaded_rejects(project.runs.loaded(state.workflow.name), state.workflow.name, project.snapshots)
-    result = state.runner.run(state.workflow, state.run_id, loaded)
+    with state.runner.workers or nullcontext():
+        result = state.runner.run(state.workflow, state.run_id, loaded)
     emit(state.workflow, result.manifest, project.snapshots, project.output_folder / state.workflow.name)
     state.reject_ratio, state.unread_ratio = result.reject_ratio, result.unread_ratio
     state.health = health(result.manifest.tables, project.snapshots)
@@ -268,4 +274,16 @@ def _runner(
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
         may_go=options.may_go,
         before_calls=before_calls,
+        workers=_workers(project),
     )
+
+
+def _workers(project: Services) -> Workers | None:
+    number = project.settings.engine.workers
+    return Workers(number, partial(_workplace, project.root, project.settings)) if number > 1 else None
+
+
+def _workplace(root: Path, settings: Settings) -> Workplace:
+    """What a process of its own works with: the project, opened there once."""
+    project = Services(root, settings)
+    return Workplace(memoized(project.workflow), project.resources, project.snapshots)

@@ -177,6 +177,12 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
+class EngineSettings(Section):
+    """``workers``: processes that steps are worked on in which ask no endpoint."""
+
+    workers: int = Field(default=1, ge=1, le=256)
+
+
 class ServeSettings(Section):
     """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
     wait; ``timeout``: seconds a query may take in all; ``grace``: seconds that queries get to end when the server is
@@ -207,6 +213,7 @@ class Settings(Section):
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
     query: QueryOptions = QueryOptions()
+    engine: EngineSettings = EngineSettings()
     serve: ServeSettings = ServeSettings()
     verbs: tuple[str, ...] = ()
     snapshots: str = "data/snapshots"

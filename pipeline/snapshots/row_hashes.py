@@ -28,7 +28,7 @@ from pipeline.contract.binary_cells import (
     fixed_cells,
     offsets_of,
 )
-from pipeline.contract.schemas import is_list, is_text, type_name
+from pipeline.contract.schemas import STRING, is_list, is_text, type_name
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -63,6 +63,13 @@ def table_digest(hashes: np.ndarray, schema: pa.Schema, has_key: bool) -> str:
 def numbers_of(hashes: np.ndarray, bits: int) -> np.ndarray:
     """Of each row the first bits of its key's hash, as a number; at most MOST_BITS."""
     return (hashes[:, 0].astype(np.int64) << 4 | hashes[:, 1] >> 4) >> (MOST_BITS - bits)
+
+
+def group_numbers(names: pa.ChunkedArray, bits: int) -> np.ndarray:
+    """Of each row the first bits of the hash of its group's name, as a number: those of ``numbers_of``, where a text
+    names the group and is the key. A name that is missing is "" or 0 to a verb."""
+    named = pc.fill_null(names.cast(STRING), "" if is_text(names.type) else "0")
+    return numbers_of(_key_hashes(named), bits)
 
 
 def _root(hashes: np.ndarray) -> bytes:

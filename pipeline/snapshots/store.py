@@ -2,6 +2,7 @@
 
     <root>/<table>/<sha256>.parquet     a table, or some of its rows (snapshots/tables.py)
     <root>/steps/<fingerprint>.json     which snapshots a step wrote (the key to reuse)
+    <root>/steps/unfinished/<task>.json which files a task of a step wrote that is not done (engine/tasks.py)
     <root>/manifest-<workflow>.json     the live snapshot of each table
     <root>/manifests/<workflow>/<run_id>.json   the manifests that were live, each from the run that made it
 
@@ -12,6 +13,7 @@ which makes it again; whoever else reads it gets a DataError.
 """
 
 import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from pipeline.files import read_json, sha256_of, sweep_partials, tell, write_jso
 from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile, TableFiles
 
 LIVE_PREFIX = "manifest-"
+UNFINISHED = "steps/unfinished"
 NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{64}")
 FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
 Made = TypeVar("Made")
@@ -72,6 +75,38 @@ class SnapshotStore:
     def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
         """The table with ``rows`` in place of those whose ``column`` has one of the values; it must have an order."""
         return self._files.replaced(name, before, column, values, rows)
+
+    def write_bucket(
+        self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, by_key: bool
+    ) -> list[TableFile]:
+        """Some rows of a table, those of a bucket of groups. ``by_key``: whether their keys name these."""
+        return self._files.write_bucket(name, rows, order, bucket, by_key)
+
+    def joined(
+        self, name: str, files: Sequence[TableFile], schema: pa.Schema, order: Sequence[str], before: Snapshot | None
+    ) -> Snapshot:
+        """The table whose rows are in these files, or ``before`` where it has the same rows."""
+        known = before if before is not None and self.exists(before) else None
+        return self._files.joined(name, files, schema, order, known)
+
+    def note_task(self, task: str, files: Mapping[str, Sequence[TableFile]]) -> None:
+        """Remember the files of a task, by the names of its outputs, until its step has a record."""
+        tables = {name: list(map(asdict, some)) for name, some in files.items()}
+        self._write_json(f"{UNFINISHED}/{task}.json", {"task": task, "files": tables})
+
+    def noted_task(self, task: str) -> dict[str, list[TableFile]] | None:
+        """What a task of this name has written, if it is all there and undamaged."""
+        try:
+            content = self._read(self.root / f"{UNFINISHED}/{task}.json", dict)
+            files = {name: [TableFile(**file) for file in some] for name, some in content["files"].items()}
+            self.require_files(file.path for some in files.values() for file in some)
+        except (FileNotFoundError, DataError):
+            return None
+        return files
+
+    def forget_tasks(self) -> None:
+        """Only for a caller who is alone here."""
+        shutil.rmtree(self.root / UNFINISHED, ignore_errors=True)
 
     def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
         """The table as one whose rows can be replaced, which those of an earlier version are not."""

@@ -51,7 +51,9 @@ GONE_FOLDER = "gone"
 WHOLE_BELOW = 1_000
 """Rows below which a table is one file: it is written in no time."""
 BUCKET_ROWS = 40_000
-"""Rows from which on a bucket is written as two, or more; two that have not half as many are written as one."""
+"""Rows from which on a bucket is written as two, or more."""
+LEAST_SHARE = 0.25
+"""Of these rows those below which buckets side by side are written as one."""
 MOST_ADDITIONS = 8
 OUTGROWN = 0.5
 """Share of a bucket's rows that may be additions, or gone from its file, before it is written anew."""
@@ -126,6 +128,34 @@ class TableFiles(TableRows):
             of_values[of_values] = gone_here
         stays = [each.without(gone_here) for each, gone_here in zip(there, going, strict=True)]
         return self._with_changes(name, before, stays, rows.filter(pa.array(new)), hashes[new])
+
+    def write_bucket(
+        self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, by_key: bool
+    ) -> list[TableFile]:
+        """The files of some rows of a table, to be ``joined`` with others. ``bucket``: that of the groups they are of;
+        ``by_key``: whether their keys name these."""
+        hashes = row_hashes(rows, names_of(order)[0])
+        hashed = _in_order(rows, hashes, order)
+        if not by_key:
+            return [self._new_file(name, hashed, added=True)] if hashed.num_rows else []
+        within = pa.array(_in_any(octets(hashed[HASH]), [bucket]))
+        files, strays = self._in_buckets(name, hashed.filter(within), bucket), hashed.filter(pc.invert(within))
+        return [*files, self._new_file(name, strays, added=True)] if strays.num_rows else files
+
+    def joined(
+        self, name: str, files: Sequence[TableFile], schema: pa.Schema, order: Sequence[str], before: Snapshot | None
+    ) -> Snapshot:
+        """The table whose rows are in these files, which make up all buckets or none; ``before`` where it has the same
+        rows. Buckets that are small beside each other are written as one."""
+        stays = self._lasting(files)
+        every = all_hashes([each.hashes for each in stays])
+        sha256 = table_digest(every, schema, True)
+        if before is not None and before.sha256 == sha256:
+            return before
+        none = with_hashes(schema.empty_table(), all_hashes([]))
+        worn = None if any(not file.added for file in files) else _buckets_of(len(every))
+        laid_out = self._laid_out(name, order, stays, none, worn)
+        return Snapshot(len(every), sha256, tuple(sorted(laid_out, key=_place)), tuple(order))
 
     def _lasting(self, files: Iterable[TableFile]) -> list[Lasting]:
         return [Lasting(file, self.alive(file), self.hashes(file)) for file in files]
@@ -246,10 +276,22 @@ def _worn(bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
         for base in bases
         if max(base.gone, rows[base.file.bucket] - base.rows) > OUTGROWN * rows[base.file.bucket]
     }
-    for parent in {bucket[:-1] for bucket in rows if bucket}:
-        if 2 * sum(number for bucket, number in rows.items() if bucket.startswith(parent)) < BUCKET_ROWS:
-            worn.add(parent)
+    for bucket in rows:
+        parent = bucket
+        while parent and sum(rows[each] for each in rows if each.startswith(parent[:-1])) < LEAST_SHARE * BUCKET_ROWS:
+            parent = parent[:-1]
+        worn |= {parent} - {bucket}
     return [bucket for bucket in sorted(worn) if not any(bucket[:end] in worn for end in range(len(bucket)))]
+
+
+def _buckets_of(rows: int) -> list[str]:
+    """Those that so many rows are written in, all of them."""
+    bits = min((rows // BUCKET_ROWS).bit_length(), MOST_BITS)
+    return [f"{number:0{bits}b}" for number in range(2**bits)] if bits else [""]
+
+
+def _place(file: TableFile) -> tuple[bool, str]:
+    return file.added, file.bucket
 
 
 def _within(counts: np.ndarray, bucket: str) -> int:

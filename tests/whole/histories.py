@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from pipeline.engine import tasks
 from pipeline.snapshots import tables
 from tests.projects import ProjectFolder
 from tests.states import set_args
@@ -132,6 +133,8 @@ class History:
 
 @contextmanager
 def in_small_files() -> Iterator[None]:
-    """Tables of few rows are kept in buckets and additions, as large ones are, and these are merged early."""
-    with patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1):
+    """Tables of few rows are made in buckets, and kept in these and additions, as large ones are, which are merged
+    early."""
+    in_buckets = patch.object(tasks, "TASK_ROWS", 16)
+    with in_buckets, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1):
         yield

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,9 @@ _PIECE = re.compile(rf"{_SPACE}+[^{_SPACE}\n\t]*|[^{_SPACE}\n\t]+|[\n\t]")
 @dataclass(frozen=True)
 class BuiltinEmbedding(EmbeddingModel):
     """An EmbeddingModel: the mean of a text's token vectors, so a text's vector is the same in any batch."""
+
+    follows_from_texts: ClassVar[bool] = True
+    """Nobody is asked and nothing remembered: any process may make some of a step's vectors (engine/tasks.py)."""
 
     @property
     def identity(self) -> Mapping[str, Any]:

@@ -1,0 +1,233 @@
+"""A piece of a step worked on bucket by bucket of its groups: in bounded memory, in this process or in others.
+
+A task is a piece on a bucket: some names, and where its rows lie. Any process that opens the project can do it: it
+writes files named by their content, and a small record that they are written, so that no task is done twice.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.contract.cells import as_frame
+from pipeline.contract.conversion import Converter
+from pipeline.contract.fingerprint import fingerprint
+from pipeline.contract.laws import Part
+from pipeline.contract.registry import UNTRACKED
+from pipeline.contract.schemas import is_text
+from pipeline.engine.changed_groups import Night, Tables, columns_seen, parts_of, table_of
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import Step, Workflow
+from pipeline.files import temporary_file
+from pipeline.snapshots.row_hashes import group_numbers
+from pipeline.snapshots.store import UNFINISHED, Snapshot, SnapshotStore
+from pipeline.snapshots.tables import TableFile
+
+TASK_ROWS = 20_000
+"""Rows of a piece's largest input from which on it is worked on in buckets."""
+MOST_BITS = 8
+"""Of the hash of a group's name those that a bucket goes by, at most: a bucket has a file open while rows are sorted
+into them."""
+ROWS_AT_ONCE, BYTES_AT_ONCE = 50_000, 2**25
+"""Rows, or bytes, that are sorted into buckets together."""
+Files = Mapping[str, Sequence[TableFile]]
+"""The files of each output of a piece."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its groups' names begin
+    with; ``rows``: where the rows of its keyed inputs lie; ``whole``: its other inputs; ``name``: of its record."""
+
+    name: str
+    workflow: str
+    step: str
+    part: int
+    bucket: str
+    rows: Mapping[str, Path]
+    whole: Tables
+    number: int
+    """How many rows these are."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What a process needs to do tasks. ``known``: the tables that it has read whole, as other tasks need them too."""
+
+    workflow: Callable[[str], Workflow]
+    resources: Resources
+    snapshots: SnapshotStore
+    known: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+
+    def do_each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
+        for task in tasks:
+            yield task, self.do(task)
+
+    def do(self, task: Task) -> Files:
+        """The files of its outputs, which are noted too."""
+        step = next(step for step in self.workflow(task.workflow).steps if step.id == task.step)
+        part = parts_of(step)[task.part]
+        frames = self._made(step, part, task)
+        made = {name: self._written(step, part, name, frames[name], task.bucket) for name in part.outputs}
+        self.snapshots.note_task(task.name, made)
+        return made
+
+    def _made(self, step: Step, part: Part, task: Task) -> Mapping[str, pd.DataFrame]:
+        """Nothing comes of nothing."""
+        if not task.number:
+            return {name: schema.frame() for name, schema in part.outputs.items()}
+        inputs = {name: self._input(part, name, task) for name in part.inputs}
+        in_parts = bool(step.verb.parts)
+        return part.call(inputs, step.params, UNTRACKED) if in_parts else self.resources.call(step, inputs)
+
+    def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
+        if name in task.rows:
+            with pa.ipc.open_stream(task.rows[name]) as rows:
+                return part.inputs[name].seen(as_frame(rows.read_all()))
+        key = name, task.whole[name].sha256
+        if key not in self.known:
+            columns = columns_seen(part.inputs[name], self.snapshots.columns(task.whole[name]))
+            self.known[key] = part.inputs[name].seen(self.snapshots.read(task.whole[name], columns))
+        return self.known[key]
+
+    def _written(self, step: Step, part: Part, name: str, frame: pd.DataFrame, bucket: str) -> list[TableFile]:
+        """The rows of an output that are of groups of the bucket."""
+        assert part.law
+        schema, table = part.outputs[name], table_of(step, name)
+        rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
+        rows = rows.filter(pa.array(group_numbers(rows[part.law.row_of[name]], len(bucket)) == int(bucket, 2)))
+        return self.snapshots.write_bucket(table, rows, schema.order, bucket, _is_named_by_key(part, name))
+
+
+def _is_named_by_key(part: Part, name: str) -> bool:
+    """Whether the key of an output's rows, a text, names their groups."""
+    assert part.law
+    schema, column = part.outputs[name], part.law.row_of[name]
+    return schema.key[0] == column and is_text(schema.arrow.field(column).type)
+
+
+def works_in_buckets(step: Step, resources: Resources) -> bool:
+    """Whether any process can make the step, of any bucket, from its tables alone."""
+    verb, models = step.verb, resources.models_of(step).values()
+    reads_more = verb.stamp or not verb.inputs or verb.roles_of(Converter)
+    return not reads_more and all(getattr(model, "follows_from_texts", False) for model in models)
+
+
+@dataclass(frozen=True)
+class InBuckets:
+    """Makes pieces of a step anew. ``fingerprint``: the step's; ``do``: does tasks, and tells of each what it made and
+    of how many rows, in any order."""
+
+    workflow: str
+    step: Step
+    fingerprint: str
+    snapshots: SnapshotStore
+    do: Callable[[Sequence[Task]], Iterator[tuple[Task, Files]]]
+    expect: Callable[[int], None]
+    finished: Callable[[int], None]
+
+    def outputs(self, number: int, night: Night) -> dict[str, Snapshot] | None:
+        """Those of the piece of this number; None where it has no law, or too few rows for more than one bucket."""
+        part, bits = night.part, _bits(night)
+        if not bits:
+            return None
+        names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
+        inputs = {name: night.now[name].sha256 for name in part.inputs}
+        digest = fingerprint({"step": self.fingerprint, "part": number, "inputs": inputs})
+        done = {bucket: self.snapshots.noted_task(f"{digest}-{bucket}") for bucket in names}
+        made: list[Files] = [files for files in done.values() if files is not None]
+        with ExitStack() as stack:
+            tasks = [
+                Task(f"{digest}-{bucket}", self.workflow, self.step.id, number, bucket, {}, self._whole(night), 0)
+                for bucket in names
+                if done[bucket] is None
+            ]
+            tasks = self._with_rows(night, tasks, bits, stack) if tasks else []
+            self.expect(sum(task.number for task in tasks))
+            for task, written in self.do(tasks):
+                made.append(written)
+                self.finished(task.number)
+        return {
+            name: self._joined(night, name, [file for files in made for file in files[name]]) for name in part.outputs
+        }
+
+    def _whole(self, night: Night) -> Tables:
+        assert night.part.law
+        return {name: night.now[name] for name in night.part.inputs if name not in night.part.law.keyed}
+
+    def _with_rows(self, night: Night, tasks: Sequence[Task], bits: int, stack: ExitStack) -> list[Task]:
+        """The tasks with their rows, in files that are gone when the stack is."""
+        assert night.part.law
+        found = list(tasks)
+        for name, columns in night.part.law.keyed.items():
+            paths = [stack.enter_context(temporary_file(self.snapshots.root / UNFINISHED)) for _ in tasks]
+            buckets = {int(task.bucket, 2): path for task, path in zip(tasks, paths, strict=True)}
+            seen = columns_seen(night.part.inputs[name], self.snapshots.columns(night.now[name]))
+            counts = _sorted_into(buckets, self.snapshots, night.now[name], seen, columns, bits)
+            found = [
+                replace(task, rows={**task.rows, name: path}, number=task.number + int(counts[int(task.bucket, 2)]))
+                for task, path in zip(found, paths, strict=True)
+            ]
+        return found
+
+    def _joined(self, night: Night, name: str, files: Sequence[TableFile]) -> Snapshot:
+        schema, before = night.part.outputs[name], night.last.outputs.get(name)
+        table = table_of(self.step, name)
+        if not files:
+            return self.snapshots.write(table, schema.arrow.empty_table(), schema.order, before)
+        return self.snapshots.joined(table, files, schema.arrow, schema.order, before)
+
+
+def _bits(night: Night) -> int:
+    """Of the hashes of groups' names those that its buckets go by; none for a piece that is worked on whole."""
+    law = night.part.law
+    if law is None or not all(schema.order for schema in night.part.outputs.values()):
+        return 0
+    rows = max(night.now[name].rows for name in law.keyed)
+    return min((rows // TASK_ROWS).bit_length(), MOST_BITS)
+
+
+def _sorted_into(
+    buckets: Mapping[int, Path],
+    snapshots: SnapshotStore,
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    naming: Sequence[str],
+    bits: int,
+) -> np.ndarray:
+    """Write each bucket's rows to its file, in the order of the table, and say how many these are. A row is in the
+    bucket of every group that one of its columns ``naming`` names."""
+    counts = np.zeros(2**bits, np.int64)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    there = snapshots.schema(snapshot)
+    with ExitStack() as stack:
+        writers: dict[int, Any] = {}
+        for rows in _together(snapshots.batches(snapshot, list(columns))):
+            numbers = np.stack([group_numbers(rows[name], bits) for name in naming])
+            for bucket in np.intersect1d(numbers, list(buckets)).tolist():
+                part = rows.filter(pa.array((numbers == bucket).any(axis=0)))
+                if bucket not in writers:
+                    writer = pa.ipc.new_stream(buckets[bucket], part.schema, options=options)
+                    writers[bucket] = stack.enter_context(writer)
+                writers[bucket].write_table(part)
+                counts[bucket] += part.num_rows
+        for bucket in set(buckets) - set(writers):
+            stack.enter_context(pa.ipc.new_stream(buckets[bucket], pa.schema([there.field(name) for name in columns])))
+    return counts
+
+
+def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Some batches at a time."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= ROWS_AT_ONCE or sum(some.nbytes for some in waiting) >= BYTES_AT_ONCE:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)

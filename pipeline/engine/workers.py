@@ -1,0 +1,95 @@
+"""Processes of this machine that do tasks beside each other."""
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context, parent_process
+from typing import Any
+
+from pipeline.engine.tasks import Files, Task, Workplace
+from pipeline.errors import GraphmillError, WorkerError, in_words
+
+WAITING = 2
+"""Tasks for each process that are handed out ahead: the others stay here, where they can be taken back."""
+
+
+@dataclass
+class Workers:
+    """A context. ``number``: of processes, which begin with the first task; ``opens``: makes what each works with, and
+    can be pickled."""
+
+    number: int
+    opens: Callable[[], Workplace]
+    pool: ProcessPoolExecutor | None = field(default=None, init=False)
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Tasks that are under way are given up."""
+        if self.pool:
+            processes: dict[int, Any] = dict(getattr(self.pool, "_processes", None) or {})
+            for process in processes.values():
+                process.terminate()
+            self.pool.shutdown(wait=True, cancel_futures=True)
+            self.pool = None
+
+    def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
+        """What comes of each, as soon as it is there. Raises what a task raises, and WorkerError where a process was
+        ended."""
+        if not tasks:
+            return
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(self.number, get_context("spawn"), _begin, (self.opens,))
+        coming, going = iter(tasks), dict[Future[Files], Task]()
+        try:
+            for task in coming:
+                going[self.pool.submit(_do, task)] = task
+                if len(going) >= WAITING * self.number:
+                    yield from self._done(going)
+            while going:
+                yield from self._done(going)
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                "engine.workers: a process was ended from outside, perhaps for want of memory; run again, with fewer "
+                "workers if it was: what they have finished is kept"
+            ) from error
+
+    def _done(self, going: dict[Future[Files], Task]) -> Iterator[tuple[Task, Files]]:
+        for future in wait(going, return_when=FIRST_COMPLETED).done:
+            yield going.pop(future), future.result()
+
+
+_here: list[Workplace] = []
+"""Of a worker's process: what it works with."""
+
+
+def _begin(opens: Callable[[], Workplace]) -> None:
+    """Ctrl-C is its parent's to handle; it ends with its parent, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    _here.append(opens())
+
+
+def _end_with(parent: int) -> None:
+    connection.wait([parent])
+    os._exit(1)
+
+
+def _do(task: Task) -> Files:
+    """Raises what the task raises, in a form that another process can read."""
+    try:
+        return _here[0].do(task)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+        except Exception:  # noqa: BLE001 - whatever its class raises
+            raise GraphmillError(in_words(error)) from None
+        raise

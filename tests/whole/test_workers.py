@@ -1,0 +1,169 @@
+"""Steps in buckets, in one process and in several: the tables are those of steps done whole, own verbs included, and
+what a killed process has finished is not done again."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from pipeline.engine import tasks
+from pipeline.engine.plan import RunOptions
+from pipeline.engine.tasks import InBuckets, Task, Workplace
+from pipeline.errors import SettingsError, WorkerError
+from pipeline.project import Project
+from pipeline.snapshots.store import UNFINISHED, Manifest
+from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, write_yaml
+
+TEXTS = {
+    f"letter{number}.md": f"# Letter {number}\n\nAda Holm wrote to Otto Holm of the Skarrow Lamp and Brack. "
+    f"Mira Vale of Quill kept the Skarrow Lamp. In {1871 + number} Idra Senn founded the Brack Institute."
+    for number in range(12)
+}
+OWN = """
+import os, signal
+import pandas as pd
+from pipeline import Params, verb
+from pipeline.contract.schemas import TEXT_UNITS, STRING, table
+
+SHOUTS = table("id", id=STRING, text=STRING)
+
+@verb(inputs={"text_units": TEXT_UNITS}, outputs={"shouts": SHOUTS}, rowwise="text_units", row_of={"shouts": "id"})
+def shout(text_units: pd.DataFrame) -> pd.DataFrame:
+    ENDING
+    return pd.DataFrame({"id": text_units["id"], "text": text_units["text"].str.upper()})
+"""
+WORKERS = "engine.workers=2"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    return project_with(tmp_path / "p", "pass")
+
+
+def project_with(root: Path, ending: str, steps: int = 10) -> ProjectFolder:
+    """A project of the first steps of ``fast`` and a verb of its own, which does this before it ends well."""
+    folder = new_project(root, NO_STORE, TEXTS, verbs=["own.py"])
+    (folder.root / "own.py").write_text(OWN.replace("ENDING", ending))
+    path = folder.root / "workflows" / "fast.yaml"
+    workflow = read_yaml(path)
+    write_yaml(path, {**workflow, "steps": [*workflow["steps"][:steps], {"verb": "shout"}]})
+    return folder
+
+
+def index(folder: ProjectFolder, *settings: str) -> Manifest:
+    with folder.open(*settings) as project:
+        project.index("fast", options=RunOptions(memory_profile=True))
+        return project.snapshots.manifest("fast")
+
+
+def names(manifest: Manifest) -> Mapping[str, Any]:
+    tables = {name: snapshot.sha256 for name, snapshot in manifest.tables.items()}
+    return tables | {id: record.fingerprint for id, record in manifest.steps.items()}
+
+
+def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(folder: ProjectFolder, tmp_path: Path):
+    whole = names(index(folder))
+    done: list[Task] = []
+    do = Workplace.do
+
+    def noted(place: Workplace, task: Task) -> Any:
+        done.append(task)
+        return do(place, task)
+
+    for number, settings in enumerate([(), (WORKERS,)]):
+        with patch.object(tasks, "TASK_ROWS", 8), patch.object(Workplace, "do", noted):
+            found = project_with(tmp_path / str(number), "pass")
+            assert names(index(found, *settings)) == whole
+            assert not (found.root / "data/snapshots" / UNFINISHED).exists()
+    assert {task.step for task in done} == {
+        "chunk_documents", "extract_graph_fast", "merge_graphs", "join_descriptions", "compute_degrees",
+        "compose_texts", "embed_text_units", "embed_entities", "embed_relationships", "shout",
+    }  # fmt: skip
+
+
+def test_a_worker_that_is_killed_ends_the_run_and_what_was_finished_stays(tmp_path: Path):
+    """The second of the step's tasks kills its process; the verb is the same when it does not."""
+    bell = tmp_path / "bell"
+    ring = f"open({str(bell)!r}, 'a').write('.'); len(open({str(bell)!r}).read()) == 3 and os.kill(os.getpid(), 9)"
+    folder = project_with(tmp_path / "p", ring, steps=2)
+    with patch.object(tasks, "TASK_ROWS", 3):
+        with pytest.raises(WorkerError, match="run again"):
+            index(folder, WORKERS)
+        kept = sorted(path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json"))
+        assert kept
+        before = len(bell.read_text())
+        found = index(folder, WORKERS)
+    assert len(bell.read_text()) - before == 8 - len(kept)
+    assert found.tables["shouts"].rows == len(TEXTS)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.engine import tasks
+from pipeline.project import Project
+from pipeline.snapshots.store import SnapshotStore
+
+tasks.TASK_ROWS = 8
+note, noted = SnapshotStore.note_task, 0
+
+def killing(*arguments):
+    global noted
+    note(*arguments)
+    noted += 1
+    if noted == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+SnapshotStore.note_task = killing
+with Project.open(Path(sys.argv[1])) as project:
+    project.index("fast")
+"""
+"""A run that is killed when so many of its tasks are done."""
+
+
+@pytest.mark.parametrize("moment", [3, 19])
+def test_no_bucket_that_was_finished_is_made_again(tmp_path: Path, folder: ProjectFolder, moment: int):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder.root), str(moment)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    kept = {path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json")}
+    assert kept
+    again: list[str] = []
+    do = Workplace.do
+
+    def noted(place: Workplace, task: Task) -> Any:
+        again.append(task.name)
+        return do(place, task)
+
+    with patch.object(tasks, "TASK_ROWS", 8), patch.object(Workplace, "do", noted):
+        found = names(index(folder))
+    assert not kept & set(again)
+    assert found == names(index(project_with(tmp_path / "fresh", "pass")))
+
+
+def test_what_a_task_raises_is_told_and_no_worker_is_left(tmp_path: Path):
+    folder = project_with(tmp_path / "p", "raise ValueError(str(os.getpid()))", steps=2)
+    with patch.object(tasks, "TASK_ROWS", 3), pytest.raises(ValueError, match=r"\d+") as raised:
+        index(folder, WORKERS)
+    assert int(str(raised.value)) != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(raised.value)), 0)
+
+
+def test_workers_are_one_or_more(folder: ProjectFolder):
+    with pytest.raises(SettingsError, match="workers"):
+        Project.open(folder.root, ["engine.workers=0"])
+
+
+def test_steps_of_few_rows_are_done_whole(folder: ProjectFolder):
+    made: list[Any] = []
+    outputs = InBuckets.outputs
+    with patch.object(InBuckets, "outputs", lambda *given: made.append(outputs(*given))):
+        index(folder, WORKERS)
+    assert made
+    assert not any(made)
