@@ -44,6 +44,7 @@ def query(
         bool | None, typer.Option("--only-need-prompt/--no-prompt-only", "--prompt-only", help="No answer.")
     ] = None,
     response_type: Annotated[str | None, typer.Option(help="The form of the answer, in words.")] = None,
+    language: Annotated[str | None, typer.Option(help="Of the answer; by default the question's.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Entities and relationships to retrieve.")] = None,
     chunk_top_k: Annotated[int | None, typer.Option(help="Text units to show.")] = None,
     max_entity_tokens: Annotated[int | None, typer.Option(help="Budget of the table of entities.")] = None,
@@ -115,6 +116,7 @@ def query(
             only_need_context=only_need_context,
             only_need_prompt=only_need_prompt,
             response_type=response_type,
+            language=language,
             top_k=top_k,
             chunk_top_k=chunk_top_k,
             max_entity_tokens=max_entity_tokens,

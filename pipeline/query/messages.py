@@ -1,20 +1,28 @@
 """What the chat model is sent, a question made ready for it, and replies that are bad."""
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.errors import ModelError, SettingsError, UsageError
-from pipeline.models.base import ChatReply, Message, Talk, Tokenizer
+from pipeline.models.base import ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.query.context import UNCHECKED, Context, DataCitations
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.modes import Keywords
 
-CONTEXT = ("context",)
+CONTEXT = ("context", "language")
 WISHES = ("response_type", "user_prompt")
+ELSEWHERE = "(in the user's message, before the question)"
+"""What stands for $context in a prompt: what documents say is no rule, and does not stand among the rules."""
+OWN_LANGUAGE = "the language of the question"
+FORMS = ("[ref:", "[Data:", '{"')
+"""By one of these a rule is known that says what the reply is to look like."""
+CITE = "Mark each statement with the passage it rests on as [ref:n]; several as [ref:1][ref:3]."
+"""For prompts of a project that were written when citations were [n]."""
 ANSWERS = {"naive": "answer_chunks", "community": "community_reduce", "drift": "drift_reduce"}
 """Mode -> the prompt of its answer, where it has one of its own."""
 
@@ -25,30 +33,45 @@ model found the answer in none of what it was shown."""
 
 
 def messages(request: QueryRequest, resources: QueryResources, context: str) -> Messages:
-    """The answer's prompt with the context in it, the conversation so far, the question. In mode ``bypass`` there is
-    no prompt but one that the request brings.
+    """The answer's rules, the conversation so far, the context and the question. In mode ``bypass`` there are no rules
+    but those that the request brings.
 
     Raises SettingsError for a prompt of the project with wrong placeholders, UsageError for one of the request.
     """
-    prompt = _system_prompt(request, resources, context)
-    if prompt and request.general_knowledge:
-        prompt = f"{resources.prompt('general_knowledge').render()}\n{prompt}"
-    return conversation(request, prompt, request.query)
+    rules = _rules(request, resources)
+    if rules and request.general_knowledge:
+        rules = f"{resources.prompt('general_knowledge').render()}\n{rules}"
+    plain = not request.with_reports and not request.system_prompt
+    return conversation(request, rules, context, request.query, CITE if plain else "")
 
 
 def instructed(request: QueryRequest, resources: QueryResources, prompt: str, context: str, query: str) -> Messages:
     """The same with a prompt of a call before the answer's, which may name the question as a whole, and a query of its
     own. Raises SettingsError for wrong placeholders."""
     template = resources.prompt(prompt)
-    template.check(Placeholders(CONTEXT, ("question",)))
-    return conversation(request, template.render(context=context, question=request.query), query)
+    template.check(Placeholders(optional=(*CONTEXT, "question")))
+    rules = template.render(context=ELSEWHERE, question=request.query, language=language_of(request))
+    return conversation(request, rules, context, query)
 
 
-def conversation(request: QueryRequest, prompt: str, query: str) -> Messages:
-    """The prompt, if there is one, the conversation so far, and what is asked now."""
-    system = [{"role": "system", "content": prompt}] if prompt else []
+def conversation(request: QueryRequest, rules: str, shown: str, query: str, form: str = "") -> Messages:
+    """The rules, if there are any, the conversation so far, what is shown and asked now. The rule that says what the
+    reply is to look like, or else ``form``, stands once more between the two: there is a long text before it."""
+    system = [{"role": "system", "content": rules}] if rules else []
     history = [turn.model_dump() for turn in request.conversation_history]
-    return (*system, *history, {"role": "user", "content": query})
+    said = (shown, form_of(rules) or form, f"Question: {query}")
+    asked = query if request.mode == "bypass" else "\n".join(filter(None, said))
+    return (*system, *history, {"role": "user", "content": asked})
+
+
+def form_of(rules: str) -> str:
+    """The first rule that says what the reply is to look like."""
+    found = (line for line in rules.splitlines() if any(sign in line for sign in FORMS))
+    return re.sub(r"^(?:- |\d+\. )", "", next(found, ""))
+
+
+def language_of(request: QueryRequest) -> str:
+    return request.language or OWN_LANGUAGE
 
 
 def with_room_for_evidence(request: QueryRequest, tokenizer: Tokenizer) -> tuple[QueryRequest, tuple[str, ...]]:
@@ -75,23 +98,25 @@ def count_tokens(messages: Messages, tokenizer: Tokenizer) -> int:
     return sum(tokenizer.count(message["content"]) for message in messages)
 
 
-def _system_prompt(request: QueryRequest, resources: QueryResources, context: str) -> str:
+def _rules(request: QueryRequest, resources: QueryResources) -> str:
     if request.mode == "bypass" and not request.system_prompt:
         return ""
     template = resources.prompt("answer_mixed" if request.mixed else ANSWERS.get(request.mode, "answer_graph"))
-    values = {"context": context, "response_type": request.response_type, "user_prompt": request.user_prompt}
+    values = {
+        "context": ELSEWHERE,
+        "response_type": request.response_type,
+        "user_prompt": request.user_prompt,
+        "language": language_of(request),
+    }
     if not request.system_prompt:
-        template.check(Placeholders(CONTEXT, WISHES))
+        template.check(Placeholders(optional=(*CONTEXT, *WISHES)))
         return template.render(**values)
     own = Prompt("system_prompt", request.system_prompt, template.values)
     try:
-        own.check(Placeholders(optional=CONTEXT + WISHES))
-        text = own.render(**values)
+        own.check(Placeholders(optional=(*CONTEXT, *WISHES)))
+        return own.render(**values)
     except SettingsError as error:
         raise UsageError(f"query: {error}") from None
-    if own.text.replace("{context}", "context").count("$context") > 1:
-        raise UsageError("query: system_prompt names $context twice; once is enough")
-    return text if "context" in own.fields or not context else f"{text}\n\n{context}"
 
 
 def refuse_failed(reply: ChatReply) -> None:
@@ -104,6 +129,34 @@ def refuse_all_failed(replies: Sequence[ChatReply]) -> None:
     """Raises ModelError where none of the replies says anything."""
     if replies and all(reply.reason for reply in replies):
         refuse_failed(replies[0])
+
+
+WRITE_AGAIN: Message = {
+    "role": "user",
+    "content": "Your last message could not be read. Write the same content again, complete, in exactly the form that "
+    "was asked for, and nothing else.",
+}
+
+
+def asked_twice(requests: Sequence[ChatRequest], most: int) -> Talk[tuple[list[ChatReply], list[ChatReply]]]:
+    """A reply to each request, those that cannot be read asked for once more, ``most`` of them; and all that was paid
+    for."""
+    replies = list((yield requests))
+    bad = [place for place, reply in enumerate(replies) if not reply.good and reply.text][: max(most, 0)]
+    if not bad:
+        return replies, replies
+    again = yield [_again(requests[place], replies[place]) for place in bad]
+    read = dict(zip(bad, again, strict=True))
+    return [_better(reply, read.get(place)) for place, reply in enumerate(replies)], [*replies, *again]
+
+
+def _again(request: ChatRequest, reply: ChatReply) -> ChatRequest:
+    said: Message = {"role": "assistant", "content": reply.text}
+    return replace(request, messages=(*request.messages, said, WRITE_AGAIN), mends=request)
+
+
+def _better(reply: ChatReply, again: ChatReply | None) -> ChatReply:
+    return again if again is not None and again.good else reply
 
 
 def told_failures(replies: Sequence[ChatReply], of: str) -> tuple[str, ...]:

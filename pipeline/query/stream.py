@@ -10,13 +10,21 @@ from pipeline.errors import GraphmillError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, readable
 from pipeline.query.answer import Answer, AnswerText, any_text, finished, fixed_answer, inquired, read_answer, usage_of
 from pipeline.query.context import Context, Reference
-from pipeline.query.messages import Messages, PreparedQuery, conversation, refuse_failed
+from pipeline.query.messages import (
+    CONTEXT,
+    ELSEWHERE,
+    Messages,
+    PreparedQuery,
+    conversation,
+    language_of,
+    refuse_failed,
+)
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 
 PROMPT = "next_questions"
-PLACEHOLDERS = Placeholders(("context", "number"))
+PLACEHOLDERS = Placeholders(("number",), CONTEXT)
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,9 @@ def _messages(prepared: PreparedQuery, number: int, resources: QueryResources) -
     template = resources.prompt(PROMPT)
     template.check(PLACEHOLDERS)
     context = prepared.context.windows[0] if prepared.context.windows else prepared.context.text
-    return conversation(prepared.request, template.render(context=context, number=str(number)), prepared.request.query)
+    language = language_of(prepared.request)
+    rules = template.render(context=ELSEWHERE, number=str(number), language=language)
+    return conversation(prepared.request, rules, context, prepared.request.query)
 
 
 def _notes(prepared: PreparedQuery, reply: ChatReply) -> tuple[str, ...]:

@@ -32,7 +32,8 @@ class QueryOptions(BaseModel):
 
     ``min_score``: a question whose best text unit is less similar than this is not answered; 0 answers any.
 
-    ``response_type``: the form of the answer, in words. ``user_prompt`` is added to the answer's prompt,
+    ``response_type``: the form of the answer, in words; ``language``: its language, by default the question's.
+    ``user_prompt`` is added to the answer's prompt,
     ``system_prompt`` replaces it; ``model`` names one of models.chat. ``only_need_context`` and ``only_need_prompt``
     stop before the answer.
 
@@ -64,6 +65,7 @@ class QueryOptions(BaseModel):
     number_rows: bool = False
     min_score: float = Field(default=0.0, ge=0, le=1)
     response_type: str = Field(default="Multiple Paragraphs", min_length=1)
+    language: str = ""
     user_prompt: str = ""
     system_prompt: str = ""
     model: str = "default"

@@ -31,21 +31,21 @@ from tests.talking import converse
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PROMPTS = {
     "extract_keywords": "Keywords of: $query",
-    "answer_graph": "Answer as $response_type. $user_prompt Graph:\n$context",
-    "answer_chunks": "Answer as $response_type. $user_prompt Passages:\n$context",
+    "answer_graph": "Answer as $response_type. $user_prompt Graph:",
+    "answer_chunks": "Answer as $response_type. $user_prompt Passages:",
     "no_context": "Nothing was found.\n",
     "below_min_score": "Nothing is similar enough.\n",
     "no_room": "Nothing fits.\n",
     "not_in_context": "It is not there.\n",
-    "answer_mixed": "Answer as $response_type. $user_prompt Mixed:\n$context",
-    "community_map": "Points of:\n$context",
-    "community_rate": "Ratings of:\n$context",
-    "community_reduce": "Answer as $response_type. $user_prompt Points:\n$context",
-    "drift_primer": "Begin with:\n$context",
-    "drift_local": "For: $question\n$context",
-    "drift_reduce": "Answer as $response_type. $user_prompt Steps:\n$context",
+    "answer_mixed": "Answer as $response_type. $user_prompt Mixed:",
+    "community_map": "Points of:",
+    "community_rate": "Ratings of:",
+    "community_reduce": "Answer as $response_type. $user_prompt Points:",
+    "drift_primer": "Begin with:",
+    "drift_local": "For: $question",
+    "drift_reduce": "Answer as $response_type. $user_prompt Steps:",
     "general_knowledge": "You may add [LLM: verify].",
-    "next_questions": "$number questions from:\n$context",
+    "next_questions": "$number questions from:",
 }
 
 

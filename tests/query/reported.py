@@ -99,7 +99,7 @@ class ReadingChat(ScriptedChat):
 
     def _next(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)
-        numbers = rows_of(request.messages[0]["content"])
+        numbers = rows_of(request.messages[-1]["content"])
         ways: dict[str, Callable[[Sequence[str]], str]] = {
             "map": points,
             "rate": lambda shown: json.dumps({"ratings": [{"id": int(n), "rating": 5} for n in shown]}),

@@ -7,6 +7,7 @@ import pytest
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatReply
 from pipeline.query.answer import NOTICE, Answer, answer
+from pipeline.query.messages import CITE
 from pipeline.query.stream import Done, Failed, Sources, Token, stream_answer
 from tests.query.memory_stores import (
     PROMPTS,
@@ -31,9 +32,8 @@ def test_a_question_is_answered_from_the_context_it_found():
     given, chat = asked(KEYWORDS, "Ada did [ref:1].", user_prompt="Be brief.")
     system, user = chat.asked[1].messages
     assert (given.text, given.abstained, given.removed_citations) == ("Ada did [1].", False, 0)
-    assert system["content"].startswith("Answer as Multiple Paragraphs. Be brief. Graph:\n")
-    assert given.context.text in system["content"]
-    assert user == {"role": "user", "content": "Who taught Bea?"}
+    assert system["content"] == "Answer as Multiple Paragraphs. Be brief. Graph:"
+    assert user["content"] == f"{given.context.text}\n{CITE}\nQuestion: Who taught Bea?"
     assert {"Ada", "Bea"} <= set(given.context.entities.records["name"])
     assert given.keywords.low == ("Ada", "Bea")
 
@@ -159,7 +159,7 @@ def test_only_the_context_or_only_the_prompt_can_be_had():
     context, chat = asked(KEYWORDS, only_need_context=True)
     assert context.text == context.context.text
     prompt, _ = asked(KEYWORDS, only_need_prompt=True)
-    assert prompt.text.endswith(f"{context.text}\n\nWho taught Bea?")
+    assert prompt.text.endswith(f"{context.text}\n{CITE}\nQuestion: Who taught Bea?")
     assert [request.row_id for request in chat.asked] == ["keywords"]
 
 

@@ -135,7 +135,7 @@ def test_the_command_tells_its_budget_and_lists_reports(loaded: ProjectFolder, o
     settings = [part for pair in loaded.endpoint_overrides for part in ("--set", pair)]
     done = loaded.invoke("query", QUESTION, "--mode", "drift", "--primer-folds", "2", "--n-depth", "1", *settings)
     assert done.exit_code == 0, done.stderr
-    assert "at most 8 calls of the chat model" in done.stderr
+    assert "at most 15 calls of the chat model" in done.stderr
     assert "\nReports:\n  [1] " in done.stdout
 
 

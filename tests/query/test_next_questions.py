@@ -13,8 +13,9 @@ def test_questions_lead_on_from_the_context_of_any_mode(mode: str):
     found = next_questions(wish, 3, resources(reported_village(), chat))
     assert found.questions == ("Who is Cid?",)
     system, before, asked = chat.asked[-1].messages
-    assert system["content"].startswith("3 questions from:\n-----")
-    assert (before["content"], asked["content"]) == ("Why?", "Who taught Bea?")
+    assert (system["content"], before["content"]) == ("3 questions from:", "Why?")
+    assert asked["content"].startswith("-----")
+    assert asked["content"].endswith("\nQuestion: Who taught Bea?")
     assert found.to_json()["usage"]["calls"] == len(chat.asked)
 
 

@@ -87,7 +87,6 @@ def test_the_callers_keywords_are_searched_for(project: Project):
     "wish",
     [
         {"model": "nobody"},
-        {"system_prompt": "$context $context"},
         {"system_prompt": "costs $5"},
         {"mode": "best"},
         {"where": {"year": {"~": 1}}},
@@ -165,14 +164,21 @@ def prompts(openai: OpenAIServer) -> list[dict]:
     [
         ({"response_type": "One Limerick"}, "One Limerick"),
         ({"user_prompt": "Mention the weather."}, "Mention the weather."),
-        ({"system_prompt": "Own rules: $response_type\n$context"}, "Own rules: Multiple Paragraphs\n-----"),
-        ({"system_prompt": "Only own rules."}, "Only own rules.\n\n-----"),
+        (
+            {"system_prompt": "Own rules: $response_type\n$context"},
+            "Own rules: Multiple Paragraphs\n(in the user's message",
+        ),
+        ({"system_prompt": "Only own rules."}, "Only own rules."),
+        ({"language": "Latin"}, "Answer in Latin."),
+        ({"user_prompt": "Any."}, "Answer in the language of the question."),
     ],
 )
 def test_prompts_say_what_the_request_wishes(asked: Project, openai: OpenAIServer, wish: dict[str, str], said: str):
     asked.query(QUESTION, mode="naive", **wish)
     (body,) = prompts(openai)
     assert said in body["messages"][0]["content"]
+    assert "Harrow" not in body["messages"][0]["content"]
+    assert body["messages"][-1]["content"].startswith("-----Sources-----")
 
 
 def test_the_conversation_stands_between_prompt_and_question(asked: Project, openai: OpenAIServer):
@@ -181,7 +187,7 @@ def test_the_conversation_stands_between_prompt_and_question(asked: Project, ope
     (body,) = prompts(openai)
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
     assert body["messages"][1:3] == history
-    assert body["messages"][3]["content"] == QUESTION
+    assert body["messages"][3]["content"].endswith(f"\nQuestion: {QUESTION}")
 
 
 def test_the_model_of_one_query_can_be_chosen(asked: Project, openai: OpenAIServer):

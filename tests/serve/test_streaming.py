@@ -21,7 +21,8 @@ STREAMS = size(60, 200)
 
 def own_words(messages: Any, body: Any) -> Reply:
     """An answer that only this question gets."""
-    return Reply(f"You asked: {messages[-1]['content']} " * 5, pause=0.01)
+    asked = messages[-1]["content"].rpartition("Question: ")[2]
+    return Reply(f"You asked: {asked} " * 5, pause=0.01)
 
 
 def test_many_streams_at_once(chatting: Project, openai: OpenAIServer):

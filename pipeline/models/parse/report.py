@@ -157,21 +157,33 @@ class PartialAnswer:
 
 
 def parse_points(reply: str) -> list[Point] | None:
-    """``{"points": [{"description", "score"}]}``; None when the reply holds no such list."""
-    lists = [first_of(folded(value), _POINTS) for value in json_values(reply)]
-    points = next((points for points in lists if isinstance(points, list)), None)
-    if points is None:
-        return None
-    told = [(text_of(first_of(folded(point), _DESCRIPTION)).strip(), point) for point in points]
-    return [Point(text, _score(first_of(folded(point), _SCORE))) for text, point in told if text]
+    """``{"points": [{"description", "score"}]}``, a bare list of these or of texts, or one of these alone; None when
+    the reply holds no such list."""
+    for value in json_values(reply):
+        points = value if isinstance(value, list) else first_of(folded(value), _POINTS)
+        if points is None and {"description", "score"} <= folded(value).keys():
+            points = [value]
+        if isinstance(points, list):
+            return list(_points(points))
+    return None
+
+
+def _points(points: Iterable[Any]) -> Iterator[Point]:
+    for point in points:
+        fields = folded({"description": point} if isinstance(point, str) else point)
+        if text := text_of(first_of(fields, _DESCRIPTION)).strip():
+            yield Point(text, _score(first_of(fields, _SCORE)))
 
 
 def parse_ratings(reply: str) -> dict[int, float] | None:
-    """Number of a report -> its relevance, 0 to 5, from ``{"ratings": [{"id", "rating"}]}``; None without such a list.
-    What cannot be read is left out."""
+    """Number of a report -> its relevance, 0 to 5, from ``{"ratings": [{"id", "rating"}]}``, a bare list of these, or a
+    mapping of ids to ratings; None without such a list. What cannot be read is left out."""
     for value in json_values(reply):
-        ratings = value if isinstance(value, list) else first_of(folded(value), _RATINGS)
-        if isinstance(ratings, list):
+        inner = value if isinstance(value, list) else first_of(folded(value), _RATINGS)
+        ratings = value if inner is None else inner
+        if isinstance(ratings, Mapping):
+            ratings = [{"id": id, "rating": rating} for id, rating in ratings.items()]
+        if isinstance(ratings, list) and (inner is not None or any(True for _ in _rated(map(folded, ratings)))):
             return dict(_rated(map(folded, ratings)))
     return None
 

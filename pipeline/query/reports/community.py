@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import parse_points, parse_ratings
-from pipeline.query.messages import PreparedQuery, instructed, refuse_all_failed, told_failures
+from pipeline.query.messages import PreparedQuery, asked_twice, instructed, refuse_all_failed, told_failures
 from pipeline.query.reports.windows import (
     CheckedPoints,
     Window,
@@ -94,13 +94,15 @@ def _rated(
     """Rating of each report that was rated, by id. A window whose reply cannot be read is not held against it."""
     numbered = reports.assign(number=range(1, len(reports) + 1), content=reports["summary"])
     windows = windows_of(numbered, window_budget(request, resources, RATE), resources.tokenizer)
-    asked = windows[: max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)]
-    replies = yield [
+    left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
+    asked = windows[:left]
+    requests = [
         ChatRequest("rate", instructed(request, resources, RATE, window.text, request.query), check=_HAS_RATINGS)
         for window in asked
     ]
+    replies, paid = yield from asked_twice(requests, left - len(asked))
     refuse_all_failed(replies)
-    tree.replies.extend(replies)
+    tree.replies.extend(paid)
     tree.notes.extend(told_failures(replies, "windows of ratings"))
     rated: dict[int, float] = {}
     for window, reply in zip(asked, replies, strict=True):
@@ -134,7 +136,7 @@ def prepare_community(request: QueryRequest, resources: QueryResources) -> Prepa
         most = request.max_calls - len(chosen.replies) - LAST_CALL
         windows = fewer_windows(reports, window_budget(request, resources, MAP), most, resources.tokenizer)
         context = report_context(reports, windows)
-    most_calls = request.max_calls if request.dynamic_community_selection else len(windows) + LAST_CALL
+    most_calls = request.max_calls if request.dynamic_community_selection else 2 * len(windows) + LAST_CALL
     prepared = PreparedQuery(
         request,
         Keywords(),
@@ -143,7 +145,7 @@ def prepare_community(request: QueryRequest, resources: QueryResources) -> Prepa
         clock.parts,
         "" if windows else "no_room" if len(reports) else "nothing_found",
         chosen.notes,
-        most_calls,
+        min(most_calls, request.max_calls),
         chosen.replies,
     )
     return replace(prepared, inquiry=partial(_inquire, prepared, resources, windows))
@@ -164,10 +166,12 @@ def _map_request(request: QueryRequest, resources: QueryResources, window: Windo
 
 
 def _inquire(prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window]) -> Talk[PreparedQuery]:
-    replies = yield [_map_request(prepared.request, resources, window) for window in windows]
+    requests = [_map_request(prepared.request, resources, window) for window in windows]
+    left = prepared.request.max_calls - len(prepared.replies) - len(windows) - LAST_CALL
+    replies, paid = yield from asked_twice(requests, left)
     refuse_all_failed(replies)
     found = [_points(reply, window) for reply, window in zip(replies, windows, strict=True)]
-    return reduced(prepared, resources, found, replies, told_failures(replies, "windows of reports"))
+    return reduced(prepared, resources, found, paid, told_failures(replies, "windows of reports"))
 
 
 def _points(reply: ChatReply, window: Window) -> CheckedPoints:

@@ -15,7 +15,14 @@ from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
 from pipeline.query.context import RESERVE, Context, DataCitations, Numbers, Table
 from pipeline.query.local_context import mixed_citable, mixed_context
-from pipeline.query.messages import PreparedQuery, count_tokens, instructed, refuse_all_failed, told_failures
+from pipeline.query.messages import (
+    PreparedQuery,
+    asked_twice,
+    count_tokens,
+    instructed,
+    refuse_all_failed,
+    told_failures,
+)
 from pipeline.query.reports.windows import (
     CheckedPoints,
     Window,
@@ -144,14 +151,19 @@ class FollowUps:
 
 @dataclass(frozen=True)
 class CallBudget:
-    """How many a question may take: ``folds`` of the primer, ``searches`` by local search, and the answer's."""
+    """How many a question may take: ``folds`` of the primer, ``searches`` by local search, each once more where its
+    reply cannot be read, and the answer's; ``all`` of them."""
 
     folds: int
     searches: int
+    all: int
 
     @property
     def most(self) -> int:
-        return self.folds + self.searches + LAST_CALL
+        return min(2 * (self.folds + self.searches) + LAST_CALL, self.all)
+
+    def left(self, spent: int) -> int:
+        return max(self.all - LAST_CALL - spent, 0)
 
 
 def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
@@ -183,7 +195,7 @@ def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQ
 
 def _calls(request: QueryRequest, folds: int) -> CallBudget:
     wanted = request.n_depth * request.drift_k_followups
-    return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds))
+    return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds), request.max_calls)
 
 
 def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -218,24 +230,26 @@ def _inquire(
     prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window], calls: CallBudget, numbers: Numbers
 ) -> Talk[PreparedQuery]:
     request, contexts = prepared.request, LocalContexts(prepared.request, resources, numbers)
-    replies = yield [_primer_request(request, resources, window) for window in windows]
+    primers = [_primer_request(request, resources, window) for window in windows]
+    replies, asked = yield from asked_twice(primers, calls.left(len(primers)))
     refuse_all_failed(replies)
     found, follow_ups = [], FollowUps(request.query)
     for reply, window in zip(replies, windows, strict=True):
         found.append(_read(reply, window.citable, follow_ups))
-    asked, notes = list(replies), []
+    told, notes = list(replies), []
     for _ in range(request.n_depth):
-        left = calls.most - LAST_CALL - len(asked)
-        searches, more = contexts.of(follow_ups.best(min(request.drift_k_followups, left)))
+        searches, more = contexts.of(follow_ups.best(min(request.drift_k_followups, calls.left(len(asked)))))
         notes.extend(more)
         if not searches:
             break
-        replies = yield [_search_request(request, resources, search) for search in searches]
-        asked.extend(replies)
+        requests = [_search_request(request, resources, search) for search in searches]
+        replies, paid = yield from asked_twice(requests, calls.left(len(asked) + len(requests)))
+        told.extend(replies)
+        asked.extend(paid)
         for reply, search in zip(replies, searches, strict=True):
             found.append(_read(reply, search.citable, follow_ups))
     ready = replace(prepared, context=contexts.merged_with(prepared.context))
-    return reduced(ready, resources, found, asked, (*told_failures(asked, "partial answers"), *dict.fromkeys(notes)))
+    return reduced(ready, resources, found, asked, (*told_failures(told, "partial answers"), *dict.fromkeys(notes)))
 
 
 def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> CheckedPoints:

@@ -23,6 +23,8 @@ from pipeline.models.parse.report import (
         ('<think>{"points": []}</think>{"points": [{"description": "A.", "score": 140}]}', [("A.", 100)]),
         ('{"points": [{"description": "A.", "score": 9}, {"description": "B.", "sco', [("A.", 9), ("B.", 1)]),
         ('{"points": [{"description": "A."}, {"description": "", "score": 9}, 5]}', [("A.", 1)]),
+        ('[{"description": "A.", "score": 8}, "B."]', [("A.", 8), ("B.", 1)]),
+        ('{"description": "A.", "score": 8}', [("A.", 8)]),
         ('{"points": []}', []),
         ("I do not know.", None),
         ('{"answer": "A."}', None),
@@ -37,6 +39,9 @@ def test_points_are_read_as_models_write_them(reply: str, points: list[tuple[str
     [
         ('{"ratings": [{"id": 1, "rating": 5}, {"id": "2", "rating": "0"}]}', {1: 5, 2: 0}),
         ('[{"report": 3, "score": 9}, {"id": "x", "rating": 1}]', {3: 5}),
+        ('{"ratings": {"1": 5, "2": "0"}}', {1: 5, 2: 0}),
+        ('{"1": 4, "7": 2.5}', {1: 4, 7: 2.5}),
+        ('{"answer": "A."}', None),
         ("5", None),
     ],
 )

@@ -21,8 +21,7 @@ id,title,rating,content
 3,Court,5,Dov was sued by Cid.
 ```
 """
-POINTS = """Answer as Multiple Paragraphs.  Points:
------Points-----
+POINTS = """-----Points-----
 ```csv
 score,point
 30,Row 3 [Data: Reports (3)].
@@ -35,10 +34,13 @@ score,point
 def test_points_of_all_reports_become_an_answer():
     chat = reader()
     given = answer(question(**COMMUNITY), resources(reported_village(), chat))
-    assert [request.messages[0]["content"] for request in chat.asked] == [f"Points of:\n{WINDOW}", POINTS]
+    rules = [request.messages[0]["content"] for request in chat.asked]
+    assert rules == ["Points of:", "Answer as Multiple Paragraphs.  Points:"]
+    shown = [request.messages[-1]["content"] for request in chat.asked]
+    assert shown == [f"{WINDOW}\nQuestion: Who taught Bea?", f"{POINTS}\nQuestion: Who taught Bea?"]
     assert given.context.text == WINDOW
     assert given.text == "So it is [Data: Reports (1)]. [1]"
-    assert (given.removed_citations, given.abstained, given.most_calls) == (3 + 1, False, 2)
+    assert (given.removed_citations, given.abstained, given.most_calls) == (3 + 1, False, 3)
     assert (given.usage["calls"], given.notes) == (2, ())
 
 
@@ -52,7 +54,7 @@ def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
     events = stream_answer(question(**COMMUNITY), resources(reported_village(), chat))
     sources = next(events)
     assert isinstance(sources, Sources)
-    assert (len(sources.context.reports.records), sources.most_calls, chat.asked) == (3, 2, [])
+    assert (len(sources.context.reports.records), sources.most_calls, chat.asked) == (3, 3, [])
     *tokens, done = events
     assert isinstance(done, Done)
     whole = answer(question(**COMMUNITY), resources(reported_village(), reader()))
@@ -64,10 +66,25 @@ def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
     "reply", ['{"points": []}', '{"points": [{"description": "Nothing is said of it.", "score": 0}]}', "I do not know."]
 )
 def test_without_a_point_that_helps_there_is_no_answer(reply: str):
-    chat = ScriptedChat([reply])
+    chat = ScriptedChat([reply, reply])
     given = answer(question(**COMMUNITY), resources(reported_village(), chat))
     assert (given.text, given.abstention) == (PROMPTS["not_in_context"].strip(), "not_in_context")
-    assert len(chat.asked) == 1
+    assert len(chat.asked) == (1 if "points" in reply else 2) <= given.most_calls
+
+
+def test_a_reply_that_cannot_be_read_is_asked_for_once_more():
+    chat = ScriptedChat(["I do not know.", points(["1"]), "So."])
+    given = answer(question(**COMMUNITY), resources(reported_village(), chat))
+    assert (given.text, given.notes, given.usage["calls"]) == ("So.", (), 3)
+    again = chat.asked[1].messages
+    assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
+    assert "could not be read" in again[-1]["content"]
+
+
+def test_nothing_is_asked_twice_beyond_max_calls():
+    chat = ScriptedChat(["I do not know."])
+    given = answer(question(**COMMUNITY, max_calls=2), resources(reported_village(), chat))
+    assert (given.abstention, len(chat.asked), given.most_calls) == ("not_in_context", 1, 2)
 
 
 def test_a_window_that_was_not_read_is_told_and_all_of_them_are_an_error():
@@ -83,8 +100,8 @@ def test_only_the_context_or_the_prompts_take_no_call():
     chat = reader()
     context = answer(question(**COMMUNITY, only_need_context=True), resources(reported_village(), chat))
     prompt = answer(question(**COMMUNITY, only_need_prompt=True), resources(reported_village(), chat))
-    assert (context.text, context.most_calls) == (WINDOW, 2)
-    assert prompt.text == f"Points of:\n{WINDOW}\n\nWho taught Bea?"
+    assert (context.text, context.most_calls) == (WINDOW, 3)
+    assert prompt.text == f"Points of:\n\n{WINDOW}\nQuestion: Who taught Bea?"
     assert chat.asked == []
 
 
@@ -168,7 +185,7 @@ class RatingChat(ScriptedChat):
 
     def _next(self, request):
         self.asked.append(request)
-        text = request.messages[0]["content"]
+        text = request.messages[-1]["content"]
         ways = {"rate": self.reply, "map": lambda text: points(rows_of(text)), "answer": lambda _: "So."}
         return ChatReply(ways[request.row_id](text))
 

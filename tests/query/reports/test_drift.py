@@ -33,11 +33,14 @@ def test_a_primer_then_searches_then_an_answer():
     wish = question(**DRIFT, primer_folds=2, drift_k_followups=2, n_depth=2)
     given = answer(wish, resources(reported_village(), chat))
     assert chat.asked_for == ["primer"] * 2 + ["search"] * 4 + ["answer"]
-    assert (given.most_calls, given.usage["calls"], given.abstained) == (7, 7, False)
+    assert (given.most_calls, given.usage["calls"], given.abstained) == (13, 7, False)
     primers, searches = chat.asked[:2], chat.asked[2:6]
-    assert [request.messages[0]["content"] for request in primers] == [f"Begin with:\n{fold}" for fold in FOLDS]
-    assert searches[0].messages[0]["content"].startswith("For: Who taught Bea?\n-----Reports-----")
-    assert searches[0].messages[-1]["content"] == "What of Rows 1, 3 [Data: Reports (1)].?"
+    assert [request.messages[-1]["content"] for request in primers] == [
+        f"{fold}\nQuestion: Who taught Bea?" for fold in FOLDS
+    ]
+    assert searches[0].messages[0]["content"] == "For: Who taught Bea?"
+    assert searches[0].messages[-1]["content"].startswith("-----Reports-----")
+    assert searches[0].messages[-1]["content"].endswith("\nQuestion: What of Rows 1, 3 [Data: Reports (1)].?")
     assert given.text == "It is [Data: Sources (1); Reports (1)]."
     assert given.context.windows[:2] == tuple(FOLDS)
     assert len(given.context.windows) == 6
@@ -67,7 +70,7 @@ def test_a_stream_tells_its_budget_before_any_call():
     events = stream_answer(question(**DRIFT), resources(reported_village(), chat))
     sources = next(events)
     assert isinstance(sources, Sources)
-    assert (sources.most_calls, chat.asked) == (4 + 2 * 5 + 1, [])
+    assert (sources.most_calls, chat.asked) == (2 * (4 + 2 * 5) + 1, [])
     *_, done = events
     assert isinstance(done, Done)
     assert len(chat.asked) <= done.answer.most_calls
@@ -88,14 +91,14 @@ def test_a_filter_holds_in_every_step():
     given = answer(question(**DRIFT, where={"id": "doc-2"}), resources(reported_village(), chat))
     assert given.context.reports.records["title"].tolist() == ["Visit", "Court"]
     assert set(given.context.chunks.records["document_id"]) == {"doc-2"}
-    assert not any("Ada taught" in request.messages[0]["content"] for request in chat.asked)
+    assert not any("Ada taught" in request.messages[-1]["content"] for request in chat.asked)
 
 
 def test_only_the_context_or_the_prompts_take_no_call():
     context = answer(question(**DRIFT, primer_folds=2, only_need_context=True), resources(reported_village()))
     prompt = answer(question(**DRIFT, primer_folds=2, only_need_prompt=True), resources(reported_village()))
     assert context.text == "\n".join(FOLDS)
-    assert prompt.text.startswith(f"Begin with:\n{FOLDS[0]}\n\nWho taught Bea?")
+    assert prompt.text.startswith(f"Begin with:\n\n{FOLDS[0]}\nQuestion: Who taught Bea?")
 
 
 @settings(max_examples=size(10, 200))
