@@ -23,6 +23,7 @@ import pipeline.runs.stages
 import pipeline.stores.neo4j.store
 import pipeline.stores.postgres.store
 import pipeline.verbs  # noqa: F401  (all this here, once for all runs)
+from pipeline.engine import tasks
 from pipeline.engine.run_report import Progress
 from pipeline.project import Project
 from pipeline.snapshots import tables
@@ -95,7 +96,7 @@ class Moments(Progress):
 
 
 MERGING = {"WHOLE_BELOW": 1, "BUCKET_ROWS": 8, "MOST_ADDITIONS": 0, "OUTGROWN": 0.3}
-"""Of tables: the additions of each become one every night, and many a table is written anew."""
+"""Of tables: the additions of each become one every night, and many a bucket is written anew."""
 
 
 def run_apart(folder: ProjectFolder, workflow: str, end: int | None = None) -> list[Moment]:
@@ -117,5 +118,5 @@ def _run(root: Path, workflow: str, end: int | None, noted: Path) -> None:
 
 @contextmanager
 def merging() -> Iterator[None]:
-    with patch.multiple(tables, **MERGING):
+    with patch.object(tasks, "TASK_ROWS", 16), patch.multiple(tables, **MERGING):
         yield

@@ -1,18 +1,23 @@
-"""Killed at any moment (moments.py), a run is simply started again: no finished step is made again, no reply is asked
-again, and it ends as if nothing had been. Those who read meanwhile see one whole state or the other."""
+"""Killed at any moment (moments.py), a run is simply started again: no finished step or bucket is made again, no reply
+is asked again, and it ends as if nothing had been. Those who read meanwhile see one whole state or the other."""
 
 import json
 import random
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
 
 from pipeline.engine.plan import RunOptions
+from pipeline.engine.tasks import Task, Workplace
 from pipeline.errors import NothingLoadedError
+from pipeline.snapshots.store import UNFINISHED
 from tests.projects import ProjectFolder, new_project, workspace_of
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, openai_server
@@ -190,6 +195,7 @@ def test_killed_it_goes_on(
     run_apart(one.folder, one.workflow, end)
     endpoint.await_silence(here)
     asked = chats_and_texts(endpoint)
+    buckets = {path.stem for path in (one.folder.root / "data" / "snapshots" / UNFINISHED).glob("*.json")}
     finished = {step for fingerprint, step in one.records().items() if fingerprint not in began}
     chats, texts = (after - before for after, before in zip(one.stored(), stored, strict=True))
     assert asked[0] - chats <= CALLS_AT_ONCE
@@ -198,13 +204,26 @@ def test_killed_it_goes_on(
     if number % 2:
         show_the_night_before(one, whole)
     endpoint.forget()
-    with merging(), one.folder.open() as project:
+    again: list[str] = []
+    with merging(), noted(again), one.folder.open() as project:
         steps = project.run(one.workflow).steps
+    assert not buckets & set(again)
     assert finished <= {step.step for step in steps if step.action == "reused"}, whole.moments[end]
     assert chats_and_texts(endpoint) == (whole.chats - chats, whole.texts - texts), whole.moments[end]
     assert one.state() == whole.after, whole.moments[end]
     with one.folder.open() as project:
         assert project.verify(one.workflow).agrees
+
+
+def noted(again: list[str]) -> AbstractContextManager[Any]:
+    """Names of the buckets that are made."""
+    do = Workplace.do
+
+    def made(place: Workplace, task: Task) -> Any:
+        again.append(task.name)
+        return do(place, task)
+
+    return patch.object(Workplace, "do", made)
 
 
 def see_a_whole_state(one: Eve, whole: Undisturbed) -> None:
