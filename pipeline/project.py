@@ -84,6 +84,16 @@ class Project(Services):
 
         return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL)
 
+    def trades(self, name: str | None = None) -> list[str]:
+        """What the steps of a workflow give up of what a full build would come to, and in how many rows of the last
+        run; nothing by default."""
+        from pipeline.contract.schemas import REJECTS
+        from pipeline.engine.deletions import trades
+
+        workflow = self.workflow(name)
+        rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")
+        return trades(workflow, self.snapshots.read(rejects) if rejects else REJECTS.frame())
+
     def check_laws(self, name: str | None = None, documents: int = 200, seed: int = 1) -> list[HeldStep]:
         """The steps of a workflow (by default as ``table``), each held to its verb's law on a night made up of
         ``documents`` of the last run; no model is called. Raises UsageError before the first run."""

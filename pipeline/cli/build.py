@@ -97,10 +97,11 @@ def plan(
         sums = totals(forecasts)
         fact = project.why_not_loadable(name)
         found = why_nothing_found(project.runs.last_health(workflow))
+        traded = project.trades(name)
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     counts = changes.counts if changes else {}
     notes = _notes(forecasts, fact and f"{fact}; until then 'graphmill index {workflow}' alone runs it", counts)
-    notes += (f"the last run: {found}",) if found else ()
+    notes += (*traded, *((f"the last run: {found}",) if found else ()))
     if as_json:
         report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
         print_json({**report.to_json(), "estimate": sums, "documents": counts})

@@ -113,7 +113,7 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     """The end of a run; ``report`` is RunReport's JSON."""
     totals = report["totals"]
     if rejects is not None:
-        lost = rejects[~rejects["kind"].isin(["recovered", "skipped"])]
+        lost = rejects[~rejects["kind"].isin(["recovered", "skipped", "unrefreshed"])]
         for step, row, reason, message in lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
             what = "kept" if reason == KEPT_UNREAD else "left out"
             print(f"{what} by {step}: {row}: {reason}: {message}")

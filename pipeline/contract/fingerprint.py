@@ -67,12 +67,6 @@ KNOWN_AS: dict[str, str] = {
     # replace_text
     "1b0994e34b171f95b7e2fed137c29cee2d6d1f3a8add8ecd1b3564b240b2321d":
         "88c59c5f6be31d2c4d1eb2b7f8ff4c00d4e210baec20d6caa0ee03b765f6cbd6",
-    # report_communities
-    "3e12fd93cef1d3c615b8b194ab1f503808a5a39c4cbd2c78768291de7e121280":
-        "ec148862a633c614e17329c9ef65ddeefee7404fb1e81b8397db5a2d44a0aecb",
-    # report_communities_with_claims
-    "55a517b9796dc8ef4ea4129489e7e47bed7536737fd2a8a9dc597e38173fe67c":
-        "62547f3eccf14c951cc9870b1bcf601e1b9931f4763431527fd1c1f840e240d5",
     # resolve_claims
     "b352d624e71112a7af3797b353122d837214fcce13f46174622949d8de45ab69":
         "3bb1b2b7a64e62a9faadf4d987e8d66c345eafa259c685e5a86f2fde16e2196c",

@@ -34,6 +34,8 @@ REASONS: Mapping[str, str] = {
     "truncated": "the reply was cut off at the output limit, and so was that to half of the text, or to less",
     "refusal": "the model declined",
     "content_filter": "the endpoint's filter stopped the request or the reply",
+    # of rows that stand
+    "unrefreshed": "a report that stands though a little of what it was made of has changed (keep_within)",
     # of calls
     "timeout": "no answer within the model's timeout",
     "server_error": "the endpoint failed, or the connection broke, at every attempt",

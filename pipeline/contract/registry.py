@@ -4,9 +4,9 @@ Most tables have schemas of their own; a verb over any table (schemas.ANY, schem
 have by a function of the schemas it reads and of its params.
 
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by their
-annotation: Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker or Converter. A role ``... | None = None`` is
-bound only where the workflow names what for, a Converter wherever there is an engine. It returns its outputs in
-declared order.
+annotation: Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter or LastTables. A role
+``... | None = None`` is bound only where the workflow names what for, a Converter wherever there is an engine. It
+returns its outputs in declared order.
 """
 
 import inspect
@@ -39,6 +39,10 @@ class Params(BaseModel):
         """What a source has found out of where it reads and will want to know in the next run; nothing empty."""
         return {}
 
+    def trade(self) -> str:
+        """What these params give up of what a full build would come to, and for what: for ``plan`` and ``status``."""
+        return ""
+
     def following(self, last: Mapping[str, str]) -> Self:
         """The params of a run after one that has noted ``last``. A source that looks at all it reads may do so here,
         once for its stamp, its version and its verb: this is called before it reads, and after."""
@@ -57,6 +61,18 @@ class Tracker:
 
 
 UNTRACKED = Tracker()
+
+
+@dataclass(frozen=True)
+class LastTables:
+    """What the step wrote in its last run, by the verb's names, where nothing but its inputs has changed since; nothing
+    in the first run, where the step is forced, and in a purge. A verb that takes it need not come out as a full build
+    does, and says so by the ``trade`` of its params."""
+
+    tables: Mapping[str, pd.DataFrame]
+
+
+NOTHING_WRITTEN = LastTables({})
 
 Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
 """The schema of an output, from those of the inputs and the params; raises ValueError where they do not fit."""
@@ -105,11 +121,13 @@ class Verb:
 
     def call(self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
         """What the function makes of the tables, with nothing missing in those of fixed columns (TableSchema.filled).
-        A Tracker that ``roles`` does not bind tells nobody.
+        A Tracker that ``roles`` does not bind tells nobody, and LastTables have nothing.
 
         Raises DataError where a required cell is missing, or the function does not return a table for each output."""
         filled = {name: self._filled(name, table) for name, table in tables.items()}
-        returned = self.function(**filled, **{**dict.fromkeys(self.roles_of(Tracker), UNTRACKED), **roles})
+        unbound = {Tracker: UNTRACKED, LastTables: NOTHING_WRITTEN}
+        by_default = {role: unbound[kind] for role, kind in self.roles.items() if kind in unbound}
+        returned = self.function(**filled, **{**by_default, **roles})
         return self._outputs(returned if isinstance(returned, tuple) else (returned,))
 
     def _outputs(self, frames: tuple[Any, ...]) -> dict[str, pd.DataFrame]:
@@ -223,7 +241,7 @@ def _told(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter)
+ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter, LastTables)
 
 
 def _role_kind(hint: Any) -> type | None:

@@ -257,10 +257,13 @@ COVARIATES = table(
     id=STRING, text_unit_id=STRING, subject_id=STRING, object_id=STRING, subject=STRING, object=STRING, type=STRING,
     status=STRING, start_date=STRING, end_date=STRING, description=STRING, source_text=STRING,
 )  # fmt: skip
-COMMUNITY_REPORTS = table(
-    "level", "id",
-    id=STRING, level=INT, parent=STRING, title=STRING, summary=STRING, content=STRING, rating=FLOAT,
-    rating_explanation=STRING, findings=FINDINGS, weight=INT, text_unit_ids=STRINGS, size=INT,
+COMMUNITY_REPORTS = _with_optional(
+    table(
+        "level", "id",
+        id=STRING, level=INT, parent=STRING, title=STRING, summary=STRING, content=STRING, rating=FLOAT,
+        rating_explanation=STRING, findings=FINDINGS, weight=INT, text_unit_ids=STRINGS, size=INT, made_of=STRINGS,
+    ),
+    "made_of",
 )  # fmt: skip
 TEXTS = table("id", id=STRING, text=STRING)
 EMBEDDINGS = table("id", id=STRING, vector=VECTOR)

@@ -11,6 +11,7 @@ from pandas.api.types import is_bool_dtype
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
+from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
@@ -48,6 +49,17 @@ def last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore)
         return LastRun({}, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
     return LastRun(inputs if all(map(snapshots.exists, inputs.values())) else {}, outputs)
+
+
+def last_tables(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastTables:
+    """For a verb that asks what its step wrote in the last run."""
+    step, record = planned.step, previous.steps.get(planned.step.id)
+    if not step.verb.roles_of(LastTables) or record is None or planned.reason == "forced":
+        return NOTHING_WRITTEN
+    there = all(map(snapshots.exists, record.outputs.values()))
+    if not there or not differs_in_inputs_alone(planned, record, previous):
+        return NOTHING_WRITTEN
+    return LastTables({name: snapshots.read(table) for name, table in record.outputs.items()})
 
 
 def parts_of(step: Step) -> tuple[Part, ...]:

@@ -18,7 +18,7 @@ import pandas as pd
 from pipeline.contract.reasons import EXTRAS
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.workflow import PLACE, REJECTS, Step, Workflow
-from pipeline.errors import DataError, DeletionError
+from pipeline.errors import DataError, DeletionError, counted
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 DOCUMENTS = "documents"
@@ -291,13 +291,27 @@ def _told(left: pd.DataFrame) -> pd.DataFrame:
 
 RECOVERED = "recovered"
 """The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
+UNREFRESHED = "unrefreshed"
+"""Of a row that stands as it was though what it was made of has changed, for a workflow says so."""
 ROW = "row"
 _LINE = re.compile(r":\d+$")
 
 
 def lost(rejects: pd.DataFrame) -> pd.DataFrame:
     """Those of which something is missing in the tables, or out of date."""
-    return rejects[~rejects["kind"].isin([RECOVERED, SKIPPED])]
+    return rejects[~rejects["kind"].isin([RECOVERED, SKIPPED, UNREFRESHED])]
+
+
+def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
+    """What the steps' params give up of a full build, and of how many rows; ``rejects``: of all steps."""
+    told = {step.id: step.params.trade() for step in workflow.steps}
+    rows = rejects.loc[rejects["kind"] == UNREFRESHED, "step"].value_counts()
+    return [
+        f"{step}: {trade}; {counted(int(rows.get(step, 0)), 'row')} unrefreshed: 'graphmill run --force {step}' "
+        "refreshes all"
+        for step, trade in told.items()
+        if trade
+    ]
 
 
 def no_input(rejects: pd.DataFrame) -> dict[str, int]:

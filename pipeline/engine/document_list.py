@@ -12,6 +12,8 @@ import pyarrow.compute
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.deletions import (
     DOCUMENTS,
+    RECOVERED,
+    UNREFRESHED,
     document_changes,
     documents_before,
     identities,
@@ -91,7 +93,6 @@ def _loads(step: Step) -> bool:
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 TEXT_UNITS = "text_units"
 GIVEN = ("entities", "relationships")
-RECOVERED = "recovered"
 
 
 def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
@@ -109,7 +110,8 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
     for table in GIVEN:
         listed[table] = _counted(listed["id"], _documents_of(manifest, snapshots, table, document_of))
     rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
-    left_out, elsewhere = _left_out(rejects[rejects["kind"] != RECOVERED], listed, document_of, _loaders(manifest))
+    rejects = rejects[~rejects["kind"].isin([RECOVERED, UNREFRESHED])]
+    left_out, elsewhere = _left_out(rejects, listed, document_of, _loaders(manifest))
     listed["left_out"] = pd.Series([left_out.get(id, []) for id in listed["id"]], index=listed.index, dtype=object)
     nothing = {"id": "", "title": "", "since": "", TEXT_UNITS: 0, **dict.fromkeys(GIVEN, 0)}
     rows = [{**nothing, "source": source, "left_out": told} for source, told in elsewhere.items()]

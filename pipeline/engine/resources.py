@@ -8,7 +8,7 @@ import pandas as pd
 
 from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert
 from pipeline.contract.prompts import Prompt
-from pipeline.contract.registry import UNTRACKED, Tracker
+from pipeline.contract.registry import NOTHING_WRITTEN, UNTRACKED, LastTables, Tracker
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Tokenizer
@@ -120,13 +120,15 @@ class Resources:
         inputs: Mapping[str, pd.DataFrame],
         wrap: Callable[[Asked], Asked] = unchanged,
         tracker: Tracker = UNTRACKED,
+        last: LastTables = NOTHING_WRITTEN,
     ) -> dict[str, pd.DataFrame]:
         """What the step's verb makes of the inputs, with its roles bound: each model and converter as ``wrap`` gives
-        it, and ``tracker``, which hears how far it is. Raises DataError where a required cell is missing."""
+        it, ``tracker``, which hears how far it is, and ``last``. Raises DataError where a required cell is missing."""
         roles: dict[str, Any] = {
             **self.prompts_of(step),
             **self.tokenizers_of(step),
             **{role: wrap(asked) for role, asked in {**self.models_of(step), **self.converters_of(step)}.items()},
             **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
+            **dict.fromkeys(step.verb.roles_of(LastTables), last),
         }
         return step.call(inputs, roles)

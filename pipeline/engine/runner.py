@@ -16,10 +16,11 @@ from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.reasons import refuse_unknown_reasons
+from pipeline.contract.registry import NOTHING_WRITTEN
 from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
-from pipeline.engine.changed_groups import last_run, outputs_of, whole
+from pipeline.engine.changed_groups import last_run, last_tables, outputs_of, whole
 from pipeline.engine.deletions import (
     DOCUMENTS,
     RECOVERED,
@@ -31,6 +32,7 @@ from pipeline.engine.deletions import (
     refuse_deletions,
     refuse_nothing,
     reject_ratio,
+    trades,
     unread_ratio,
     with_kept,
 )
@@ -137,6 +139,7 @@ class Runner:
                 if self.max_delete_ratio is not None:
                     refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
                 self.documents = self._counted(before, now)
+        self.notes += trades(workflow, pd.concat(rejected))
         tables[REJECTS] = self._gather_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         self.snapshots.publish(manifest, run_id)
@@ -253,6 +256,7 @@ class Runner:
         where it never stands still: then the record is no ground for reuse."""
         step, again = planned.step, self.again.get(planned.step.id)
         meter.documents = _documents(inputs.values())
+        last = NOTHING_WRITTEN if self.may_go else last_tables(planned, previous, self.snapshots)
         anew = again.__contains__ if again else None
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         reading = 0
@@ -260,7 +264,7 @@ class Runner:
             reading += 1
             planned = stamped_anew(planned)
             version = version_of(planned.step)
-            frames = self.resources.call(planned.step, inputs, wrap, meter)
+            frames = self.resources.call(planned.step, inputs, wrap, meter, last)
             seen = following(step, previous.steps, self.snapshots)
             stands_still = version_of(seen) == version
             if stands_still or reading == MOST_READINGS:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, name_of, told_name, without
 from pipeline.engine.document_list import present_documents
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.plan import RunOptions, Selection
 from pipeline.engine.run_report import Progress, RunReport
 from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal
@@ -138,14 +138,23 @@ def _is_being_remade(intention: PurgeIntent | None) -> bool:
     return intention is not None and intention.embedded is not None and not intention.remade
 
 
+def _options(project: Services, workflow: str, target: PurgeTarget) -> RunOptions:
+    """Nothing stands that was made of what was there before. Nothing is asked in batches: one would be abandoned again
+    by a purge that goes on."""
+    standing = tuple(step.id for step in project.workflow(workflow).steps if step.params.trade())
+    return RunOptions(Selection(force=standing), may_go=target.source, direct=True)
+
+
 def _purge(project: Services, subject: _Subject) -> PurgeReport:
     target, found, intentions = subject.target, subject.found, PurgeIntents(project.root)
     intention = intentions.save(_begun(project, subject))
     shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
     if target.path:
         target.path.unlink(missing_ok=True)
-    options = RunOptions(may_go=target.source, direct=True)  # a batch would be abandoned again by a purge that goes on
-    runs = [run_stages(project, name, Progress(), options, index_stage) for name in subject.workflows]
+    runs = [
+        run_stages(project, name, Progress(), _options(project, name, target), index_stage)
+        for name in subject.workflows
+    ]
     _require_gone(project, target, subject.workflows)
     LoadedVersions(project.snapshots).forget()
     cleaned: dict[Workspace, Deleted] = {}

@@ -1,6 +1,6 @@
 """report_communities: what a chat model says of each community, from the smallest parts up; with claims, too."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -9,10 +9,11 @@ import pandas as pd
 from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.contract.registry import Params, verb
+from pipeline.contract.registry import NOTHING_WRITTEN, LastTables, Params, verb
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.parse.graph import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
+from pipeline.verbs.kept_reports import KeptReports, kept_reports
 from pipeline.verbs.read_text import REPAIR, Mark, rejects, said
 from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, facts
 
@@ -31,12 +32,18 @@ REPORT_PROMPT = {"report": Placeholders(("context",), ("max_length",))}
 class ReportParams(Params):
     """``max_input_tokens``: of a community's tables in one request; ``max_length``: words of a report; ``structured``:
     whether the endpoint is sent the JSON schema too (not every one takes it); ``repair``: whether an unreadable or cut
-    reply is asked for once more."""
+    reply is asked for once more. ``keep_within``: a report of the last run stands while less than this share of what it
+    was made of has changed."""
 
     max_input_tokens: int = Field(default=8000, ge=500)
     max_length: int = Field(default=1000, ge=50)
     structured: bool = False
     repair: bool = True
+    keep_within: float = Field(default=0.0, ge=0, le=0.5)
+
+    def trade(self) -> str:
+        share = f"keep_within {self.keep_within:g}: a report stands while less of what it was made of has changed"
+        return share if self.keep_within else ""
 
 
 @verb(
@@ -53,6 +60,7 @@ def report_communities(
     report: Prompt,
     chat: ChatModel,
     tokenizer: Tokenizer,
+    last: LastTables = NOTHING_WRITTEN,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Title, summary, rating and findings per community, ``content`` the whole as Markdown; ``weight``: the number of
     distinct text units that its entities appear in.
@@ -60,10 +68,12 @@ def report_communities(
     A request is made of what the community's members are and say, so that one whose members stay as they are is never
     asked about again. Where they exceed ``max_input_tokens``, reports on its sub-communities stand in for them: only
     such a community waits for those below. A community whose reply cannot be used is a reject, and is shown to the one
-    above it by its members.
+    above it by its members. With ``keep_within``, ``made_of`` has digests of what a report was made of when it was
+    asked for, and one that stands is marked.
     """
     known = facts(entities, relationships, None, ContextPage(params.max_input_tokens, tokenizer))
-    return reports(communities, known, ReportQuestion(params, report), chat)
+    kept = kept_reports(last, params.keep_within)
+    return reports(communities, known, ReportQuestion(params, report), chat, kept)
 
 
 @dataclass(frozen=True)
@@ -93,19 +103,34 @@ class ReportOutcome:
 
     report: Report | None
     marks: tuple[Mark, ...] = ()
+    made_of: tuple[str, ...] | None = None
 
 
 def reports(
-    communities: pd.DataFrame, known: ReportFacts, asking: ReportQuestion, chat: ChatModel
+    communities: pd.DataFrame, known: ReportFacts, asking: ReportQuestion, chat: ChatModel, kept: KeptReports
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Community reports and rejects, by rounds of questions that do not wait for each other."""
     told: dict[str, ReportOutcome] = {}
     for turn in rounds(communities, known):
+        if kept.within:
+            told |= _standing(turn, known, kept)
+        asked = [community for community in turn if community.id not in told]
         below = {id: one.report for id, one in told.items() if one.report}
-        answers = chat.converse(tell(community, known, below, asking) for community in turn)
-        told |= {community.id: answer for community, answer in zip(turn, answers, strict=True)}
-    rows = (_row(row, report) for row in communities.to_dict("records") if (report := told[row["id"]].report))
+        answers = chat.converse(tell(community, known, below, asking) for community in asked)
+        told |= {community.id: answer for community, answer in zip(asked, answers, strict=True)}
+    rows = (_row(row, one, one.report) for row in communities.to_dict("records") if (one := told[row["id"]]).report)
     return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(rejects((id, one.marks) for id, one in told.items()))
+
+
+def _standing(turn: Sequence[Community], known: ReportFacts, kept: KeptReports) -> dict[str, ReportOutcome]:
+    """The communities whose report of the last run stands."""
+    found = {community.id: kept.of(known.made_of(community)) for community in turn}
+    return {id: ReportOutcome(one.report, _marks(one.changed), one.made_of) for id, one in found.items() if one}
+
+
+def _marks(changed: float) -> tuple[Mark, ...]:
+    message = f"{changed:.0%} of what it was made of has changed"
+    return (Mark("unrefreshed", "unrefreshed", message),) if changed else ()
 
 
 def rounds(communities: pd.DataFrame, known: ReportFacts) -> list[list[Community]]:
@@ -129,17 +154,18 @@ def tell(
 ) -> Talk[ReportOutcome]:
     """The conversation about one community."""
     opening = asking.opening(community.id, known.context(community, below))
+    made_of = tuple(known.made_of(community)) if asking.params.keep_within else None
     (reply,) = yield (opening,)
     report = _read(reply)
     if isinstance(report, Report):
-        return ReportOutcome(report)
+        return ReportOutcome(report, made_of=made_of)
     request = asking.mending(opening, reply, report)
     if request:
         (reply,) = yield (request,)
         mended = _read(reply)
         if isinstance(mended, Report):
             return ReportOutcome(
-                mended, (Mark("recovered", report.reason, f"{report.message}; read when asked again"),)
+                mended, (Mark("recovered", report.reason, f"{report.message}; read when asked again"),), made_of
             )
     return ReportOutcome(None, (Mark("row", report.reason, report.message),))
 
@@ -158,7 +184,7 @@ def _read(reply: ChatReply) -> Report | Problem:
     return failed(reply) or _parse(reply.text)
 
 
-def _row(community: Mapping[Any, Any], report: Report) -> dict[str, object]:
+def _row(community: Mapping[Any, Any], one: ReportOutcome, report: Report) -> dict[str, object]:
     title = report.title or community["title"]
     return {
         **{name: community[name] for name in ("id", "level", "parent", "text_unit_ids", "size")},
@@ -169,6 +195,7 @@ def _row(community: Mapping[Any, Any], report: Report) -> dict[str, object]:
         "rating_explanation": report.rating_explanation,
         "findings": [vars(finding) for finding in report.findings],
         "weight": len(community["text_unit_ids"]),
+        "made_of": one.made_of,
     }
 
 
@@ -198,8 +225,10 @@ def report_communities_with_claims(
     report: Prompt,
     chat: ChatModel,
     tokenizer: Tokenizer,
+    last: LastTables = NOTHING_WRITTEN,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """As report_communities, with the claims whose subject (or else object) is a member. A community without claims is
     asked about in the very words of report_communities, so that its reply serves both."""
     known = facts(entities, relationships, covariates, ContextPage(params.max_input_tokens, tokenizer))
-    return reports(communities, known, ReportQuestion(params, report), chat)
+    kept = kept_reports(last, params.keep_within)
+    return reports(communities, known, ReportQuestion(params, report), chat, kept)

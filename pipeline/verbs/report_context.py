@@ -16,6 +16,7 @@ import pandas as pd
 
 from pipeline.models.base import Tokenizer
 from pipeline.models.parse.graph import Report
+from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import cut
 
 FENCE, NO_FENCE = "```", "'''"
@@ -40,6 +41,11 @@ class ContextRow:
     line: str
     tokens: int
     ends: tuple[str, ...] = ()
+
+    @cached_property
+    def fact(self) -> str:
+        """A digest of what it says."""
+        return digest(self.section, self.line)
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,10 @@ class ReportFacts:
     def fit(self, community: Community) -> bool:
         """Whether all that is known of the community can be shown."""
         return self.page.fits(self._of(community))
+
+    def made_of(self, community: Community) -> list[str]:
+        """Digests of all that is known of the community."""
+        return sorted({row.fact for row in self._of(community)})
 
     def context(self, community: Community, reports: Mapping[str, Report]) -> str:
         """All rows where they fit. Where not, the ``reports`` of parts, the largest part first, take the place of the

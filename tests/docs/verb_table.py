@@ -4,7 +4,7 @@ from itertools import chain
 from pathlib import Path
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.contract.registry import REGISTRY, Tracker, Verb
+from pipeline.contract.registry import REGISTRY, LastTables, Tracker, Verb
 from pipeline.engine.workflow import REJECTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "verbs.md"
@@ -20,7 +20,7 @@ def verb_table() -> str:
 def _row(verb: Verb) -> str:
     writes = [name for name in verb.outputs if name != REJECTS]
     args = ", ".join(name for name, field in verb.params.model_fields.items() if not field.exclude)
-    asked = [role for role, kind in verb.roles.items() if kind is not Tracker]
+    asked = [role for role, kind in verb.roles.items() if kind not in (Tracker, LastTables)]
     cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), _law(verb), args, ", ".join(asked)]
     return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 

@@ -12,7 +12,7 @@ import pytest
 import pipeline.verbs
 from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Prompt
-from pipeline.contract.registry import REGISTRY, UNTRACKED, Params, Tracker, Verb
+from pipeline.contract.registry import NOTHING_WRITTEN, REGISTRY, UNTRACKED, LastTables, Params, Tracker, Verb
 from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
 from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.models.base import (
@@ -134,6 +134,7 @@ class Clerk:
 
 
 ROLES: dict[type, Callable[[str], Any]] = {
+    LastTables: lambda role: NOTHING_WRITTEN,
     Prompt: lambda role: Prompt(role, TEMPLATES[role]),
     ChatModel: lambda role: Clerk(),
     EmbeddingModel: lambda role: LetterEmbedding(),

@@ -104,6 +104,55 @@ def words(request: Request) -> str:
     return str(request.messages[0]["content"])
 
 
+def keeping(root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], store: str = NO_STORE) -> ProjectFolder:
+    """A community for each ring, whose report stands while less than half of it has changed."""
+    folder = new_folder(root, endpoint, documents, store)
+    set_args(
+        folder, "communities",
+        detect_communities={"max_cluster_size": 50, "resolution": 0.05},
+        report_communities={"max_input_tokens": 8000, "keep_within": 0.5},
+    )  # fmt: skip
+    return folder
+
+
+def test_a_report_stands_while_little_of_what_it_was_made_of_has_changed(tmp_path: Path, openai: OpenAIServer):
+    """However many nights the little comes in; the plan and the run say so, and a forced step refreshes all."""
+    folder = keeping(tmp_path / "p", openai, DOCUMENTS)
+    index(folder, "communities", openai)
+    words, note, asked, standing = DOCUMENTS["tower.txt"], "", list[int](), list[int]()
+    for number in range(6):
+        words = words.replace(f"Number{number} met", f"Number{number} struck")
+        folder.write("tower.txt", words)
+        asked.append(sum(map(is_report, index(folder, "communities", openai))))
+        with folder.open() as project:
+            marks = project.table("rejects", "communities")
+            standing.append(int((marks["kind"] == "unrefreshed").sum()))
+            (note,) = project.trades("communities")
+            assert f"of what it was made of has changed; {standing[-1]} row" in note
+            assert note in (project.status() or {})["notes"]
+        assert ids(folder, "communities", "community_reports") == ids(folder, "communities")
+    assert {(0, 1), (1, 0)} == set(zip(asked, standing, strict=True))
+    assert note in folder.report("plan", "communities")["notes"]
+    forced = folder.report("index", "communities", "--force", "report_communities")
+    assert "; 0 rows unrefreshed" in " ".join(forced["notes"])
+    fresh = keeping(tmp_path / "fresh", openai, {**DOCUMENTS, "tower.txt": words})
+    index(fresh, "communities", openai)
+    with folder.open() as one, fresh.open() as other:
+        assert table_hashes(one, "communities") == table_hashes(other, "communities")
+
+
+def test_no_report_stands_after_a_purge(tmp_path: Path, openai: OpenAIServer, postgres_url: str):
+    """Nor one that stood on what a document had said that was deleted long before."""
+    folder = keeping(tmp_path / "p", openai, {**DOCUMENTS, "secret.txt": SECRET}, postgres_url)
+    index(folder, "communities", openai)
+    folder.delete("secret.txt")
+    index(folder, "communities", openai)
+    with folder.open() as project:
+        assert CANARY in project.table("community_reports", "communities")["content"].str.cat()
+        project.purge("secret.txt")
+    assert found_in(folder.root, CANARY) == []
+
+
 def test_the_claims_workflow_goes_on_from_the_communities_workflow(tmp_path: Path, openai: OpenAIServer):
     folder = new_folder(tmp_path / "p", openai, DOCUMENTS)
     index(folder, "communities", openai)

@@ -23,7 +23,7 @@ from pipeline.contract.registry import UNTRACKED
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
-from pipeline.engine.changed_groups import last_run, outputs_of
+from pipeline.engine.changed_groups import last_run, last_tables, outputs_of
 from pipeline.engine.deletions import (
     DOCUMENTS,
     DocumentChanges,
@@ -159,7 +159,7 @@ class Forecaster:
             if step.verb.parts:
                 return part.call(inputs, step.params, UNTRACKED)
             worked_on = len(inputs[rowwise]) if rowwise else 0
-            return self._answered(step, inputs, tally)
+            return self._answered(planned, inputs, tally)
 
         outputs = outputs_of(step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make)
         self._tried |= {step.outputs[name]: table for name, table in outputs.items() if name in step.writes}
@@ -168,9 +168,12 @@ class Forecaster:
             tally.rows, tally.known = tally.rows + kept, tally.known + kept
         return tally
 
-    def _answered(self, step: Step, inputs: Mapping[str, pd.DataFrame], tally: Tally) -> Mapping[str, pd.DataFrame]:
+    def _answered(
+        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], tally: Tally
+    ) -> Mapping[str, pd.DataFrame]:
         """What the step makes of the inputs with what is known."""
-        frames = self.resources.call(step, inputs, tally.rehearsed)
+        step, last = planned.step, last_tables(planned, self.previous, self.snapshots)
+        frames = self.resources.call(step, inputs, tally.rehearsed, last=last)
         if to_convert := not_converted(frames):
             self._to_convert[step.id] = to_convert
         frames = with_kept(step, frames, self.previous, self.planner.snapshots)

@@ -204,9 +204,9 @@ def test_a_plan_works_on_what_changed_alone(tmp_path: Path, counting: OpenAIServ
     worked_on: dict[str, int] = {}
     call = Resources.call
 
-    def watched(resources: Resources, step: Step, inputs: Mapping[str, Any], *rest: Any) -> Any:
+    def watched(resources: Resources, step: Step, inputs: Mapping[str, Any], *rest: Any, **named: Any) -> Any:
         worked_on[step.id] = max(map(len, inputs.values()), default=0)
-        return call(resources, step, inputs, *rest)
+        return call(resources, step, inputs, *rest, **named)
 
     monkeypatch.setattr(Resources, "call", watched)
     extraction = foresee(folder)["extract_graph"]
