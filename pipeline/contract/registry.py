@@ -180,6 +180,8 @@ def _fault(verb: Verb, parameters: list[str], unbound: list[str], params: Any) -
         return f"parameter {_told(unbound)} is neither input, params nor role; annotate a role, or remove it"
     if verb.rowwise and verb.rowwise not in verb.inputs:
         return f"rowwise names '{verb.rowwise}', which is no input; have: {', '.join(verb.inputs) or 'none'}"
+    if verb.law and (looking_back := verb.roles_of(LastTables)):
+        return f"parameter {_told(looking_back)} needs all rows of the last run, and the law gives some; declare no law"
     return _fault_of_law(verb) or _fault_of_reasons(verb)
 
 

@@ -145,6 +145,12 @@ def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Pa
             .replace("import TEXTS", "import INT, TEXTS, table"),
             "'shout': columns that name groups hold texts here and numbers there; name columns of one kind",
         ),
+        (
+            declaring('row_of={"louder": "id"}')
+            .replace("params: OwnParams)", "params: OwnParams, last: LastTables)")
+            .replace("import Params", "import LastTables, Params"),
+            "'shout': parameter 'last' needs all rows of the last run, and the law gives some; declare no law",
+        ),
         (declaring('reasons={"parse": "no sense"}'), "'shout': reason 'parse' has a meaning already"),
         (
             declaring('reasons={"too_loud": "it hurts"}'),
