@@ -210,9 +210,10 @@ def _conversation(path: Path | None) -> list[Any] | None:
 
 @dataclass
 class Spoken:
-    """An answer as it is printed, wrapped where a person reads it."""
+    """An answer as it is printed, wrapped where a person reads it; ``more``: what lists all of its sources."""
 
     wrapped: Wrapped = field(default_factory=lambda: Wrapped(terminal_width()))
+    more: str = "--all-sources"
 
     def piece(self, event: "Event") -> None:
         from pipeline.query.stream import Sources, Token
@@ -231,14 +232,15 @@ class Spoken:
             print("\nReports:")
             for report in reports:
                 print(f"  [{report['number']}] {report['title']} (level {report['level']})")
-        print_sources(found, all_sources)
+        print_sources(found, "" if all_sources else self.more)
 
 
-def print_sources(found: "Answer", all_of_them: bool) -> None:
-    """Those that the answer cites, in its order; the others by their number, or after them."""
+def print_sources(found: "Answer", more: str) -> None:
+    """Those that the answer cites, in its order; how many others there are, and what lists them, or, where that is "",
+    these too."""
     cited = {reference.id: reference for reference in found.cited} if found.references else {}
     others = [reference for reference in found.references if reference.id not in cited]
-    shown = [*cited.values(), *(others if all_of_them else [])]
+    shown = [*cited.values(), *([] if more else others)]
     if shown:
         print("\nSources:")
     for reference in shown:
@@ -246,9 +248,9 @@ def print_sources(found: "Answer", all_of_them: bool) -> None:
         print(f"  [{reference.id}] {reference.title} ({where})")
         if found.request.include_chunk_content:
             print("      " + " ".join(reference.content.split()))
-    if others and not all_of_them:
+    if others and more:
         shown_too = f"{counted(len(others), 'other passage')} shown to the model, not cited"
-        print(f"\nand {shown_too}: --all-sources")
+        print(f"\nand {shown_too}: {more}")
 
 
 Host = Annotated[str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")]

@@ -1,0 +1,108 @@
+"""chat: questions one after another, in one conversation, with everything warm."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.cli.ask import Mode, Model, Spoken, Where, print_sources
+from pipeline.cli.options import Folder, Overrides, open_project, print_aside
+from pipeline.errors import GraphmillError
+
+if TYPE_CHECKING:
+    from pipeline.project import Project
+    from pipeline.query.answer import Answer
+
+HELP = "/sources: all that the model was shown; /new: another conversation; /help; /quit, or Ctrl-D"
+PROMPT = "> "
+
+
+def chat(
+    invocation: typer.Context,
+    mode: Mode = None,
+    where: Where = None,
+    model: Model = None,
+    language: Annotated[str | None, typer.Option(help="Of the answers; by default the question's.")] = None,
+    folder: Folder = None,
+    overrides: Overrides = None,
+) -> None:
+    """Ask one question after another; each may refer to those before it."""
+    with open_project(invocation, folder, overrides) as project:
+        from pipeline.query.request import read_conditions
+
+        options = {"mode": mode, "where": read_conditions(where or []), "model": model, "language": language}
+        talk = Talk(project, options)
+        print_aside(HELP)
+        read = line_reader()
+        while talk.goes_on:
+            try:
+                line = read()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                continue
+            talk.take(line.strip())
+
+
+def line_reader() -> Callable[[], str]:
+    """Reads a line that can be edited, with those before it at hand: by prompt_toolkit where it is installed (the extra
+    ``chat``), else as the terminal does."""
+    if not find_spec("prompt_toolkit"):
+        return lambda: input(PROMPT)
+    from prompt_toolkit import PromptSession
+
+    session: PromptSession[str] = PromptSession()
+    return lambda: session.prompt(PROMPT)
+
+
+@dataclass
+class Talk:
+    """``turns``: what was said so far, as a request has it. What fails, or is broken off by Ctrl-C, is told, and was
+    not said."""
+
+    project: "Project"
+    options: dict[str, object]
+    turns: list[dict[str, str]] = field(default_factory=list)
+    last: "Answer | None" = None
+    goes_on: bool = True
+
+    def take(self, line: str) -> None:
+        if not line:
+            return
+        if line == "/quit":
+            self.goes_on = False
+        elif line == "/new":
+            self.turns, self.last = [], None
+        elif line == "/sources":
+            if self.last is not None:
+                print_sources(self.last, more="")
+        elif line.startswith("/"):
+            print_aside(HELP)
+        else:
+            self._ask(line)
+
+    def _ask(self, question: str) -> None:
+        from pipeline.query.stream import Done, Failed
+
+        spoken = Spoken(more="/sources")
+        try:
+            for event in self.project.query_stream(question, conversation_history=list(self.turns), **self.options):
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, Done):
+                    self._said(question, event.answer)
+                    spoken.rest(event.answer)
+                else:
+                    spoken.piece(event)
+        except GraphmillError as error:
+            print()
+            print_aside(str(error))
+        except KeyboardInterrupt:
+            print()
+            print_aside("broken off")
+
+    def _said(self, question: str, answer: "Answer") -> None:
+        self.last = answer
+        self.turns += [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]

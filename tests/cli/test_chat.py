@@ -1,0 +1,71 @@
+"""A conversation on the command line: answers by a scripted model, from stores in memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipeline.cli.chat import HELP, Talk, line_reader
+from pipeline.errors import ModelError
+from pipeline.query.stream import Event, stream_answer
+from tests.query.memory_stores import ScriptedChat, question, resources, village
+
+
+class Asked:
+    """What a conversation needs of a project."""
+
+    def __init__(self, *replies: str):
+        self.chat = ScriptedChat(list(replies))
+
+    def query_stream(self, text: str, **options: Any) -> Iterator[Event]:
+        given = {name: value for name, value in options.items() if value is not None}
+        return stream_answer(question(text, **given), resources(village(), self.chat))
+
+
+def talk(*replies: str) -> tuple[Talk, ScriptedChat]:
+    project = Asked(*replies)
+    return Talk(project, {"mode": "naive", "model": None}), project.chat  # pyright: ignore[reportArgumentType]
+
+
+def test_a_question_may_refer_to_those_before_it(capsys: pytest.CaptureFixture[str]):
+    spoken, chat = talk("Ada [ref:1].", "In May [ref:2].")
+    spoken.take("Who taught Bea?")
+    spoken.take("And when?")
+    assert [message["content"] for message in chat.asked[1].messages[1:3]] == ["Who taught Bea?", "Ada [1]."]
+    assert "In May [2]." in capsys.readouterr().out
+
+
+def test_a_new_conversation_knows_nothing_of_the_one_before():
+    spoken, chat = talk("Ada.", "In May.")
+    for line in ("Who taught Bea?", "/new", "And when?"):
+        spoken.take(line)
+    assert [message["role"] for message in chat.asked[1].messages] == ["system", "user"]
+
+
+def test_all_sources_are_listed_when_asked_for(capsys: pytest.CaptureFixture[str]):
+    spoken, _ = talk("Ada [ref:1].")
+    for line in ("/sources", "Who taught Bea?", "/sources"):
+        spoken.take(line)
+    assert "  [4] " in capsys.readouterr().out
+
+
+def test_what_fails_was_not_said_and_ends_nothing(capsys: pytest.CaptureFixture[str]):
+    spoken, chat = talk("Ada.")
+    chat.stream = lambda request: (_ for _ in ()).throw(ModelError("the model is away; start it"))
+    spoken.take("Who taught Bea?")
+    assert (spoken.turns, spoken.goes_on) == ([], True)
+    assert "the model is away; start it" in capsys.readouterr().err
+
+
+def test_commands_are_told_and_quit_ends(capsys: pytest.CaptureFixture[str]):
+    spoken, _ = talk()
+    for line in ("", "/what", "/quit"):
+        spoken.take(line)
+    assert HELP in capsys.readouterr().err
+    assert not spoken.goes_on
+
+
+def test_without_an_editor_lines_are_read_as_the_terminal_gives_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.cli.chat.find_spec", lambda name: None)
+    monkeypatch.setattr("builtins.input", lambda prompt: f"{prompt}Who?")
+    assert line_reader()() == "> Who?"
