@@ -12,6 +12,7 @@ from contextlib import suppress
 from psycopg import errors, sql
 from sqlalchemy import Connection, Table, func, select, text
 
+from pipeline.contract.schemas import SCHEMA_VERSION
 from pipeline.stores.base import LAYOUT, Live
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import (
@@ -30,7 +31,7 @@ TABLES = (CHUNKS, ENTITIES, RELATIONSHIPS)
 PATIENCE = "500ms"
 """How long a view may wait for those who read it, since all who come after it wait as well."""
 CURRENT = "current_key"
-REFUSED = (errors.LockNotAvailable, errors.InsufficientPrivilege, errors.UndefinedTable)
+REFUSED = (errors.LockNotAvailable, errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedColumn)
 MADE_OF = text("SELECT obj_description(to_regclass(:name), 'pg_class')")
 
 
@@ -40,7 +41,11 @@ def make_views(connection: Connection, shown_by: Callable[[Connection], Mapping[
     same, and they for this one's end."""
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/views"))))
     lives = shown_by(connection)
-    shown = {name: live for name, live in lives.items() if live.schema_version >= LAYOUT and live.dimensions}
+    shown = {
+        name: live
+        for name, live in lives.items()
+        if LAYOUT <= live.schema_version <= SCHEMA_VERSION and live.dimensions
+    }
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     with suppress(*REFUSED), connection.begin_nested():
         if not connection.execute(select(func.to_regnamespace(SCHEMA))).scalar():
