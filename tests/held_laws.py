@@ -59,7 +59,7 @@ def of_part(part: Part, params: Params) -> Lawful:
 
 
 def _made(part: Part, tables: Frames, params: Params) -> dict[str, pa.Table]:
-    frames = part.call(tables, params, UNTRACKED)
+    frames = part.call(tables, {"params": params, "tracker": UNTRACKED})
     return {name: schema.encode(frames[name], name) for name, schema in part.outputs.items()}
 
 
@@ -68,7 +68,7 @@ def hold_split(one: Lawful, tables: Frames, groups: Collection[Any]) -> None:
     whole, part = one.call(tables), one.call(rows_of(one.law, tables, groups))
     for output, column in one.law.row_of.items():
         told = f"{one.name}: {output} of {sorted(map(str, groups))}"
-        assert _rows(part[output], column, groups) == _rows(whole[output], column, groups), told
+        assert _rows(one.law, part[output], column, groups) == _rows(one.law, whole[output], column, groups), told
 
 
 def hold_night(one: Lawful, before: Frames, now: Frames) -> None:
@@ -78,8 +78,8 @@ def hold_night(one: Lawful, before: Frames, now: Frames) -> None:
         return
     kept, part, whole = one.call(before), one.call(rows_of(one.law, now, groups)), one.call(now)
     for output, column in one.law.row_of.items():
-        as_they_were = _rows(kept[output], column, groups, others=True)
-        made = as_they_were + _rows(part[output], column, groups)
+        as_they_were = _rows(one.law, kept[output], column, groups, others=True)
+        made = as_they_were + _rows(one.law, part[output], column, groups)
         assert sorted(made) == sorted(map(repr, whole[output].to_pylist())), f"{one.name}: {output}"
 
 
@@ -89,10 +89,16 @@ def rows_of(law: Law, tables: Frames, groups: Collection[Any]) -> dict[str, pd.D
     def of_groups(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         if name not in law.keyed:
             return frame
-        within = frame[list(law.keyed[name])].isin(list(groups)).any(axis=1)
-        return frame[within].reset_index(drop=True)
+        named = frame[list(law.keyed[name])].map(lambda cell: group_of(law, cell))
+        return frame[named.isin(list(groups)).any(axis=1)].reset_index(drop=True)
 
     return {name: of_groups(name, frame) for name, frame in tables.items()}
+
+
+def group_of(law: Law, cell: Any) -> Any:
+    """The group that a cell names: itself, or its beginning."""
+    ends = [cell.index(end) for end in law.until if end in cell]
+    return cell[: min(ends)] if ends else cell
 
 
 def groups_of(law: Law, tables: Frames) -> list[Any]:
@@ -103,7 +109,8 @@ def groups_of(law: Law, tables: Frames) -> list[Any]:
 
 def _named(law: Law, input: str, rows: pd.DataFrame) -> Any:
     """The groups that the rows of a keyed input are of, each once."""
-    return pd.unique(np.concatenate([rows[name].to_numpy(dtype=object) for name in law.keyed[input]]))
+    cells = np.concatenate([rows[name].to_numpy(dtype=object) for name in law.keyed[input]])
+    return pd.unique(np.array([group_of(law, cell) for cell in cells], dtype=object))
 
 
 def changed_groups(one: Lawful, before: Frames, now: Frames) -> set[Any] | None:
@@ -151,7 +158,7 @@ def _difference(schema: TableSchema, before: pd.DataFrame, now: pd.DataFrame) ->
     return gone.reset_index(drop=True), new.reset_index(drop=True)
 
 
-def _rows(table: pa.Table, column: str, groups: Collection[Any], others: bool = False) -> list[str]:
+def _rows(law: Law, table: pa.Table, column: str, groups: Collection[Any], others: bool = False) -> list[str]:
     """Those of the groups, or of all others, as texts: repr tells floats apart to the bit, and 0.0 from -0.0."""
     wanted = set(groups)
-    return [repr(row) for row in table.to_pylist() if (row[column] in wanted) is not others]
+    return [repr(row) for row in table.to_pylist() if (group_of(law, row[column]) in wanted) is not others]

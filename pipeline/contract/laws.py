@@ -6,13 +6,18 @@ all rows. Rowwise is the case where a row of the one input is a group of its own
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
 from pipeline.contract.schemas import TableSchema
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 Touches = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], "pd.Series[bool]"]
 """Of a dictionary: rows of the first keyed input, the dictionary before and now, both whole (a title that one document
@@ -34,30 +39,37 @@ class Law:
     """``keyed``: of each input whose rows are of groups the columns that name them, each row being of every group that
     one of them names; ``row_of``: of each output the column that names the group of a row. ``lookup``: the inputs that
     are dictionaries, and which rows use what of them. An input that is in neither is read whole: where it changes, all
-    is made anew."""
+    is made anew. ``until``: where a group's name is the beginning of a cell, the characters at the first of which it
+    ends, as that of a file does in the names of its records."""
 
     keyed: Mapping[str, tuple[str, ...]]
     row_of: Mapping[str, str]
     lookup: Mapping[str, Uses | Touches] = field(default_factory=dict)
+    until: str = ""
+
+    def groups(self, cells: pa.Array) -> pa.Array:
+        """The group that each cell, a text, names."""
+        return pc.replace_substring_regex(cells, f"(?s)[{re.escape(self.until)}].*", "") if self.until else cells
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``, and ``params`` and
-    ``tracker`` where it takes these -> its outputs, in their order. ``inputs`` are the verb's or outputs of earlier
-    parts; without a ``law`` they are read whole."""
+    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``, and of ``params``
+    and the verb's roles those that it takes -> its outputs, in their order. ``inputs`` are the verb's or outputs of
+    earlier parts; without a ``law`` they are read whole. The first part of a source has none: it tells what there is
+    outside, by which the others know what has changed."""
 
     function: Callable[..., Any]
     inputs: Mapping[str, TableSchema]
     outputs: Mapping[str, TableSchema]
     law: Law | None
 
-    def call(self, tables: Mapping[str, pd.DataFrame], params: Any, tracker: Any) -> dict[str, pd.DataFrame]:
-        """Its outputs. ``tables``: its inputs. Raises DataError where a required cell is missing."""
+    def call(self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+        """Its outputs. ``tables``: its inputs; ``roles``: the verb's, by its names of them, and ``params``. Raises
+        DataError where a required cell is missing."""
         where = f"'{self.function.__name__}'"
         filled = {name: self.inputs[name].filled(rows, f"{where}: table '{name}'") for name, rows in tables.items()}
         taken = inspect.signature(self.function).parameters
-        known = {name: given for name, given in (("params", params), ("tracker", tracker)) if name in taken}
-        returned = self.function(**filled, **known)
+        returned = self.function(**filled, **{name: role for name, role in roles.items() if name in taken})
         frames = returned if isinstance(returned, tuple) else (returned,)
         return dict(zip(self.outputs, frames, strict=True))

@@ -17,7 +17,7 @@ from pipeline.text.ids import digest
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _LOCK = re.compile("|".join(map(translate, ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~"))))
-ANY_FOLDERS = "**"
+ANY_FOLDERS, ANY_NAME = "**", "*"
 CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
 LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
@@ -98,7 +98,7 @@ class Listing:
     @cached_property
     def version(self) -> str:
         """Changes whenever a file is written, also to what it was before."""
-        return digest(*(part for file in self.files for part in (file.name, _told_state(file))))
+        return digest("\n".join(f"{file.name}\n{_told_state(file)}" for file in self.files))
 
     @cached_property
     def suffixes(self) -> frozenset[str]:
@@ -203,6 +203,8 @@ def _following(pattern: tuple[str, ...], places: frozenset[int]) -> Callable[[st
     for place in _reached(pattern, places):
         if pattern[place] == ANY_FOLDERS:
             always |= {place, *({place + 1} if place + 1 == len(pattern) else ())}
+        elif pattern[place] == ANY_NAME:
+            always.add(place + 1)
         else:
             asked.append((re.compile(translate(pattern[place])).match, place + 1))
     everywhere = frozenset(always)

@@ -1,6 +1,6 @@
 """What of a step a night makes anew: the groups of rows that changed since the last run, by the law of its verb."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
+from pipeline.engine.deletions import KEPT, NAMING
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError
@@ -23,18 +24,18 @@ from pipeline.snapshots.tables import Snapshot
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 Tables = Mapping[str, Snapshot]
-Make = Callable[[Part, Mapping[str, pd.DataFrame]], Mapping[str, pd.DataFrame]]
-"""A piece of a step and what it reads -> its outputs."""
 Groups = Any
 """Names of groups, each once: an Arrow array of texts."""
+Make = Callable[[Part, Mapping[str, pd.DataFrame], "Groups | None"], Mapping[str, pd.DataFrame]]
+"""A piece of a step, what it reads, and of which groups that is, None for all -> its outputs."""
 
 
 @dataclass(frozen=True)
 class LastRun:
-    """The tables of the last run, by the verb's names. ``inputs``: empty where what the step makes now may differ in
+    """The tables of the last run, by the verb's names. ``inputs``: None where what the step makes now may differ in
     more than what they do."""
 
-    inputs: Tables
+    inputs: Tables | None
     outputs: Tables
 
 
@@ -43,12 +44,12 @@ def last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore)
     step = planned.step
     record = previous.steps.get(step.id)
     if record is None:
-        return LastRun({}, {})
+        return LastRun(None, {})
     outputs = {name: table for name, table in record.outputs.items() if snapshots.exists(table)}
-    if planned.reason != "input" or not differs_in_inputs_alone(planned, record, previous):
-        return LastRun({}, outputs)
+    if planned.reason not in ("input", "retry") or not differs_in_inputs_alone(planned, record, previous):
+        return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
-    return LastRun(inputs if all(map(snapshots.exists, inputs.values())) else {}, outputs)
+    return LastRun(inputs if all(map(snapshots.exists, inputs.values())) else None, outputs)
 
 
 def last_tables(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastTables:
@@ -72,14 +73,14 @@ def parts_of(step: Step) -> tuple[Part, ...]:
 
 @dataclass(frozen=True)
 class Night:
-    """What a piece of a step reads ``now``, by its names, and what it read and wrote in the last run. ``asks``: whether
-    it asks a model, so that rows with a reject are worked on again."""
+    """What a piece of a step reads ``now``, by its names, and what it read and wrote in the last run. ``again``: kinds
+    of rejects that are worked on again; None: any."""
 
     part: Part
     now: Tables
     last: LastRun
     snapshots: SnapshotStore
-    asks: bool
+    again: Collection[str] | None
 
     def changed(self) -> Groups | None:
         """The groups that may come out otherwise than in the last run; None where these are all."""
@@ -99,9 +100,16 @@ class Night:
                 found += self._using(law, name, gone, new)
             else:
                 return None
-        if self.asks and REJECTS in self.part.outputs:
-            found += self.snapshots.table(self.last.outputs[REJECTS], [law.row_of[REJECTS]]).columns
-        return distinct(found)
+        if REJECTS in self.part.outputs and (self.again is None or self.again):
+            found.append(self._rejected(law.row_of[REJECTS]))
+        return pc.unique(law.groups(distinct(found)))
+
+    def _rejected(self, column: str) -> pa.ChunkedArray:
+        """Of the last run, what is to be worked on again."""
+        rejects = self.snapshots.table(self.last.outputs[REJECTS], [column, "kind"])
+        if self.again is not None:
+            rejects = rejects.filter(pc.is_in(rejects["kind"], value_set=pa.array(sorted(self.again), STRING)))
+        return rejects[column]
 
     def read(self, groups: Groups | None) -> dict[str, pd.DataFrame]:
         """What the piece reads: of its keyed inputs the rows of these groups, or all."""
@@ -109,7 +117,7 @@ class Night:
         return {
             name: self._frame(
                 name,
-                self.snapshots.select(self.now[name], keyed[name], groups, self._columns(name))
+                self.snapshots.select(self.now[name], keyed[name], self._cells(groups, name), self._columns(name))
                 if name in keyed
                 else self.snapshots.table(self.now[name], self._columns(name)),
             )
@@ -123,18 +131,20 @@ class Night:
         before = self.last.outputs.get(name)
         if groups is None or before is None or self.part.law is None:
             return self.snapshots.write(table, rows, schema.order, before)
-        column = self.part.law.row_of[name]
-        rows = rows.filter(pc.is_in(rows[column], value_set=groups.cast(rows[column].type)))
+        law, column = self.part.law, self.part.law.row_of[name]
+        there = [rows[column], *(self.snapshots.table(before, [column]).columns if law.until else ())]
+        cells = cells_of(groups, law, there)
+        rows = rows.filter(pc.is_in(rows[column], value_set=cells.cast(rows[column].type)))
         before = self.snapshots.ordered(table, before, schema.order)
-        return self.snapshots.replaced(table, before, column, groups, rows)
+        return self.snapshots.replaced(table, before, column, cells, rows)
 
     def _is_comparable(self) -> bool:
         """Whether the last run's tables are there, with the columns that are read now."""
-        if not self.last.inputs or not set(self.part.outputs) <= set(self.last.outputs):
+        if self.last.inputs is None or not set(self.part.outputs) <= set(self.last.outputs):
             return False
         if not all(schema.order for schema in self.part.outputs.values()):
             return False
-        there = all(name in self.last.inputs or name in self.last.outputs for name in self.part.inputs)
+        there = set(self.part.inputs) <= {*self.last.inputs, *self.last.outputs}
         return there and all(
             self._shape(name, self.now[name]) == self._shape(name, self._before(name)) for name in self.part.inputs
         )
@@ -146,7 +156,7 @@ class Night:
         return [(field.name, type_name(field.type)) for field in fields]
 
     def _before(self, name: str) -> Snapshot:
-        return self.last.inputs[name] if name in self.last.inputs else self.last.outputs[name]
+        return {**self.last.outputs, **(self.last.inputs or {})}[name]
 
     def _columns(self, name: str) -> list[str]:
         """Those of the input that the piece sees."""
@@ -168,6 +178,14 @@ class Night:
         gone, new = self.snapshots.difference(before, now, seen)
         gone_alone, new_alone = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
         return gone.filter(pa.array(gone_alone)).select(naming), new.filter(pa.array(new_alone)).select(naming)
+
+    def _cells(self, groups: Groups, name: str) -> Groups:
+        """What of an input's cells names the groups."""
+        assert self.part.law
+        law = self.part.law
+        return cells_of(
+            groups, law, self.snapshots.table(self.now[name], list(law.keyed[name])).columns if law.until else ()
+        )
 
     def _naming(self, law: Law, name: str) -> list[str]:
         """The columns of an input that say of which groups its rows are, or which entry of a dictionary one is."""
@@ -226,7 +244,7 @@ def outputs_of(
     now = {name: tables[table] for name, table in step.inputs.items()}
     outputs: dict[str, Snapshot] = {}
     for number, part in enumerate(parts_of(step)):
-        night = Night(part, {**now, **outputs}, last, snapshots, asks=bool(step.models))
+        night = Night(part, {**now, **outputs}, last, snapshots, again=None if step.models else _unread(step))
         groups = night.changed()
         if groups is not None and not len(groups):
             outputs |= {name: last.outputs[name] for name in part.outputs}
@@ -234,9 +252,23 @@ def outputs_of(
         if groups is None and (made := in_buckets(number, night)) is not None:
             outputs |= made
             continue
-        frames = make(part, night.read(groups))
+        frames = make(part, night.read(groups), groups)
         outputs |= {name: night.written(step, name, frames[name], groups) for name in part.outputs}
     return outputs
+
+
+def _unread(step: Step) -> Collection[str]:
+    """Kinds of rejects by which a source says what it could not read, and what is kept of it."""
+    return () if step.verb.inputs else (*NAMING, KEPT)
+
+
+def cells_of(groups: Groups, law: Law, columns: Sequence[pa.ChunkedArray]) -> Groups:
+    """Which of the cells of these columns name one of the groups: the groups themselves, unless they are only the
+    beginnings of cells."""
+    if not law.until:
+        return groups
+    cells = distinct(columns)
+    return cells.filter(pc.is_in(law.groups(cells), value_set=groups))
 
 
 def distinct(columns: Sequence[pa.ChunkedArray]) -> Groups:

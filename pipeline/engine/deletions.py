@@ -14,12 +14,19 @@ from pathlib import PurePath
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
+from pipeline.contract.cells import as_frame
+from pipeline.contract.laws import Law
 from pipeline.contract.reasons import EXTRAS
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.contract.schemas import STRING
 from pipeline.engine.workflow import PLACE, REJECTS, Step, Workflow
 from pipeline.errors import DataError, DeletionError, counted
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 DOCUMENTS = "documents"
 COLUMNS = ["id", "source", "content_hash"]
@@ -76,12 +83,20 @@ def refuse_deletions(
     tables = (table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256)
     known = next(filter(store.exists, tables), None)
     if known is not None:
+        if may_go is None and known.rows > 0 and len(_no_more(store, known, after)) <= max_ratio * known.rows:
+            return
         check_deletions(without(identities(store, known), may_go), without(identities(store, after), may_go), max_ratio)
     elif before is not None and before.rows - after.rows > max_ratio * before.rows:
         raise DeletionError(
             f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than max_delete_ratio "
             f"{max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
         )
+
+
+def _no_more(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str]:
+    """Ids of the one that the other has not."""
+    gone, new = store.difference(before, after, ["id"])
+    return set(gone["id"].to_pylist()) - set(new["id"].to_pylist())
 
 
 def _tables_before(store: SnapshotStore, workflow: str, before: Snapshot | None) -> Iterator[Snapshot]:
@@ -153,6 +168,18 @@ def not_converted(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
     return frozenset(rejects.loc[rejects["reason"] == NOT_CONVERTED, "row_id"])
 
 
+def changes_between(
+    store: SnapshotStore, before: Snapshot | None, after: Snapshot, to_convert: Collection[str] = ()
+) -> DocumentChanges:
+    """As ``document_changes``, of two tables; all are new where there is none ``before``. Raises DataError for a
+    damaged file."""
+    if before is not None and not to_convert:
+        gone, new = store.difference(before, after, COLUMNS)
+        return document_changes(as_frame(gone), as_frame(new))
+    now = identities(store, after)
+    return document_changes(identities(store, before) if before else now[:0], now, to_convert)
+
+
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
     """The documents without their texts, which are nearly all of the table. Raises DataError for a damaged file."""
     return store.read(snapshot, COLUMNS)
@@ -177,22 +204,24 @@ def with_kept(
     previous: Manifest,
     snapshots: SnapshotStore,
     gone: str | None = None,
+    law: Law | None = None,
+    groups: Any = None,
 ) -> dict[str, pd.DataFrame]:
     """What a source verb returned, with the documents it could not read again and a reject for each of them.
     ``previous``: the manifest of the last run (before the first one see ``record_before``); where its documents are
     damaged, those of the newest night that has them whole are taken. ``gone``: a source that is deleted for good, of
-    which nothing is kept.
+    which nothing is kept. ``groups``: those that it was asked for, by its ``law``; None for all.
 
     Raises DataError where a source that writes more than documents was not read whole.
     """
-    if REJECTS not in frames:
+    if not {DOCUMENTS, REJECTS} <= set(frames):
         return dict(frames)
     rejects = frames[REJECTS]
     named = named_sources(rejects)
     before = next(_documents_before(step, previous, snapshots), None) if named else None
     if before is None:
         return dict(frames)
-    left = unread(identities(snapshots, before), frames[DOCUMENTS], named, gone)
+    left = unread(_asked_for(before, snapshots, law, groups), frames[DOCUMENTS], named, gone)
     if left.empty:
         return dict(frames)
     if others := sorted(set(step.verb.outputs) - {DOCUMENTS, REJECTS}):
@@ -200,13 +229,20 @@ def with_kept(
             f"step '{step.id}': {left['because'].iloc[0]} was not read whole, and {', '.join(others)} of its documents "
             "cannot be kept; mend it and run again"
         )
-    known = snapshots.read(before)
-    kept = known[known["id"].isin(left["id"])]
+    kept = as_frame(snapshots.select(before, ["id"], pa.array(left["id"], STRING)))
     return {
         **frames,
         DOCUMENTS: pd.concat([frames[DOCUMENTS], kept.reindex(columns=frames[DOCUMENTS].columns)], ignore_index=True),
         REJECTS: pd.concat([rejects, _told(left)], ignore_index=True),
     }
+
+
+def _asked_for(before: Snapshot, snapshots: SnapshotStore, law: Law | None, groups: Any) -> pd.DataFrame:
+    """The identities of the documents of these groups, or of all."""
+    if law is None or groups is None:
+        return identities(snapshots, before)
+    known = snapshots.table(before, COLUMNS)
+    return as_frame(known.filter(pc.is_in(law.groups(known[law.row_of[DOCUMENTS]]), value_set=groups)))
 
 
 def _documents_before(step: Step, previous: Manifest, snapshots: SnapshotStore) -> Iterator[Snapshot]:
@@ -344,20 +380,20 @@ def reject_ratio(
         return rejected / max(_rows_decided(step, record, tables, rejected), 1)
     failed = _failures(rejects)
     known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
-    return _share(_kept(rejects), failed - known, record)
+    return _share(_kept(rejects), failed - known, step, record)
 
 
-def unread_ratio(record: StepRecord, rejects: pd.DataFrame) -> float:
+def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float:
     """Share of what a source could not read, whenever that began."""
-    return _share(_kept(rejects), _failures(rejects), record)
+    return _share(_kept(rejects), _failures(rejects), step, record)
 
 
-def refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
+def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.DataFrame) -> None:
     """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
     Raises DataError for one."""
-    if step.verb.inputs or any(len(frame) for name, frame in frames.items() if name != REJECTS):
+    if step.verb.inputs or any(outputs[name].rows for name in step.writes if name != REJECTS):
         return
-    reasons = frames[REJECTS]["reason"].value_counts() if REJECTS in frames else {}
+    reasons = rejects["reason"].value_counts()
     left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
     raise DataError(
         f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
@@ -365,9 +401,9 @@ def refuse_nothing(step: Step, frames: Mapping[str, pd.DataFrame]) -> None:
     )
 
 
-def _share(kept: Counter[str], failed: Counter[str], record: StepRecord) -> float:
+def _share(kept: Counter[str], failed: Counter[str], step: Step, record: StepRecord) -> float:
     """Of both by source: a record that cannot be read is, as a rule, one of those that are kept."""
-    rows = sum(snapshot.rows for name, snapshot in record.outputs.items() if name != REJECTS)
+    rows = sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
     worst = kept | failed
     return sum(worst.values()) / max(rows + sum((worst - kept).values()), 1)
 

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from pipeline.contract.laws import Part
-from pipeline.contract.registry import UNTRACKED
 from pipeline.engine.bill.counting_models import Tally
-from pipeline.engine.changed_groups import LastRun, outputs_of, parts_of
+from pipeline.engine.changed_groups import Groups, LastRun, outputs_of, parts_of
 from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -29,7 +28,7 @@ Verdict = Literal["holds", "breaks", "whole", "source"]
 CHANGED = 0.1
 """Of the documents: as many are gone, as many new, as many other."""
 NAMED = 3
-NOTHING_BEFORE = LastRun({}, {})
+NOTHING_BEFORE = LastRun(None, {})
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,8 @@ class LawCheck:
     def _outputs(self, step: Step, tables: Mapping[str, Snapshot], last: LastRun) -> dict[str, Snapshot]:
         tally = Tally(self.resources.tokenizer)
 
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
-            if step.verb.parts:
-                return part.call(inputs, step.params, UNTRACKED)
-            return self.resources.call(step, inputs, tally.rehearsed)
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+            return self.resources.call(step, inputs, tally.rehearsed, part=part)
 
         return outputs_of(step, tables, last, self.snapshots, make)
 

@@ -166,9 +166,7 @@ def components(
     inputs: dict[str, str | None] = {
         name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
     }
-    if stamp is not None:
-        inputs[STAMP] = stamp
-    inputs |= {**step.place, **step.params.noted()}
+    inputs |= _outside(step, stamp)
     return {
         "verb": verb.name,
         "code": code,
@@ -196,12 +194,19 @@ def version_of(step: Step) -> str:
     return look(step.params) if look else ""
 
 
-def stamped_anew(planned: PlannedStep) -> PlannedStep:
-    """The plan of a step with the stamp of what is there now, or was when the step looked at it."""
-    if not planned.step.verb.stamp:
+def stamped_anew(planned: PlannedStep, known: bool = True) -> PlannedStep:
+    """The plan of a step with the stamp of what is there now, or was when the step looked at it; without one where that
+    is not ``known``."""
+    step, read = planned.step, planned.components["inputs"]
+    if not step.verb.stamp:
         return planned
-    inputs = {**planned.components["inputs"], STAMP: planned.step.verb.stamp(planned.step.params)}
+    inputs = {name: read[name] for name in step.inputs} | _outside(step, step.verb.stamp(step.params) if known else "")
     return replace(planned, components={**planned.components, "inputs": inputs})
+
+
+def _outside(step: Step, stamp: str | None) -> dict[str, str]:
+    """Of a step's inputs what it reads from outside, and where."""
+    return {**({} if stamp is None else {STAMP: stamp}), **step.place, **step.params.noted()}
 
 
 def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:
@@ -219,9 +224,12 @@ def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
 
 
 def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
-    """And what the step read then are the tables of the last run."""
+    """And what the step read then are the tables of the last run. A source in parts knows by its first one what there
+    was outside, where that could be told."""
     step, now, then = planned.step, dict(planned.components), dict(record.components)
     read, read_then = now.pop("inputs"), then.pop("inputs", {})
+    if step.verb.parts and not step.inputs:
+        return now == then and "" not in (read.get(STAMP), read_then.get(STAMP))
     tables = {name: previous.tables[table].sha256 for name, table in step.inputs.items() if table in previous.tables}
     outside = {name: stamp for name, stamp in read.items() if name not in step.inputs}
     return now == then and read_then == {**tables, **outside}

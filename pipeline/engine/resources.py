@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert
+from pipeline.contract.laws import Part
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import NOTHING_WRITTEN, UNTRACKED, LastTables, Tracker
 from pipeline.engine.workflow import Step
@@ -121,9 +122,11 @@ class Resources:
         wrap: Callable[[Asked], Asked] = unchanged,
         tracker: Tracker = UNTRACKED,
         last: LastTables = NOTHING_WRITTEN,
+        part: Part | None = None,
     ) -> dict[str, pd.DataFrame]:
-        """What the step's verb makes of the inputs, with its roles bound: each model and converter as ``wrap`` gives
-        it, ``tracker``, which hears how far it is, and ``last``. Raises DataError where a required cell is missing."""
+        """What the step's verb, or this part of it, makes of the inputs, with its roles bound: each model and converter
+        as ``wrap`` gives it, ``tracker``, which hears how far it is, and ``last``. Raises DataError where a required
+        cell is missing."""
         roles: dict[str, Any] = {
             **self.prompts_of(step),
             **self.tokenizers_of(step),
@@ -131,4 +134,6 @@ class Resources:
             **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
             **dict.fromkeys(step.verb.roles_of(LastTables), last),
         }
+        if part is not None and step.verb.parts:
+            return part.call(inputs, {**roles, "params": step.params})
         return step.call(inputs, roles)

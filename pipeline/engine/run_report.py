@@ -20,10 +20,10 @@ SUMS = (
 @dataclass(frozen=True)
 class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
-    ``conversions``: how many files were ``converted``, and of how many the conversion was ``kept``;
-    ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows
-    that were answered by halves or by repair; ``not_read``: how many files were no input, by suffix or reason;
-    ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
+    ``conversions``: of the files that were read, how many were ``converted``, and of how many the conversion was
+    ``kept``; ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price;
+    ``recovered``: rows that were answered by halves or by repair; ``not_read``: how many files were no input, by suffix
+    or reason; ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
 
     step: str
     verb: str

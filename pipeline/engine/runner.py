@@ -17,16 +17,14 @@ from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.reasons import refuse_unknown_reasons
 from pipeline.contract.registry import NOTHING_WRITTEN
-from pipeline.contract.schemas import DOCUMENTS as DOCUMENTS_SCHEMA
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
-from pipeline.engine.changed_groups import last_run, last_tables, outputs_of, whole
+from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of, whole
 from pipeline.engine.deletions import (
     DOCUMENTS,
     RECOVERED,
-    document_changes,
+    changes_between,
     documents_before,
-    identities,
     lost,
     no_input,
     refuse_deletions,
@@ -131,7 +129,7 @@ class Runner:
             rejects = self._rejects(record)
             rejected.append(rejects.assign(step=step.id))
             worst = max(worst, reject_ratio(step, record, tables, rejects, loaded))
-            unread = unread if step.verb.inputs else max(unread, unread_ratio(record, rejects))
+            unread = unread if step.verb.inputs else max(unread, unread_ratio(step, record, rejects))
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
@@ -150,10 +148,9 @@ class Runner:
         if before == after:
             return {"new": 0, "edited": 0, "gone": 0, "all": after.rows}
         try:
-            then = identities(self.snapshots, before) if before else DOCUMENTS_SCHEMA.frame()
+            return {**changes_between(self.snapshots, before, after).counts, "all": after.rows}
         except DataError:
             return {"all": after.rows}
-        return {**document_changes(then, identities(self.snapshots, after)).counts, "all": after.rows}
 
     def _preflight(self, planned: list[PlannedStep]) -> None:
         models: dict[int, Model] = {}
@@ -198,27 +195,13 @@ class Runner:
         previous: Manifest,
         meter: Meter,
     ) -> StepRecord:
-        step, last = planned.step, last_run(planned, previous, self.snapshots)
-        asked: Mapping[str, pd.DataFrame] = {}
-        retry = False
-
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
-            nonlocal planned, asked, retry
-            if step.verb.parts:
-                return part.call(inputs, step.params, meter)
-            planned, frames, retry = self._make(planned, inputs, previous, meter)
-            asked, frames = inputs, with_kept(step, frames, previous, self.snapshots, self.may_go)
-            refuse_nothing(step, frames)
-            return frames
-
-        in_buckets = self._in_buckets(planned, workflow, meter)
-        outputs = outputs_of(step, tables, last, self.snapshots, make, in_buckets.outputs if in_buckets else whole)
-        if step.models:
-            self._refuse_all_empty(step, asked, outputs)
-        if REJECTS in outputs and outputs[REJECTS].rows:
-            reasons = self.snapshots.read(outputs[REJECTS], ["reason"])["reason"]
-            refuse_unknown_reasons(reasons, f"step '{step.id}'", step.verb.reasons)
-            retry = retry or bool(reasons.isin(sorted(PASSING_REASONS)).any())
+        planned, outputs, stands_still = self._made(planned, workflow, tables, previous, meter)
+        step, retry = planned.step, not stands_still
+        rejects = self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+        refuse_nothing(step, outputs, rejects)
+        if len(rejects):
+            refuse_unknown_reasons(rejects["reason"], f"step '{step.id}'", step.verb.reasons)
+            retry = retry or bool(rejects["reason"].isin(sorted(PASSING_REASONS)).any())
         components = planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
@@ -249,27 +232,45 @@ class Runner:
             forget_replies(step, inputs, self.resources)
             raise
 
-    def _make(
-        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], previous: Manifest, meter: Meter
-    ) -> tuple[PlannedStep, dict[str, pd.DataFrame], bool]:
-        """What the verb returned, with the stamp of what it read. What was written to meanwhile is read again; True
-        where it never stands still: then the record is no ground for reuse."""
+    def _made(
+        self,
+        planned: PlannedStep,
+        workflow: Workflow,
+        tables: Mapping[str, Snapshot],
+        previous: Manifest,
+        meter: Meter,
+    ) -> tuple[PlannedStep, dict[str, Snapshot], bool]:
+        """What the step wrote, with the stamp of what it read. What was written to meanwhile is read again; False where
+        it never stands still: then the record is no ground for reuse."""
         step, again = planned.step, self.again.get(planned.step.id)
-        meter.documents = _documents(inputs.values())
-        last = NOTHING_WRITTEN if self.may_go else last_tables(planned, previous, self.snapshots)
+        before = NOTHING_WRITTEN if self.may_go else last_tables(planned, previous, self.snapshots)
         anew = again.__contains__ if again else None
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
+        last = last_run(planned, previous, self.snapshots)
+        asked: Mapping[str, pd.DataFrame] = {}
         reading = 0
+
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+            nonlocal asked
+            asked, meter.documents = inputs, _documents(inputs.values())
+            frames = self.resources.call(planned.step, inputs, wrap, meter, before, part)
+            return with_kept(step, frames, previous, self.snapshots, self.may_go, part.law, groups)
+
         while True:
             reading += 1
             planned = stamped_anew(planned)
             version = version_of(planned.step)
-            frames = self.resources.call(planned.step, inputs, wrap, meter, last)
-            seen = following(step, previous.steps, self.snapshots)
+            in_buckets = self._in_buckets(planned, workflow, meter)
+            outputs = outputs_of(
+                planned.step, tables, last, self.snapshots, make, in_buckets.outputs if in_buckets else whole
+            )
+            seen = following(planned.step, previous.steps, self.snapshots)
             stands_still = version_of(seen) == version
             if stands_still or reading == MOST_READINGS:
                 break
             planned = replace(planned, step=seen)
+        if step.models:
+            self._refuse_all_empty(step, asked, outputs)
         for converter, files in sorted((+meter.converters).items()):
             self.notes.append(
                 f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run --reconvert' does "
@@ -277,7 +278,7 @@ class Runner:
             )
         if not stands_still:
             self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
-        return planned, frames, not stands_still
+        return stamped_anew(planned, stands_still), outputs, stands_still
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
         if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:

@@ -83,7 +83,11 @@ class Workplace:
             return {name: schema.frame() for name, schema in part.outputs.items()}
         inputs = {name: self._input(part, name, task) for name in part.inputs}
         in_parts = bool(step.verb.parts)
-        return part.call(inputs, step.params, UNTRACKED) if in_parts else self.resources.call(step, inputs)
+        return (
+            part.call(inputs, {"params": step.params, "tracker": UNTRACKED})
+            if in_parts
+            else self.resources.call(step, inputs)
+        )
 
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
         if name in task.rows:

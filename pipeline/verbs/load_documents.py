@@ -23,8 +23,9 @@ from pipeline.contract.conversion import (
     PageFault,
     own_converters,
 )
+from pipeline.contract.laws import Law, Part
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import DOCUMENTS, REJECTS
+from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
 from pipeline.documents.conversion import CONVERTED
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.files import (
@@ -50,6 +51,8 @@ RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
 NO_INPUT = frozenset({"unsupported", "needs_docs", NO_TEXT, "empty", "outside", "lock_file"})
 """Reasons of what is told apart from rows that failed."""
 _SHORT_DIGEST = 12
+IN_A_FILE = "#:"
+"""Where the name of a file ends in that of a record, a page or a line of it."""
 MOUNTS = "mounts"
 GUESSED = "encoding_guessed"
 """The reason of a row that is there all the same."""
@@ -92,6 +95,12 @@ class LoadParams(Params):
     def listing(self) -> Listing:
         """The files as they were when they were looked at, or are now."""
         return self._listing or list_files(self.path, self.file_pattern, self.mounts, self.hashes)
+
+    def looked(self) -> Self:
+        """With the files as ``listing`` has them now, once for all."""
+        looked = self.model_copy()
+        looked._listing = self.listing
+        return looked
 
     @property
     def rules(self) -> ConversionRules:
@@ -148,9 +157,26 @@ def input_version(params: LoadParams) -> str:
     return params.listing.version
 
 
+FILES = table("name", name=STRING, content=STRING, converter=STRING)
+"""The files that there are. ``content``: its hash, or why the file is not read; ``converter``: of those of its kind."""
+
+
+def _parts(params: LoadParams) -> tuple[Part, ...]:
+    return (
+        Part(find_files, inputs={}, outputs={"files": FILES}, law=None),
+        Part(
+            read_files,
+            inputs={"files": FILES},
+            outputs={"documents": DOCUMENTS, "rejects": REJECTS},
+            law=Law({"files": ("name",)}, row_of={"documents": "source", "rejects": "row_id"}, until=IN_A_FILE),
+        ),
+    )
+
+
 @verb(
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
+    parts=_parts,
     libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,
@@ -169,11 +195,31 @@ def load_documents(params: LoadParams, converter: Converter | None = None) -> tu
     encoding_guessed. ``converter``: without one, files are converted in processes of their own each time. Raises
     SettingsError when there is no such folder, or no such converter of the user's own.
     """
+    looked = params.looked()
+    return read_files(find_files(looked), looked, converter)
+
+
+def find_files(params: LoadParams) -> pd.DataFrame:
+    """The files that match, by name: where one of these rows changes, what comes of the file does, and of no other."""
+    listing, rules = params.listing, params.rules
+    converters = {end: converter_name(end, rules) for end in listing.suffixes if is_converted(end, rules)}
+    names = [file.name for file in listing.files]
+    by = [converters.get(file.suffix, "") if converters else "" for file in listing.files]
+    contents = [content or "" for content in listing.contents]
+    return FILES.frame(pd.DataFrame({"name": names, "content": contents, "converter": by}))
+
+
+def read_files(
+    files: pd.DataFrame, params: LoadParams, converter: Converter | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of these files the documents and the rejects. Two documents have one id only where the names of their files are
+    equal up to the first ``#`` or ``:``, at which the names of records and of lines begin too."""
     documents: dict[str, dict[str, str]] = {}
     rejects = []
-    files = params.listing.files
-    conversions = _converted(files, params, converter or LimitedConverter())
-    for file in files:
+    wanted = frozenset(files["name"])
+    files_to_read = [file for file in params.listing.files if file.name in wanted]
+    conversions = _converted(files_to_read, params, converter or LimitedConverter())
+    for file in files_to_read:
         lost: list[Fault] = []
         for item in _read(file, params, conversions.pop(file.name, None)):
             if isinstance(item, _Document) and (row := _row(item))["id"] not in documents:

@@ -29,7 +29,7 @@ def _law(verb: Verb) -> str:
     if verb.rowwise:
         return f"rowwise in {verb.rowwise}"
     if verb.parts:
-        return "in parts"
+        return "in parts" if verb.inputs else "source, in parts"
     if verb.law:
         return f"keyed by {', '.join(dict.fromkeys(chain.from_iterable(verb.law.keyed.values())))}"
     return "whole" if verb.inputs else "source"

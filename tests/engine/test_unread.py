@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.contract.registry import REGISTRY
+from pipeline.contract.laws import Part
+from pipeline.contract.registry import REGISTRY, Params
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.engine.deletions import with_kept
 from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
+from pipeline.verbs.load_documents import read_files
 from tests.projects import ProjectFolder, new_project
 from tests.sizes import size
 from tests.verbs.graphrag_folders import version_3, write
@@ -146,15 +148,20 @@ def test_what_was_written_to_while_it_was_read_is_read_again(folder: ProjectFold
     verb = REGISTRY.verbs["load_documents"]
     readings = []
 
-    def read(params: object, converter: object) -> object:
+    def read(files: object, params: object, converter: object) -> object:
         readings.append(1)
         if len(readings) == 1:
             letter.write_text("Half of a let")
-        result = verb.function(params=params, converter=converter)
+        result = read_files(files, params, converter)  # type: ignore[arg-type]
         letter.write_text("A second letter.") if len(readings) == 1 else None
         return result
 
-    monkeypatch.setitem(REGISTRY.verbs, "load_documents", replace(verb, function=read))
+    def parts(params: Params) -> tuple[Part, ...]:
+        assert verb.parts
+        listing, reading = verb.parts(params)
+        return listing, replace(reading, function=read)
+
+    monkeypatch.setitem(REGISTRY.verbs, "load_documents", replace(verb, parts=parts))
     assert night(folder)[0]["letter.txt"] == "A second letter."
     assert len(readings) == 2
 

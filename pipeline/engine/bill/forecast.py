@@ -19,17 +19,16 @@ import pyarrow.compute
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Part
-from pipeline.contract.registry import UNTRACKED
+from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
-from pipeline.engine.changed_groups import last_run, last_tables, outputs_of
+from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of
 from pipeline.engine.deletions import (
     DOCUMENTS,
     DocumentChanges,
-    document_changes,
+    changes_between,
     documents_before,
-    identities,
     not_converted,
     refuse_nothing,
     with_kept,
@@ -118,12 +117,10 @@ class Forecaster:
     def _documents(self, step: Step) -> DocumentChanges | None:
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
             return None
-        after = identities(self.snapshots, self._tried[DOCUMENTS])
-        before = documents_before(self.workflow, self.planner.snapshots)
+        before, after = documents_before(self.workflow, self.planner.snapshots), self._tried[DOCUMENTS]
         to_convert = frozenset[str]().union(*self._to_convert.values())
-        there = before and self.snapshots.exists(before)
-        then = identities(self.snapshots, before) if before and there else after[:0]
-        return document_changes(then, after, to_convert)
+        known = before if before and self.snapshots.exists(before) else None
+        return changes_between(self.snapshots, known, after, to_convert)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
         step = planned.step
@@ -154,14 +151,14 @@ class Forecaster:
         step, tally, tables = planned.step, Tally(self.resources.tokenizer), self._at_hand
         rowwise, worked_on = step.verb.rowwise, 0
 
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
             nonlocal worked_on
-            if step.verb.parts:
-                return part.call(inputs, step.params, UNTRACKED)
             worked_on = len(inputs[rowwise]) if rowwise else 0
-            return self._answered(planned, inputs, tally)
+            return self._answered(planned, part, inputs, groups, tally)
 
         outputs = outputs_of(step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make)
+        if step.id not in self._to_convert:
+            refuse_nothing(step, outputs, self._rejects(outputs))
         self._tried |= {step.outputs[name]: table for name, table in outputs.items() if name in step.writes}
         if rowwise:
             kept = tables[step.inputs[rowwise]].rows - worked_on
@@ -169,17 +166,17 @@ class Forecaster:
         return tally
 
     def _answered(
-        self, planned: PlannedStep, inputs: Mapping[str, pd.DataFrame], tally: Tally
+        self, planned: PlannedStep, part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None, tally: Tally
     ) -> Mapping[str, pd.DataFrame]:
         """What the step makes of the inputs with what is known."""
         step, last = planned.step, last_tables(planned, self.previous, self.snapshots)
-        frames = self.resources.call(step, inputs, tally.rehearsed, last=last)
+        frames = self.resources.call(step, inputs, tally.rehearsed, last=last, part=part)
         if to_convert := not_converted(frames):
             self._to_convert[step.id] = to_convert
-        frames = with_kept(step, frames, self.previous, self.planner.snapshots)
-        if not to_convert:
-            refuse_nothing(step, frames)
-        return frames
+        return with_kept(step, frames, self.previous, self.planner.snapshots, None, part.law, groups)
+
+    def _rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
+        return self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
 
     def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
         """What the step would ask about the rows of the last run that rows of text units that are gone had a part in,

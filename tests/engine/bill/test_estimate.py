@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.contract.registry import REGISTRY
+from pipeline.contract.registry import REGISTRY, Parts
 from pipeline.engine.bill.expected_calls import ENOUGH, Expectation, PastCalls, PendingReplies
 from pipeline.engine.bill.forecast import Forecast, totals
 from pipeline.engine.run_report import StepReport
@@ -45,8 +45,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
         return call
 
+    def watched_parts(name: str, parts: Parts) -> Parts:
+        return lambda params: tuple(replace(part, function=watched(name, part.function)) for part in parts(params))
+
     for name, verb in list(REGISTRY.verbs.items()):
-        monkeypatch.setitem(REGISTRY.verbs, name, replace(verb, function=watched(name, verb.function)))
+        parts = watched_parts(name, verb.parts) if verb.parts and not verb.inputs else verb.parts
+        monkeypatch.setitem(REGISTRY.verbs, name, replace(verb, function=watched(name, verb.function), parts=parts))
     return seen
 
 
