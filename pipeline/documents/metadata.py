@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.contract.conditions import as_text
 from pipeline.documents.encoding import UndecodableError, decode
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.errors import DataError, SettingsError
@@ -60,15 +61,6 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int) else clean(str(value))
-
-
-def as_text(value: Any) -> str:
-    """A value as a text to compare by: 2020, 2020.0 and "2020" are one."""
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def lookup_digest(path: Path) -> str:

@@ -1,13 +1,14 @@
 """What a question may ask for."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.documents.conditions import operators
+from pipeline.contract.conditions import operators
 from pipeline.errors import UsageError
 from pipeline.settings.query_options import QueryOptions
 from pipeline.settings.validation import explain
@@ -28,7 +29,20 @@ class Turn(BaseModel):
 
 
 def _as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises ValueError for a condition that makes no sense, or has characters that no document's fields have."""
+    for text in _texts_in(where):
+        if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(f"{text!r} has a character that is in no document; leave it out")
     return {field: operators(field, wanted) for field, wanted in where.items()}
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(map(_texts_in, chain.from_iterable(value.items())))
+    elif isinstance(value, list | tuple):
+        yield from chain.from_iterable(map(_texts_in, value))
 
 
 def as_question(query: str) -> str:

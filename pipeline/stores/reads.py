@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from pipeline.contract.conditions import Conditions
 from pipeline.stores.base import Store
 
 ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
@@ -45,16 +46,19 @@ class Lexical:
     weights: Mapping[str, float]
 
 
+Within = Sequence[Conditions]
+"""What a document has to satisfy to be there: all of them, none where it need not."""
+
+
 class VectorReads(Protocol):
     """What a query asks of documents, text units and vectors; a constant number of round trips each."""
 
-    def nearest(
-        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
-    ) -> list[tuple[str, float]]:
+    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
         """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
 
         ``table``: "chunks", "entities", "relationships" or "reports". ``within``: only rows that at least one text unit
-        of these documents is a source of; of reports, which tell of all their sources, those that have no other.
+        of a document that satisfies these is a source of; of reports, which tell of all their sources, those that have
+        no other.
         """
         ...
 
@@ -68,19 +72,19 @@ class VectorReads(Protocol):
         question's vector."""
         ...
 
-    def documents(self) -> pd.DataFrame:
-        """(id, title, source, metadata) of every document; metadata is a dict."""
+    def documents(self, within: Within = ()) -> pd.DataFrame:
+        """(id, title, source, metadata) of every document, or of those that satisfy these; metadata is a dict."""
         ...
 
-    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
         """(id, some, all) of the ids that exist: whether some, or all, of the text units that are a row's sources
-        belong to these documents. ``table`` as of ``nearest``."""
+        belong to documents that satisfy these. ``table`` as of ``nearest``."""
         ...
 
-    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
-        """The text units that rank best for the question's words by BM25, ties by id. ``within``: only those of these
-        documents; the weights stay those of all. Nothing in a workspace that an earlier version of the software has
-        loaded."""
+    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
+        """The text units that rank best for the question's words by BM25, ties by id. ``within``: only those of
+        documents that satisfy these; the weights stay those of all. Nothing in a workspace that an earlier version of
+        the software has loaded."""
         ...
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
@@ -102,15 +106,15 @@ class VectorReads(Protocol):
         units the first SOURCES."""
         ...
 
-    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
         """REPORT_COLUMNS of the reports that cover the graph at a level: of its communities, and of those of lower
         level numbers that have no children; ``limit`` of them by weight, then rating, both the highest first, then id.
         A level above the deepest gives the deepest cover. ``within`` as of ``nearest``."""
         ...
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
         """CLAIM_COLUMNS of the claims that have one of the entities as subject or object; ``limit`` of them by subject,
-        then id. ``within``: only those from text units of these documents."""
+        then id. ``within``: only those from text units of documents that satisfy these."""
         ...
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
+from pipeline.contract.conditions import holds, operators
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
-from pipeline.documents.conditions import holds, operators
 from pipeline.documents.metadata import OWN, fields_of
 
 

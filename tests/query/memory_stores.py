@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipeline.contract.conditions import holds
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, one_question
 from pipeline.query.request import QueryRequest
@@ -24,6 +25,7 @@ from pipeline.stores.reads import (
     RELATIONSHIP_COLUMNS,
     REPORT_COLUMNS,
     Lexical,
+    Within,
 )
 from pipeline.text.ids import words
 from tests.talking import converse
@@ -110,6 +112,11 @@ class ScriptedChat:
     def preflight(self) -> None: ...
 
 
+def of_documents(*ids: str) -> Within:
+    """These alone are there."""
+    return [{"id": {"in": list(ids)}}]
+
+
 @dataclass(frozen=True)
 class MemoryStores:
     """Both stores over frames of rows; ``reads`` names every read that was made."""
@@ -132,9 +139,7 @@ class MemoryStores:
 
     def close(self) -> None: ...
 
-    def nearest(
-        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
-    ) -> list[tuple[str, float]]:
+    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
         self.reads.append(f"nearest {table}")
         frames = {
             "chunks": self.chunk_rows["content"],
@@ -144,7 +149,7 @@ class MemoryStores:
         }
         ids = self._rows_of(table)["id"]
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
-        if within is not None:
+        if within:
             origins = self.origins(table, [id for id, _ in scored], within)
             seen = set(origins["id"][origins["all" if table == "reports" else "some"]])
             scored = [(id, score) for id, score in scored if id in seen]
@@ -157,14 +162,22 @@ class MemoryStores:
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(rows["id"], texts, strict=True)]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
-    def documents(self) -> pd.DataFrame:
+    def documents(self, within: Within = ()) -> pd.DataFrame:
         self.reads.append("documents")
-        rows = self.chunk_rows.drop_duplicates("document_id")
+        rows = self.chunk_rows[self._allowed(within)].drop_duplicates("document_id")
         return rows[["document_id", "title", "source", "metadata"]].rename(columns={"document_id": "id"})
 
-    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+    def _allowed(self, within: Within) -> list[bool]:
+        """Of each text unit whether its document satisfies the conditions."""
+        fields = [
+            {**(row.metadata or {}), "id": row.document_id, "title": row.title, "source": row.source}
+            for row in self.chunk_rows.itertuples()
+        ]
+        return [all(holds(conditions, each) for conditions in within) for each in fields]
+
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
         self.reads.append(f"origins {table}")
-        inside = set(self.chunk_rows["id"][self.chunk_rows["document_id"].isin(documents)])
+        inside = set(self.chunk_rows["id"][self._allowed(within)])
         sources = [[id] for id in ids] if table == "chunks" else _chosen(self._rows_of(table), ids)["text_unit_ids"]
         rows = [
             (id, any(unit in inside for unit in units), all(unit in inside for unit in units))
@@ -177,15 +190,15 @@ class MemoryStores:
         found = _chosen(self.chunk_rows, ids)
         return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[CHUNK_COLUMNS]
 
-    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
+    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
         self.reads.append("lexical")
         texts = list(self.chunk_rows["content"])
         found = [words(text) for text in texts]
         asked = dict.fromkeys(words(question))
         weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
         scores = bm25_scores(texts, weights, sum(map(len, found)) / max(len(texts), 1))
-        rows = zip(self.chunk_rows["id"], self.chunk_rows["document_id"], scores, strict=True)
-        shown = [(id, float(score)) for id, document, score in rows if within is None or document in within]
+        rows = zip(self.chunk_rows["id"], self._allowed(within), scores, strict=True)
+        shown = [(id, float(score)) for id, allowed, score in rows if allowed]
         hits = [hit for hit in shown if hit[1] > 0]
         return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
 
@@ -213,21 +226,22 @@ class MemoryStores:
         self.reads.append("reports")
         return _chosen(self.report_rows, ids)[REPORT_COLUMNS]
 
-    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
         self.reads.append("reports_at")
         rows = self.report_rows
         cover = rows[(rows["level"] == level) | ((rows["level"] < level) & (rows["children"].map(len) == 0))]
-        if within is not None:
+        if within:
             origins = self.origins("reports", cover["id"].tolist(), within)
             cover = cover[cover["id"].isin(origins["id"][origins["all"]])]
         ranked = cover.sort_values(["weight", "rating", "id"], ascending=[False, False, True])
         return ranked[REPORT_COLUMNS].head(limit).reset_index(drop=True)
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
         self.reads.append("claims_of")
         rows = self.claim_rows
         found = rows[rows["subject_id"].isin(entity_ids) | rows["object_id"].isin(entity_ids)]
-        found = found if within is None else found[found["document_id"].isin(within)]
+        documents = set(self.chunk_rows["document_id"][self._allowed(within)])
+        found = found[found["document_id"].isin(documents)] if within else found
         return found.sort_values(["subject", "id"])[CLAIM_COLUMNS].head(limit).reset_index(drop=True)
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:

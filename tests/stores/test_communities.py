@@ -12,7 +12,7 @@ from pipeline.load.row_hashes import diff, hashes_of, with_hashes
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
 from pipeline.stores.neo4j.rows import state_of
 from pipeline.stores.neo4j.store import Neo4jStore
-from tests.query.memory_stores import village
+from tests.query.memory_stores import of_documents, village
 from tests.stores.communities import COLUMNS, community, expected_communities_of, load
 from tests.stores.graphs import LIVE, LoadableGraph, random_graph
 
@@ -62,7 +62,7 @@ def test_who_sees_some_documents_sees_communities_of_their_entities_alone():
         columns=["entity_id", "community_id", "level"],
     )
     stores = replace(village(), community_rows=rows)
-    graph = FilteredGraph(stores, FilteredVectors(stores, ["doc-1"]))
+    graph = FilteredGraph(stores, FilteredVectors(stores, of_documents("doc-1")))
     assert graph.communities_of(["ent-Ada", "ent-Cid"], 0)["entity_id"].tolist() == ["ent-Ada"]
 
 

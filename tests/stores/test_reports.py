@@ -11,6 +11,7 @@ from pipeline.query.search.filtered import FilteredVectors
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import CLAIM_COLUMNS, REPORT_COLUMNS
+from tests.query.memory_stores import of_documents
 
 OpenStore = Callable[..., PostgresStore]
 
@@ -61,7 +62,14 @@ CLAIMS = [claim("2", "Ada", "Bea"), claim("1", "Ada", unit="chunk-3"), claim("3"
 @pytest.fixture
 def store(postgres: OpenStore) -> PostgresStore:
     store = postgres()
-    tables = {"chunks": CHUNKS, "reports": pd.DataFrame(REPORTS), "claims": pd.DataFrame(CLAIMS)}
+    titles = ["One", "Two"]
+    documents = pd.DataFrame({"id": ["doc-1", "doc-2"], "title": titles, "source": titles, "metadata": [{}, {}]})
+    tables = {
+        "documents": documents,
+        "chunks": CHUNKS,
+        "reports": pd.DataFrame(REPORTS),
+        "claims": pd.DataFrame(CLAIMS),
+    }
     with store.writing(Live("index", "1", {"model": "m"}, 3)) as writer:
         for table, rows in tables.items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
@@ -105,18 +113,18 @@ def test_reports_are_searched_as_other_vectors(store: PostgresStore):
     vector = np.array([1, 0, 0], np.float32)
     assert [id for id, _ in store.nearest("reports", vector, 3)] == ["com-a", "com-d", "com-c"]
     assert set(store.embeddings("reports", ["com-a", "com-unknown"])) == {"com-a"}
-    origins = store.origins("reports", ["com-a", "com-b", "com-c"], ["doc-1"]).sort_values("id")
+    origins = store.origins("reports", ["com-a", "com-b", "com-c"], of_documents("doc-1")).sort_values("id")
     assert origins.to_numpy().tolist() == [["com-a", True, False], ["com-b", False, False], ["com-c", True, True]]
 
 
 def test_who_sees_some_documents_sees_reports_of_these_alone(store: PostgresStore):
     """A report tells of all its text units at once."""
-    vectors = FilteredVectors(store, ["doc-1"])
+    vectors = FilteredVectors(store, of_documents("doc-1"))
     query = np.array([1, 0, 0], np.float32)
     assert [id for id, _ in vectors.nearest("reports", query, 9)] == ["com-c", "com-e"]
     assert vectors.reports(["com-e", "com-a", "com-c"])["id"].tolist() == ["com-e", "com-c"]
     assert vectors.reports_at(2, 9)["id"].tolist() == ["com-e"]
     assert vectors.reports_at(2, 1)["id"].tolist() == ["com-e"]
     assert vectors.claims_of(["ent-Ada"], 9)["id"].tolist() == ["claim-2", "claim-3"]
-    assert FilteredVectors(store, []).reports_at(2, 9).empty
-    assert FilteredVectors(store, []).claims_of(["ent-Ada"], 9).empty
+    assert FilteredVectors(store, of_documents("none")).reports_at(2, 9).empty
+    assert FilteredVectors(store, of_documents("none")).claims_of(["ent-Ada"], 9).empty

@@ -15,6 +15,7 @@ from pipeline.stores.postgres import writer as postgres_writer
 from pipeline.stores.postgres.schema import ENTITIES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import CHUNK_COLUMNS
+from tests.query.memory_stores import of_documents
 from tests.stored import stored_hashes
 
 OpenStore = Callable[..., PostgresStore]
@@ -57,8 +58,8 @@ def chunks(embeddings: np.ndarray) -> pd.DataFrame:
     )
 
 
-def load(store: PostgresStore, tables: Mapping[str, pd.DataFrame], dimensions: int) -> None:
-    with store.writing(Live("index", "1", {"model": "m"}, dimensions)) as writer:
+def load(store: PostgresStore, tables: Mapping[str, pd.DataFrame], dimensions: int, version: str = "1") -> None:
+    with store.writing(Live("index", version, {"model": "m"}, dimensions)) as writer:
         for table, rows in tables.items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
@@ -127,25 +128,29 @@ def within_store(postgres: OpenStore, rows: int = 40, exact_below: int = 5000) -
     return store
 
 
-@pytest.mark.parametrize("exact_below", [10, 5000])
-def test_nearest_within_documents_is_what_brute_force_finds_of_them(postgres: OpenStore, exact_below: int):
+@pytest.mark.parametrize(("exact_below", "few"), [(10, 0), (5000, 0), (10, 2000)])
+def test_nearest_within_documents_is_what_brute_force_finds_of_them(
+    postgres: OpenStore, exact_below: int, few: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", few)
     store = within_store(postgres, exact_below=exact_below)
     stored = vectors(2, 40, 8)
     inside = [f"ent-{row:05}" for row in range(40) if row % 2 == 1 or row % 4 == 0]
     for query in vectors(3, 3, 8):
         expected = [id for id, _ in nearest_by_hand(stored, query, 40) if id in inside]
-        assert [id for id, _ in store.nearest("entities", query, 40, ["doc-2"])] == expected
-        ranked = [id for id, _ in store.nearest("chunks", query, 40, ["doc-2"])]
+        assert [id for id, _ in store.nearest("entities", query, 40, of_documents("doc-2"))] == expected
+        ranked = [id for id, _ in store.nearest("chunks", query, 40, of_documents("doc-2"))]
         assert sorted(ranked) == [f"chunk-{row:05}" for row in range(1, 40, 2)]
-        assert store.nearest("chunks", query, 40, []) == []
+        assert store.nearest("chunks", query, 40, of_documents("none")) == []
 
 
-def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore):
+def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", 0)
     store = postgres(exact_below=100)
     units = chunks(vectors(1, 3000, 8))
     units["full_doc_id"] = ["doc-1" if place % 500 == 0 else "doc-2" for place in range(3000)]
     load(store, {"documents": DOCUMENTS, "chunks": units}, 8)
-    found = store.nearest("chunks", vectors(3, 1, 8)[0], 6, ["doc-1"])
+    found = store.nearest("chunks", vectors(3, 1, 8)[0], 6, of_documents("doc-1"))
     assert sorted(id for id, _ in found) == [f"chunk-{place:05}" for place in range(0, 3000, 500)]
 
 
@@ -164,11 +169,13 @@ def test_documents_and_the_origins_of_rows(postgres: OpenStore):
     store = within_store(postgres)
     documents = store.documents().sort_values("id").reset_index(drop=True)
     pd.testing.assert_frame_equal(documents, DOCUMENTS, check_dtype=False)
-    told = store.origins("entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], ["doc-2"]).sort_values("id")
+    told = store.origins(
+        "entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], of_documents("doc-2")
+    ).sort_values("id")
     assert told.to_numpy().tolist() == [
         ["ent-00000", True, False], ["ent-00001", True, True], ["ent-00002", False, False],
     ]  # fmt: skip
-    told = store.origins("chunks", ["chunk-00001", "chunk-00002"], ["doc-2"]).sort_values("id")
+    told = store.origins("chunks", ["chunk-00001", "chunk-00002"], of_documents("doc-2")).sort_values("id")
     assert told.to_numpy().tolist() == [["chunk-00001", True, True], ["chunk-00002", False, False]]
 
 
@@ -177,7 +184,9 @@ def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: Open
     rows = {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": entities(vectors(2, 1, 8))}
     lists = pd.DataFrame({"id": ["ent-00000"], "chunk_ids": [["chunk-00000", "gone"]]})
     load(store, {**rows, "sources": lists}, 8)
-    assert store.origins("entities", ["ent-00000"], ["doc-1"]).to_numpy().tolist() == [["ent-00000", True, False]]
+    assert store.origins("entities", ["ent-00000"], of_documents("doc-1")).to_numpy().tolist() == [
+        ["ent-00000", True, False]
+    ]
 
 
 def test_workspaces_do_not_meet(postgres: OpenStore):

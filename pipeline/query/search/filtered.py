@@ -12,49 +12,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipeline.documents.conditions import holds
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
-from pipeline.stores.reads import GraphReads, Lexical, VectorReads
+from pipeline.stores.reads import GraphReads, Lexical, VectorReads, Within
 
 UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}
 Work = Callable[[VectorReads, GraphReads], Result]
 
 
-def matching_documents(documents: pd.DataFrame, where: Mapping[str, Any]) -> list[str]:
-    """Ids of the documents, (id, title, source, metadata), that satisfy all conditions; their own columns count
-    before metadata of the same name."""
-    own = documents[["id", "title", "source"]].to_dict("records")
-    rows = zip(documents["id"], documents["metadata"], own, strict=True)
-    return [id for id, metadata, columns in rows if holds(where, (metadata or {}) | columns)]
-
-
 @dataclass(frozen=True)
 class FilteredVectors:
     vectors: VectorReads
-    allowed: Sequence[str]
+    allowed: Within
 
-    def nearest(
-        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
-    ) -> list[tuple[str, float]]:
-        return self.vectors.nearest(table, vector, limit, self._seen(within))
+    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
+        return self.vectors.nearest(table, vector, limit, (*self.allowed, *within))
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
-        found = self.vectors.chunks(ids, question)
-        return found[found["document_id"].isin(set(self.allowed))].reset_index(drop=True)
+        seen = self.visible("chunks", ids)
+        return self.vectors.chunks([id for id in ids if id in seen], question)
 
-    def documents(self) -> pd.DataFrame:
-        found = self.vectors.documents()
-        return found[found["id"].isin(set(self.allowed))].reset_index(drop=True)
+    def documents(self, within: Within = ()) -> pd.DataFrame:
+        return self.vectors.documents((*self.allowed, *within))
 
-    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
-        return self.vectors.origins(table, ids, self._seen(documents))
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
+        return self.vectors.origins(table, ids, (*self.allowed, *within))
 
-    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
-        return self.vectors.lexical(question, limit, self._seen(within))
+    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
+        return self.vectors.lexical(question, limit, (*self.allowed, *within))
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)
@@ -72,11 +60,11 @@ class FilteredVectors:
         whole = self.visible_and_whole("reports", found["id"].tolist())[1]
         return found[found["id"].isin(whole)].reset_index(drop=True)
 
-    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
-        return self.vectors.reports_at(level, limit, self._seen(within))
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
+        return self.vectors.reports_at(level, limit, (*self.allowed, *within))
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
-        return self.vectors.claims_of(entity_ids, limit, self._seen(within))
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
+        return self.vectors.claims_of(entity_ids, limit, (*self.allowed, *within))
 
     def with_visible_units(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows without the text units of other documents."""
@@ -93,9 +81,6 @@ class FilteredVectors:
         origins = self.vectors.origins(table, ids, self.allowed)
         some, whole = (set(origins["id"][origins[column].astype(bool)]) for column in ("some", "all"))
         return some, whole
-
-    def _seen(self, documents: Sequence[str] | None) -> Sequence[str]:
-        return self.allowed if documents is None else sorted(set(documents) & set(self.allowed))
 
 
 @dataclass(frozen=True)
@@ -143,7 +128,7 @@ def allowed(request: QueryRequest, work: Work[Result]) -> Work[Result]:
         return work
 
     def look(vectors: VectorReads, graph: GraphReads) -> Result:
-        seen = FilteredVectors(vectors, matching_documents(vectors.documents(), request.where))
+        seen = FilteredVectors(vectors, (request.where,))
         return work(seen, FilteredGraph(graph, seen))
 
     return look

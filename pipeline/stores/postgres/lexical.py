@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 from psycopg import sql
-from sqlalchemy import Connection, literal_column, select
+from sqlalchemy import ARRAY, CTE, Connection, Text, cast, column, func, literal_column, select, text
+from sqlalchemy.dialects.postgresql import JSONB, TSQUERY
 
+from pipeline.stores.postgres.conditions import Allowed
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
@@ -45,8 +47,8 @@ def word_weight(texts: int, frequency: float) -> float:
 def bm25_scores(texts: Sequence[str], weights: Mapping[str, float], length: float) -> np.ndarray:
     """Each text's score for words of these weights, in a corpus of texts of so many words on average."""
     scores = np.zeros(len(texts))
-    for place, text in enumerate(texts):
-        found = words(text)
+    for place, content in enumerate(texts):
+        found = words(content)
         counts = Counter(filter(weights.__contains__, found))
         base = K1 * (1 - B + B * len(found) / max(length, 1.0))
         scores[place] = sum(weights[word] * count * (K1 + 1) / (count + base) for word, count in counts.items())
@@ -57,8 +59,8 @@ def text_statistics(sample: Iterable[str], texts: int, least_share: float) -> Te
     """Of a sample of so many texts: words in less than ``least_share`` of it are left out."""
     frequencies: Counter[str] = Counter()
     lengths = []
-    for text in sample:
-        found = words(text)
+    for content in sample:
+        found = words(content)
         lengths.append(len(found))
         frequencies.update(set(found))
     shares = {word: count / len(lengths) for word, count in sorted(frequencies.items())}
@@ -73,7 +75,7 @@ LIKELY, CANDIDATES = 500, 100
 """Text units that words are counted in, and those that BM25 is worked out for, at the least."""
 
 # Han and kana one by one: PostgreSQL takes a run of them for one word. No more of a text than any index entry may hold.
-LEXEMES = sql.SQL(
+LEXEMES = (
     r"to_tsvector('simple'::regconfig, CASE WHEN octet_length(content) = char_length(content) "
     r"THEN left(content, 200000) ELSE left(regexp_replace(content, "
     r"'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
@@ -81,38 +83,31 @@ LEXEMES = sql.SQL(
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
 # Two rounds of BM25 by guess, so that texts with the same words are told apart before they are read: as if each word
 # came up once, by size alone, which needs no text; then of the likely ones by how often a pattern matches.
-CANDIDATE_QUERY = sql.SQL("""
-    WITH found AS (
-        SELECT asked.place, asked.pattern, unit.id, unit.size, unit.shown
-        FROM unnest(%(queries)s::text[], %(patterns)s::text[]) WITH ORDINALITY AS asked (query, pattern, place)
-        CROSS JOIN LATERAL (
-            SELECT id, octet_length(content) AS size, {shown} AS shown
-            FROM {table} WHERE workspace = %(workspace)s AND {lexemes} @@ asked.query::tsquery
-            ORDER BY shown DESC, size, id COLLATE "C" LIMIT %(followed)s
-        ) AS unit
-    ), frequencies AS (
-        SELECT place, count(*) AS texts FROM found GROUP BY place
-    ), weighed AS (
-        SELECT id, pattern, ln(1 + (greatest(%(texts)s - texts, 0) + 0.5) / (texts + 0.5)) AS weight,
-            %(k1)s * (1 - %(b)s + %(b)s * size / avg(size) OVER ()) AS base
-        FROM found JOIN frequencies USING (place) WHERE shown
-    ), likely AS (
-        SELECT id FROM weighed GROUP BY id
-        ORDER BY sum(weight / (1 + base)) DESC, id COLLATE "C" LIMIT %(likely)s
-    ), opened AS MATERIALIZED (
-        SELECT unit.id, unit.content
-        FROM likely JOIN {table} AS unit ON unit.workspace = %(workspace)s AND unit.id = likely.id
-    ), counted AS MATERIALIZED (
-        SELECT id, weight, base, greatest(1, (SELECT count(*) FROM regexp_matches(content, pattern, 'gi'))) AS times
-        FROM weighed JOIN opened USING (id)
-    ), best AS (
-        SELECT id FROM counted GROUP BY id
-        ORDER BY sum(weight * times / (times + base)) DESC, id COLLATE "C" LIMIT %(candidates)s
-    )
-    SELECT id, content, (SELECT jsonb_object_agg(place, texts) FROM frequencies)
-    FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
+RANKED = text("""
+    SELECT id, content, texts FROM (
+        WITH frequencies AS (
+            SELECT place, count(*) AS texts FROM found GROUP BY place
+        ), weighed AS (
+            SELECT id, pattern, ln(1 + (greatest(:texts - texts, 0) + 0.5) / (texts + 0.5)) AS weight,
+                :k1 * (1 - :b + :b * size / avg(size) OVER ()) AS base
+            FROM found JOIN frequencies USING (place) WHERE shown
+        ), likely AS (
+            SELECT id FROM weighed GROUP BY id
+            ORDER BY sum(weight / (1 + base)) DESC, id COLLATE "C" LIMIT :likely
+        ), opened AS MATERIALIZED (
+            SELECT unit.id, unit.content
+            FROM likely JOIN lightrag_chunks AS unit ON unit.workspace = :workspace AND unit.id = likely.id
+        ), counted AS MATERIALIZED (
+            SELECT id, weight, base, greatest(1, (SELECT count(*) FROM regexp_matches(content, pattern, 'gi'))) AS times
+            FROM weighed JOIN opened USING (id)
+        ), best AS (
+            SELECT id FROM counted GROUP BY id
+            ORDER BY sum(weight * times / (times + base)) DESC, id COLLATE "C" LIMIT :candidates
+        )
+        SELECT id, content, (SELECT jsonb_object_agg(place, texts) FROM frequencies) AS texts
+        FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
+    ) AS ranked
     """)
-ALL, OF_DOCUMENTS = sql.SQL("true"), sql.SQL("coalesce(full_doc_id = ANY(%(within)s::text[]), false)")
 SAMPLE_QUERY = sql.SQL("SELECT content FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
 
 
@@ -123,7 +118,7 @@ def index_name(workspace: str) -> str:
 def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -> None:
     partition = sql.Identifier(partition_of(CHUNKS, workspace))
     name = index_name(workspace)
-    build_or_settle(connection, name, INDEX.format(sql.Identifier(name), partition, lexemes=LEXEMES), build_mb)
+    build_or_settle(connection, name, INDEX.format(sql.Identifier(name), partition, lexemes=sql.SQL(LEXEMES)), build_mb)
 
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:
@@ -133,39 +128,51 @@ def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[
     return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
 
 
-def lexical_search(
-    connection: Connection, workspace: str, question: str, limit: int, within: Sequence[str] | None = None
-) -> Lexical:
-    """See VectorReads.lexical. Two statements. How rare a word is, is that of all documents, whatever ``within``."""
+def lexical_search(connection: Connection, workspace: str, question: str, limit: int, allowed: Allowed) -> Lexical:
+    """See VectorReads.lexical. Two statements. How rare a word is, is that of all documents, whatever ``allowed``."""
     statistics = _statistics(connection, workspace)
     asked = list(dict.fromkeys(words(question)))
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _followed(asked, statistics)
-    shown = ALL if within is None else OF_DOCUMENTS
     candidates = max(CANDIDATES, 2 * limit)
-    rows = cursor(connection).execute(
-        CANDIDATE_QUERY.format(table=sql.Identifier(CHUNKS.name), lexemes=LEXEMES, shown=shown),
+    query = RANKED.columns(column("id"), column("content"), column("texts", JSONB))
+    query = query.add_cte(_found(workspace, followed, allowed))
+    found = connection.execute(
+        query,
         {
-            "queries": [lexical_query(word) for word in followed],
-            "patterns": [lexical_pattern(word) for word in followed],
-            "within": list(within or ()),
             "workspace": workspace,
             "texts": statistics.texts,
-            "followed": 2 * FOLLOWED,
             "likely": max(LIKELY, candidates),
             "candidates": candidates,
             "k1": K1,
             "b": B,
         },
-    )
-    found = rows.fetchall()
+    ).all()
     counted = found[0][2] if found else {}
     frequencies = {word: counted.get(str(place), 0) for place, word in enumerate(followed, start=1)}
     weights = _weights(asked, frequencies, statistics)
     scores = bm25_scores([content for _, content, _ in found], weights, statistics.length)
     ranked = sorted(zip((id for id, *_ in found), map(float, scores), strict=True), key=lambda hit: (-hit[1], hit[0]))
     return Lexical([hit for hit in ranked if hit[1] > 0][:limit], weights)
+
+
+def _found(workspace: str, followed: Sequence[str], allowed: Allowed) -> CTE:
+    """(place, pattern, id, size, shown): of each word, by its place among them, the text units that have it, and
+    whether their documents are there."""
+    queries, patterns = [lexical_query(word) for word in followed], [lexical_pattern(word) for word in followed]
+    words = func.unnest(cast(queries, ARRAY(Text)), cast(patterns, ARRAY(Text)))
+    asked = words.table_valued("query", "pattern", with_ordinality="place", name="asked").render_derived()
+    size = func.octet_length(CHUNKS.c.content).label("size")
+    shown = func.coalesce(allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace), False).label("shown")
+    unit = (
+        select(CHUNKS.c.id, size, shown)
+        .where(CHUNKS.c.workspace == workspace, literal_column(LEXEMES).bool_op("@@")(cast(asked.c.query, TSQUERY)))
+        .order_by(shown.desc(), size, CHUNKS.c.id.collate("C"))
+        .limit(2 * FOLLOWED)
+        .lateral("unit")
+    )
+    return select(asked.c.place, asked.c.pattern, unit.c.id, unit.c.size, unit.c.shown).cte("found")
 
 
 def lexical_query(word: str) -> str:

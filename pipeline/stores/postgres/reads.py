@@ -1,7 +1,7 @@
 """What queries ask of a workspace in PostgreSQL: vectors, words, text units, mentions, reports and claims."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from pipeline.contract.schemas import refuse_newer
 from pipeline.stores.base import Live
+from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
 from pipeline.stores.postgres.database import PostgresDatabase, cursor
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
 from pipeline.stores.postgres.lexical import lexical_search
@@ -47,6 +48,7 @@ from pipeline.stores.reads import (
     REPORT_COLUMNS,
     SOURCES,
     Lexical,
+    Within,
     in_order,
 )
 
@@ -61,6 +63,14 @@ class PostgresReads(PostgresDatabase):
     """VectorReads, see there."""
 
     hnsw: Hnsw = Hnsw()
+    filters: AllowedDocuments = field(default_factory=AllowedDocuments, repr=False, compare=False, kw_only=True)
+
+    def allowed(self, within: Within) -> Allowed:
+        if not within:
+            return Allowed(within)
+        live = self.live()
+        with self.connection() as connection:
+            return self.filters.find(connection, self.workspace, live.version if live else "", within)
 
     def live(self) -> Live | None:
         if self.moment is not None:
@@ -75,24 +85,25 @@ class PostgresReads(PostgresDatabase):
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live
 
-    def nearest(
-        self, table: str, vector: np.ndarray, limit: int, within: Sequence[str] | None = None
-    ) -> list[tuple[str, float]]:
+    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
         live = self.live()
         if live is None or live.dimensions != len(vector):
             return []
-        rows = VECTOR_TABLES[table]
+        rows, allowed = VECTOR_TABLES[table], self.allowed(within)
         conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
-        if within is not None:
-            conditions.append(told_by(rows, within))
-        distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
+        if within:
+            conditions.append(told_by(rows, allowed))
+        exact = _nearest(rows.c.id, rows.c.embedding.cosine_distance(vector), conditions, limit)
         with self.connection() as connection:
-            connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
-            found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
-            connection.execute(select(usual_settings()))
-            if within is not None and len(found) < limit:  # the index gives up before it has seen all
-                unindexed = rows.c.embedding.cosine_distance(vector)
-                found = connection.execute(_nearest(rows.c.id, unindexed, conditions, limit)).all()
+            if allowed.few is not None:
+                found = connection.execute(exact).all()
+            else:
+                distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
+                connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
+                found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
+                connection.execute(select(usual_settings()))
+                if within and len(found) < limit:  # the index gives up before it has seen all
+                    found = connection.execute(exact).all()
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
@@ -103,15 +114,16 @@ class PostgresReads(PostgresDatabase):
             found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
-    def documents(self) -> pd.DataFrame:
+    def documents(self, within: Within = ()) -> pd.DataFrame:
         columns = ["id", "title", "source", "metadata"]
-        query = select(*(DOCUMENTS.c[name] for name in columns)).where(DOCUMENTS.c.workspace == self.workspace)
+        there = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
+        query = select(*(DOCUMENTS.c[name] for name in columns)).where(DOCUMENTS.c.workspace == self.workspace, there)
         return self.frame(query, columns)
 
-    def origins(self, table: str, ids: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
         rows = _sources(self.workspace, VECTOR_TABLES[table], ids).subquery()
         chunk = CHUNKS.alias("source")
-        belongs = func.coalesce(chunk.c.full_doc_id == func.any(list(documents)), False)
+        belongs = func.coalesce(self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace), False)
         query = (
             select(rows.c.id, func.bool_or(belongs), func.bool_and(belongs))
             .outerjoin_from(rows, chunk, (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source))
@@ -139,9 +151,10 @@ class PostgresReads(PostgresDatabase):
         )
         return in_order(self.frame(query, CHUNK_COLUMNS), ids)
 
-    def lexical(self, question: str, limit: int, within: Sequence[str] | None = None) -> Lexical:
+    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
+        allowed = self.allowed(within)
         with self.connection() as connection:
-            return lexical_search(connection, self.workspace, question, limit, within)
+            return lexical_search(connection, self.workspace, question, limit, allowed)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
         """A list that is too long is not even read: how much room it takes tells."""
@@ -181,7 +194,7 @@ class PostgresReads(PostgresDatabase):
         query = _reports(self.workspace).where(REPORTS.c.id == func.any(list(ids)))
         return in_order(self.frame(query, REPORT_COLUMNS), ids)
 
-    def reports_at(self, level: int, limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
         without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
         query = (
             _reports(self.workspace)
@@ -189,9 +202,9 @@ class PostgresReads(PostgresDatabase):
             .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.frame(query if within is None else query.where(told_by(REPORTS, within)), REPORT_COLUMNS)
+        return self.frame(query.where(told_by(REPORTS, self.allowed(within))) if within else query, REPORT_COLUMNS)
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Sequence[str] | None = None) -> pd.DataFrame:
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
         ids, document = list(entity_ids), CHUNKS.c.full_doc_id
         found = {"document_id": func.coalesce(document, "").label("document_id")}
         query = (
@@ -206,7 +219,7 @@ class PostgresReads(PostgresDatabase):
             .order_by(CLAIMS.c.subject.collate("C"), CLAIMS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.frame(query if within is None else query.where(document == func.any(list(within))), CLAIM_COLUMNS)
+        return self.frame(query.where(self.allowed(within).has(document, CLAIMS.c.workspace)), CLAIM_COLUMNS)
 
 
 def _nearest(
@@ -215,28 +228,29 @@ def _nearest(
     return select(id, (1 - distance).label("score")).where(*conditions).order_by(distance, id.collate("C")).limit(limit)
 
 
-def told_by(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
+def told_by(table: Table, allowed: Allowed) -> ColumnElement[bool]:
     """The condition that the row is there for who may see these documents only: a report tells of all its sources at
     once, so that all must be theirs."""
     if table is REPORTS:
-        return has_source_in(table, documents) & ~_has_source_outside(table, documents)
-    return has_source_in(table, documents)
+        return has_source_in(table, allowed) & ~_has_source_outside(table, allowed)
+    return has_source_in(table, allowed)
 
 
-def has_source_in(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
+def has_source_in(table: Table, allowed: Allowed) -> ColumnElement[bool]:
     """The condition that at least one text unit of these documents is a source of the row."""
     if table is CHUNKS:
-        return CHUNKS.c.full_doc_id == func.any(list(documents))
+        return allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     chunk, lists = CHUNKS.alias("source"), _lists_of(table)
-    found = exists().where(
-        chunk.c.workspace == table.c.workspace,
-        chunk.c.id == func.any(lists.c.chunk_ids),
-        chunk.c.full_doc_id == func.any(list(documents)),
-    )
-    return found if lists is table else found.where(is_of(table))
+    there = chunk.c.workspace == table.c.workspace, allowed.has(chunk.c.full_doc_id, chunk.c.workspace)
+    if allowed.few is None:
+        found = exists().where(chunk.c.id == func.any(lists.c.chunk_ids), *there)
+        return found if lists is table else found.where(is_of(table))
+    units = func.array(select(chunk.c.id).where(*there).scalar_subquery())
+    some = lists.c.chunk_ids.bool_op("&&")(units)
+    return some if lists is table else exists().where(is_of(table), some)
 
 
-def _has_source_outside(table: Table, documents: Sequence[str]) -> ColumnElement[bool]:
+def _has_source_outside(table: Table, allowed: Allowed) -> ColumnElement[bool]:
     unit = func.unnest(table.c.chunk_ids).table_valued("id", name="unit").render_derived()
     chunk = CHUNKS.alias("source")
     known = (
@@ -244,7 +258,7 @@ def _has_source_outside(table: Table, documents: Sequence[str]) -> ColumnElement
         .where(
             chunk.c.workspace == table.c.workspace,
             chunk.c.id == unit.c.id,
-            chunk.c.full_doc_id == func.any(list(documents)),
+            allowed.has(chunk.c.full_doc_id, chunk.c.workspace),
         )
         .correlate(unit, table)
     )

@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
+from pipeline.contract.conditions import as_text
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import ANY, BOOL, FLOAT, INT, REJECTS, STRING, TableSchema
-from pipeline.documents.metadata import as_text
 from pipeline.text.ids import digest
 from pipeline.verbs.tables.cells import (
     ColumnName,

@@ -12,9 +12,10 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
+from pipeline.contract.conditions import as_text
 from pipeline.contract.registry import Params
 from pipeline.contract.schemas import BOOL, FLOAT, INT, STRING, STRINGS, TableSchema, is_list, type_name
-from pipeline.documents.metadata import as_json, as_text
+from pipeline.documents.metadata import as_json
 from pipeline.settings.validation import did_you_mean
 from pipeline.text.ids import digest
 from pipeline.verbs.tables.cells import number_column, plain_cells, plain_column, text_column, type_of

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
+from pipeline.contract.conditions import holds, operators
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import ANY, INT, TableSchema, is_list, type_name
-from pipeline.documents.conditions import holds, operators
 from pipeline.verbs.tables.cells import (
     ColumnName,
     comparable_cells,

@@ -1,14 +1,14 @@
 import pytest
 
 from pipeline.query.prepare import prepare
-from pipeline.query.search.filtered import FilteredGraph, FilteredVectors, matching_documents
-from tests.query.memory_stores import letters, question, resources, village
+from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
+from tests.query.memory_stores import letters, of_documents, question, resources, village
 
 MODES = ["naive", "local", "global", "hybrid", "mix"]
 
 
 def only(*documents: str) -> tuple[FilteredVectors, FilteredGraph]:
-    vectors = FilteredVectors(village(), documents)
+    vectors = FilteredVectors(village(), of_documents(*documents))
     return vectors, FilteredGraph(village(), vectors)
 
 
@@ -21,9 +21,9 @@ def test_text_units_of_other_documents_are_not_there():
 
 def test_of_documents_that_are_asked_for_only_those_are_there_that_may_be_seen():
     vectors, _ = only("doc-1")
-    assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9, ["doc-1", "doc-2"])] == ["c1"]
-    assert vectors.nearest("chunks", letters("zzz"), 9, ["doc-2"]) == []
-    assert not vectors.lexical("Cid Ada Bea met says", 9, ["doc-2"]).hits
+    assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9, of_documents("doc-1", "doc-2"))] == ["c1"]
+    assert vectors.nearest("chunks", letters("zzz"), 9, of_documents("doc-2")) == []
+    assert not vectors.lexical("Cid Ada Bea met says", 9, of_documents("doc-2")).hits
 
 
 def test_the_words_of_a_question_are_looked_for_in_the_documents_alone():
@@ -47,13 +47,6 @@ def test_a_record_without_a_source_in_the_documents_is_not_there():
     assert graph.relationships_of(["ent-Bea"], 9)["id"].tolist() == ["rel-Ada-Bea"]
     assert graph.relationships(["rel-Cid-Dov"]).empty
     assert set(graph.shared_units(["ent-Ada", "ent-Bea"])["text_unit_id"]) == {"c1"}
-
-
-def test_documents_are_matched_by_metadata_and_their_own_columns():
-    documents = village().documents().assign(metadata=[{"year": 2019}, {"year": 2021, "title": "hidden"}, None])
-    assert matching_documents(documents, {"year": {">=": 2020}}) == ["doc-2"]
-    assert matching_documents(documents, {"title": {"=": "Doc-2"}}) == ["doc-2"]
-    assert matching_documents(documents, {"year": {"exists": False}}) == ["doc-3"]
 
 
 @pytest.mark.parametrize("mode", MODES)

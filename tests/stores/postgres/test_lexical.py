@@ -12,6 +12,7 @@ from pipeline.stores.base import Live
 from pipeline.stores.postgres.lexical import bm25_scores, index_name, lexical_pattern, lexical_query, word_weight
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import words
+from tests.query.memory_stores import of_documents
 
 OpenStore = Callable[..., PostgresStore]
 TEXTS = [
@@ -46,7 +47,10 @@ def load(
     store: PostgresStore, texts: Sequence[str], version: str = "1", documents: Sequence[str] | None = None
 ) -> None:
     with store.writing(Live("index", version, {"model": "m"}, 2)) as writer:
-        writer.apply("chunks", diff(with_hashes(chunks(texts, documents)), writer.hashes("chunks")))
+        ids = sorted(set(documents or ()))
+        titled = pd.DataFrame({"id": ids, "title": ids, "source": ids, "metadata": [{} for _ in ids]})
+        for table, rows in (("chunks", chunks(texts, documents)), ("documents", titled)):
+            writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
 
 
@@ -132,10 +136,10 @@ def test_only_text_units_of_some_documents(postgres: OpenStore):
     documents = ["doc-2" if number in (200, 250) else "doc-1" for number in range(300)]
     load(store, [*MANY[:250], "a lantern", *MANY[251:]], documents=documents)
     everywhere = store.lexical("lantern number 7", 300)
-    of_one = store.lexical("lantern number 7", 5, ["doc-2", "doc-9"])
+    of_one = store.lexical("lantern number 7", 5, of_documents("doc-2", "doc-9"))
     assert of_one.hits == [hit for hit in everywhere.hits if hit[0] in ("chunk-0200", "chunk-0250")]
     assert of_one.weights == everywhere.weights
-    assert store.lexical("lantern", 5, []).hits == []
+    assert store.lexical("lantern", 5, of_documents("none")).hits == []
 
 
 def test_it_keeps_step_with_loads(postgres: OpenStore):

@@ -5,6 +5,7 @@ language: [en, de]          any of these
 year: {">=": 2020, "<": 2024}   every one of these operators holds
 """
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,11 +14,11 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
-from pipeline.documents.metadata import as_text
-
 Operators = Mapping[str, Any]
+Conditions = Mapping[str, Operators]
+"""By field."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
-_NEGATED = {"!=": "=", "not in": "in"}
+NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
 
 
@@ -31,7 +32,7 @@ def operators(field: str, wanted: Any) -> dict[str, Any]:
     return {name: _operand(field, name, wanted)}
 
 
-def holds(conditions: Mapping[str, Operators], fields: Mapping[Any, Any]) -> bool:
+def holds(conditions: Conditions, fields: Mapping[Any, Any]) -> bool:
     """Whether the fields satisfy every condition. A field that is a list does where one of its items does."""
     return all(
         _holds(name, operand, fields.get(field))
@@ -40,11 +41,20 @@ def holds(conditions: Mapping[str, Operators], fields: Mapping[Any, Any]) -> boo
     )
 
 
+def as_text(value: Any) -> str:
+    """A value as a text to compare by: 2020, 2020.0 and "2020" are one."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
 def _holds(name: str, operand: Any, value: Any) -> bool:
     if name == "exists":
         return (value is not None) == operand
-    if name in _NEGATED:
-        return not _holds(_NEGATED[name], operand, value)
+    if name in NEGATED:
+        return not _holds(NEGATED[name], operand, value)
     items = value if isinstance(value, list) else [value]
     return any(_TESTS[name](item, operand) for item in items if item is not None)
 
@@ -65,7 +75,12 @@ def _compared(value: Any, operand: Any) -> int | None:
 
 def _number(value: Any) -> Decimal | None:
     text = as_text(value)
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
+    return Decimal(text) if is_number(text) else None
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is compared as a number."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def _ordered(test: Callable[[int], bool]) -> Callable[[Any, Any], bool]:
@@ -97,7 +112,7 @@ def _operand(field: str, name: str, operand: Any) -> Any:
         if not isinstance(operand, list | tuple) or not operand:
             raise ValueError(f"{where}: no list of values; write [one, another]")
         return [_scalar(where, item) for item in operand]
-    if name not in _TESTS and name not in _NEGATED:
+    if name not in _TESTS and name not in NEGATED:
         raise ValueError(f"'{field}' has no operator '{name}'; have: {_HAVE}")
     return str(_scalar(where, operand)) if name == "matches" else _scalar(where, operand)
 

@@ -1,0 +1,90 @@
+"""Conditions in SQL say of every document what ``holds`` says of it."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.contract.conditions import holds, operators
+from pipeline.stores.postgres.store import PostgresStore
+from tests.query.memory_stores import of_documents
+from tests.sizes import size
+from tests.stores.test_vector_store import load
+
+TEXTS = [
+    "", " ", "a", "A", "ab", "a-b", "é", "数", "\u3000b ", "2020", " 2020", "2020.0", "+3", "-3", "1e2", "true", "True",
+    "x\ny", "[a]", "*", "%", "\\", "'", "{}",
+]  # fmt: skip
+SCALARS = [*TEXTS, 2020, 2020.0, 0, -3, 0.5, 100, 10**30, True, False]
+FIELDS = ["year", "tags", "title", "source", "it's; --"]
+ORDERS = ["=", "!=", "<", "<=", ">", ">="]
+GLOBS = st.lists(st.sampled_from([*"ab-]![*?^\\é\n", "[a-b]", "[!a]"]), max_size=5).map("".join)
+SCALAR = st.sampled_from(SCALARS)
+CONDITIONS = st.dictionaries(
+    st.sampled_from(FIELDS),
+    st.one_of(
+        SCALAR,
+        st.lists(SCALAR, min_size=1, max_size=3),
+        st.dictionaries(st.sampled_from(ORDERS), SCALAR, min_size=1, max_size=2),
+        st.dictionaries(st.sampled_from(["in", "not in"]), st.lists(SCALAR, min_size=1, max_size=3), min_size=1),
+        GLOBS.map(lambda glob: {"matches": glob}),
+        st.booleans().map(lambda there: {"exists": there}),
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+def some_documents() -> pd.DataFrame:
+    """One for each text and value, alone and in a list, and some of several fields."""
+    draw = random.Random(1)
+    cells = [*SCALARS, *([value, None] for value in SCALARS), [], None, ["a", 2020], {"a": 1}]
+    metadata = [{field: draw.choice(cells) for field in draw.sample(FIELDS, 2)} for _ in cells]
+    metadata += [{"year": cell} for cell in cells]
+    titles = [draw.choice(TEXTS) for _ in metadata]
+    rows = zip((f"doc-{n:03}" for n in range(len(metadata))), titles, reversed(titles), metadata, strict=True)
+    return pd.DataFrame(rows, columns=["id", "title", "source", "metadata"])
+
+
+DOCUMENTS = some_documents()
+
+
+@pytest.fixture(params=[0, 2000], ids=["each asked", "few named"])
+def store(
+    postgres: Callable[..., PostgresStore], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> PostgresStore:
+    monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", request.param)
+    opened = postgres()
+    load(opened, {"documents": DOCUMENTS}, 0)
+    return opened
+
+
+@settings(max_examples=size(60, 3000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example({"title": {"matches": "[]a-]*"}})
+@example({"title": {"matches": "[!]"}})
+@example({"title": {"matches": "[b-a]"}})
+@example({"title": {"matches": "[!b-a]"}})
+@given(CONDITIONS)
+def test_the_database_finds_the_documents_that_satisfy_the_conditions(store: PostgresStore, drawn: dict[str, Any]):
+    where = {field: operators(field, wanted) for field, wanted in drawn.items()}
+    expected = [
+        row.id
+        for row in DOCUMENTS.itertuples()
+        if holds(where, {**row.metadata, "id": row.id, "title": row.title, "source": row.source})
+    ]
+    assert sorted(store.documents([where])["id"]) == expected
+    assert store.documents([where, *of_documents("doc-000")])["id"].tolist() == [
+        id for id in expected if id == "doc-000"
+    ]
+
+
+def test_what_few_documents_satisfy_is_known_until_the_next_load(store: PostgresStore):
+    of_2020 = [{"year": {"=": 2020}}]
+    assert "doc-999" not in set(store.documents(of_2020)["id"])
+    newer = DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])
+    load(store, {"documents": newer}, 0, version="2")
+    assert store.documents(of_2020)["id"].tolist() == ["doc-999"]
