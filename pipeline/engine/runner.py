@@ -205,18 +205,20 @@ class Runner:
         components = planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
-        self.snapshots.forget_tasks()
+        if works_in_buckets(step, self.resources):  # a source is read every night, maybe before a step that was killed
+            self.snapshots.forget_tasks()
         return record
 
     def _in_buckets(self, planned: PlannedStep, workflow: Workflow, meter: Meter) -> InBuckets | None:
         """What makes pieces of the step in buckets, here or in the workers; None where it must be made whole."""
         if not works_in_buckets(planned.step, self.resources):
             return None
-        here = Workplace(lambda _: workflow, self.resources, self.snapshots)
+        steps = {(workflow.name, planned.step.id): planned.step}
+        here = Workplace(lambda _: workflow, self.resources, self.snapshots, steps)
         return InBuckets(
             workflow.name,
             planned.step,
-            fingerprint(planned.components),
+            planned.components,
             self.snapshots,
             self.workers.do if self.workers else here.do_each,
             meter.expect,

@@ -16,13 +16,15 @@ import pyarrow as pa
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.conversion import Converter
-from pipeline.contract.fingerprint import fingerprint
+from pipeline.contract.fingerprint import code_fingerprint, fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.registry import UNTRACKED
 from pipeline.contract.schemas import is_text
 from pipeline.engine.changed_groups import Night, Tables, columns_seen, parts_of, table_of
+from pipeline.engine.plan import components
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
+from pipeline.errors import WorkerError
 from pipeline.files import temporary_file
 from pipeline.snapshots.row_hashes import group_numbers
 from pipeline.snapshots.store import UNFINISHED, Snapshot, SnapshotStore
@@ -42,11 +44,13 @@ Files = Mapping[str, Sequence[TableFile]]
 @dataclass(frozen=True)
 class Task:
     """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its groups' names begin
-    with; ``rows``: where the rows of its keyed inputs lie; ``whole``: its other inputs; ``name``: of its record."""
+    with; ``rows``: where the rows of its keyed inputs lie; ``whole``: its other inputs; ``name``: of its record;
+    ``means``: a fingerprint of all but these inputs that can change what comes of it."""
 
     name: str
     workflow: str
     step: str
+    means: str
     part: int
     bucket: str
     rows: Mapping[str, Path]
@@ -57,11 +61,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Workplace:
-    """What a process needs to do tasks. ``known``: the tables that it has read whole, as other tasks need them too."""
+    """What a process needs to do tasks. ``steps``: those that it knows, by their workflows and ids; ``known``: the
+    tables that it has read whole, as other tasks need them too."""
 
     workflow: Callable[[str], Workflow]
     resources: Resources
     snapshots: SnapshotStore
+    steps: dict[tuple[str, str], Step] = field(default_factory=dict)
     known: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
 
     def do_each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
@@ -70,12 +76,28 @@ class Workplace:
 
     def do(self, task: Task) -> Files:
         """The files of its outputs, which are noted too."""
-        step = next(step for step in self.workflow(task.workflow).steps if step.id == task.step)
+        step = self._step(task)
         part = parts_of(step)[task.part]
         frames = self._made(step, part, task)
         made = {name: self._written(step, part, name, frames[name], task.bucket) for name in part.outputs}
         self.snapshots.note_task(task.name, made)
         return made
+
+    def _step(self, task: Task) -> Step:
+        """Raises WorkerError where it is not, or not any more, what the run began with."""
+        key = task.workflow, task.step
+        if key not in self.steps:
+            found = next((step for step in self.workflow(task.workflow).steps if step.id == task.step), None)
+            if found is None or self._means(found) != task.means:
+                raise WorkerError(
+                    f"step '{task.step}': its code, its workflow or its prompts were changed while the run went on; "
+                    "run again"
+                )
+            self.steps[key] = found
+        return self.steps[key]
+
+    def _means(self, step: Step) -> str:
+        return means_of(components(step, self.resources, {}, None, code_fingerprint(step.verb.function)))
 
     def _made(self, step: Step, part: Part, task: Task) -> Mapping[str, pd.DataFrame]:
         """Nothing comes of nothing."""
@@ -108,6 +130,11 @@ class Workplace:
         return self.snapshots.write_bucket(table, rows, schema.order, bucket, _is_named_by_key(part, name))
 
 
+def means_of(components: Mapping[str, Any]) -> str:
+    """Of a step's fingerprint all but what it reads."""
+    return fingerprint({name: part for name, part in components.items() if name != "inputs"})
+
+
 def _is_named_by_key(part: Part, name: str) -> bool:
     """Whether the key of an output's rows, a text, names their groups."""
     assert part.law
@@ -124,12 +151,12 @@ def works_in_buckets(step: Step, resources: Resources) -> bool:
 
 @dataclass(frozen=True)
 class InBuckets:
-    """Makes pieces of a step anew. ``fingerprint``: the step's; ``do``: does tasks, and tells of each what it made and
-    of how many rows, in any order."""
+    """Makes pieces of a step anew. ``components``: of the step's fingerprint; ``do``: does tasks, and tells of each
+    what it made and of how many rows, in any order."""
 
     workflow: str
     step: Step
-    fingerprint: str
+    components: Mapping[str, Any]
     snapshots: SnapshotStore
     do: Callable[[Sequence[Task]], Iterator[tuple[Task, Files]]]
     expect: Callable[[int], None]
@@ -142,12 +169,13 @@ class InBuckets:
             return None
         names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
         inputs = {name: night.now[name].sha256 for name in part.inputs}
-        digest = fingerprint({"step": self.fingerprint, "part": number, "inputs": inputs})
+        digest = fingerprint({"step": fingerprint(self.components), "part": number, "inputs": inputs})
         done = {bucket: self.snapshots.noted_task(f"{digest}-{bucket}") for bucket in names}
         made: list[Files] = [files for files in done.values() if files is not None]
         with ExitStack() as stack:
+            whole, means = self._whole(night), means_of(self.components)
             tasks = [
-                Task(f"{digest}-{bucket}", self.workflow, self.step.id, number, bucket, {}, self._whole(night), 0)
+                Task(f"{digest}-{bucket}", self.workflow, self.step.id, means, number, bucket, {}, whole, 0)
                 for bucket in names
                 if done[bucket] is None
             ]

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +15,7 @@ import pytest
 from pipeline.engine import tasks
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.tasks import InBuckets, Task, Workplace
+from pipeline.engine.workers import Workers
 from pipeline.errors import SettingsError, WorkerError
 from pipeline.project import Project
 from pipeline.snapshots.store import UNFINISHED, Manifest
@@ -144,6 +145,45 @@ def test_no_bucket_that_was_finished_is_made_again(tmp_path: Path, folder: Proje
         found = names(index(folder))
     assert not kept & set(again)
     assert found == names(index(project_with(tmp_path / "fresh", "pass")))
+
+
+def test_finished_buckets_outlive_a_source_that_is_read_again_each_night(folder: ProjectFolder):
+    """As one is that keeps what it could not read."""
+    with patch.object(tasks, "TASK_ROWS", 8):
+        index(folder)
+        (folder.root / "data/input/letter3.md").write_bytes(b"\xff\xfe\x00")
+        (folder.root / "own.py").write_text(OWN.replace("ENDING", "pass").replace("upper", "lower"))
+        done = subprocess.run([sys.executable, "-c", KILLED, str(folder.root), "1"], check=False)
+        assert done.returncode == -signal.SIGKILL
+        kept = {path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json")}
+        assert kept
+        again: list[str] = []
+        do = Workplace.do
+
+        def noted(place: Workplace, task: Task) -> Any:
+            again.append(task.name)
+            return do(place, task)
+
+        with patch.object(Workplace, "do", noted):
+            index(folder)
+    assert again
+    assert not kept & set(again)
+
+
+def test_a_worker_does_no_task_of_a_step_that_was_edited_since_the_run_began(tmp_path: Path):
+    folder = project_with(tmp_path / "p", "pass", steps=2)
+    do = Workers.do
+
+    def edited(workers: Workers, given: Sequence[Task]) -> Any:
+        (folder.root / "own.py").write_text(OWN.replace("ENDING", "pass").replace("upper", "lower"))
+        return do(workers, given)
+
+    with patch.object(tasks, "TASK_ROWS", 3), patch.object(Workers, "do", edited):
+        with pytest.raises(WorkerError, match=r"step 'shout'.*changed while the run went on; run again"):
+            index(folder, WORKERS)
+        index(folder, WORKERS)
+    with folder.open() as project:
+        assert project.table("shouts", "fast")["text"].str.islower().all()
 
 
 def test_what_a_task_raises_is_told_and_no_worker_is_left(tmp_path: Path):
