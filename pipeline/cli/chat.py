@@ -1,5 +1,6 @@
 """chat: questions one after another, in one conversation, with everything warm."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -33,6 +34,7 @@ def chat(
         from pipeline.query.request import read_conditions
 
         options = {"mode": mode, "where": read_conditions(where or []), "model": model, "language": language}
+        project.request("Which options make sense?", **options)
         talk = Talk(project, options)
         print_aside(HELP)
         read = line_reader()
@@ -48,13 +50,24 @@ def chat(
 
 def line_reader() -> Callable[[], str]:
     """Reads a line that can be edited, with those before it at hand: by prompt_toolkit where it is installed (the extra
-    ``chat``), else as the terminal does."""
+    ``chat``), else as the terminal does. What is no terminal is read as it is."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return input
     if not find_spec("prompt_toolkit"):
-        return lambda: input(PROMPT)
+        return plain_line
     from prompt_toolkit import PromptSession
 
     session: PromptSession[str] = PromptSession()
     return lambda: session.prompt(PROMPT)
+
+
+def plain_line() -> str:
+    """What is shown after Ctrl-C or Ctrl-D begins a line of its own, as prompt_toolkit has it."""
+    try:
+        return input(PROMPT)
+    except (EOFError, KeyboardInterrupt):
+        print()
+        raise
 
 
 @dataclass

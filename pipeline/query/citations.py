@@ -2,11 +2,10 @@
 addresses in it."""
 
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pipeline.query import addresses
 from pipeline.query.addresses import Addresses
 from pipeline.query.context import LONGEST, UNCHECKED, DataCitations, Reference, cited_records
 
@@ -16,12 +15,11 @@ _MARKED = re.compile(rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( 
 _RANGE = re.compile(rf"({_NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({_NUMBER}))?", re.IGNORECASE)
 _UNFINISHED = re.compile(
     rf" ?[\[【(][\[\] refs\d,;:–-]{{0,{LONGEST}}}$"
-    rf"| ?(?:{addresses.UNFINISHED})"
     rf"| ?\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?$"
     "| $",
     re.IGNORECASE,
 )
-"""The end of a text that may yet become a citation, or an address."""
+"""The end of a text that may yet become a citation."""
 WIDEST = 50
 """Numbers of a range that are looked at one by one."""
 
@@ -49,7 +47,16 @@ class Citations:
     def stream(self, pieces: Iterable[str]) -> Generator[str, None, Cited]:
         """The text in pieces, its marks as [3]; returns what it cites. What may yet become a citation is held back
         until it is known; what was shown is not looked at again. All other brackets are the answer's own."""
-        cited, held = Cited(), ""
+        cited = Cited()
+        marked = self._marked(pieces, cited)
+        if self.known is None:
+            yield from marked
+        else:
+            cited.addresses = yield from self.known.stream(marked)
+        return cited
+
+    def _marked(self, pieces: Iterable[str], cited: Cited) -> Iterator[str]:
+        held = ""
         for piece in pieces:
             held += piece
             unfinished = _UNFINISHED.search(held)
@@ -59,7 +66,6 @@ class Citations:
             held = held[settled:]
         if text := self._checked(held, cited):
             yield text
-        return cited
 
     def _checked(self, text: str, cited: Cited) -> str:
         text, strange = self.records.checked(text)
@@ -67,12 +73,7 @@ class Citations:
         for kind, numbers in cited_records(text).items() if self.records.shown is not None else ():
             known = {"sources": cited.sources, "reports": cited.reports}.get(kind, [])
             known.extend(number for number in numbers if number not in known)
-        text = _MARKED.sub(lambda mark: self._numbered(mark[0], cited), text)
-        if self.known is None:
-            return text
-        text, strange = self.known.checked(text)
-        cited.addresses += strange
-        return text
+        return _MARKED.sub(lambda mark: self._numbered(mark[0], cited), text)
 
     def _numbered(self, mark: str, cited: Cited) -> str:
         """``[1][3]`` for the numbers that were shown; nothing, not even the space before, without any."""

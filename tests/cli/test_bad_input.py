@@ -173,3 +173,7 @@ def test_strange_files(project: ProjectFolder) -> None:
     assert texts["copy.txt"] == texts["harbour.txt"]
     assert len(texts) == 9
     assert set(rejects["reason"]) == {"unsupported", "empty", "parse", "in_part", "encoding_guessed"}
+
+
+def test_options_of_a_conversation_are_wrong_before_its_first_question(project: ProjectFolder) -> None:
+    assert "mode: Input should be 'naive'" in _fails(project, 2, "chat", "--mode", "nave")

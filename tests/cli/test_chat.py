@@ -1,6 +1,7 @@
 """A conversation on the command line: answers by a scripted model, from stores in memory."""
 
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -65,7 +66,31 @@ def test_commands_are_told_and_quit_ends(capsys: pytest.CaptureFixture[str]):
     assert not spoken.goes_on
 
 
-def test_without_an_editor_lines_are_read_as_the_terminal_gives_them(monkeypatch: pytest.MonkeyPatch):
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setattr("pipeline.cli.chat.find_spec", lambda name: None)
+
+
+def test_without_an_editor_lines_are_read_as_the_terminal_gives_them(monkeypatch: pytest.MonkeyPatch):
+    at_a_terminal(monkeypatch)
     monkeypatch.setattr("builtins.input", lambda prompt: f"{prompt}Who?")
     assert line_reader()() == "> Who?"
+
+
+@pytest.mark.parametrize("end", [EOFError, KeyboardInterrupt])
+def test_what_follows_an_abandoned_line_begins_one_of_its_own(
+    end: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    at_a_terminal(monkeypatch)
+    monkeypatch.setattr("builtins.input", lambda prompt: (_ for _ in ()).throw(end))
+    with pytest.raises(end):
+        line_reader()()
+    assert capsys.readouterr().out == "\n"
+
+
+def test_questions_from_a_pipe_leave_no_prompt_between_the_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.stdin", StringIO("Who taught Bea?\n"))
+    assert (line_reader()(), capsys.readouterr().out) == ("Who taught Bea?", "")

@@ -24,6 +24,13 @@ KNOWN = Addresses.of(
         ("<img src=//evil.example/a>", f"<img src={GONE}>", 1),
         ("<https://evil.example>", f"<{GONE}>", 1),
         ("[1]: https://evil.example/a", f"[1]: {GONE}", 1),
+        ("![a][b]\n\n[b]: https:&#47;&#47;evil.example/?q=said", f"![a][b]\n\n[b]: {GONE}", 1),
+        ("![a](\nhttps&colon;&sol;&#x2f;evil.example)", f"[a](\n{GONE})", 1),
+        ("[b]: https\\://evil.example/?q=said", f"[b]: {GONE}", 1),
+        ("[more](https\\://evil.example/a) or [this](java&#115;cript&#58;alert)", "more or this", 2),
+        ("[b]: https:evil.example/?q=said and http:/evil.example", f"[b]: {GONE} and {GONE}", 2),
+        ("See www.evil.example/?q=said.", f"See {GONE}.", 1),
+        ("See www.tessing.example/light?x=1, AT&amp;T, \\alpha, C:\\x, http:80.", None, 0),
         ("![a [b] c](https://evil.example/a)", f"[a [b] c]({GONE})", 1),
         ("[2](https://evil.example/a)", "[2]", 1),
         ("[site](https://www.tessing.example/light?x=1), tessing.example, https://harbour.example/.", None, 0),
@@ -53,6 +60,10 @@ PARTS = [
     "]",
     "(",
     "a map",
+    "&#47;",
+    "\\",
+    "www.",
+    ":",
 ]
 
 
