@@ -86,3 +86,9 @@ def test_an_injected_image_carries_nothing_away():
 def test_without_a_search_the_text_stays_as_it_is():
     given = answer(question(mode="bypass"), resources(village(), ScriptedChat(["At https://there.example/a."])))
     assert given.text == "At https://there.example/a."
+
+
+def test_a_mark_that_is_taken_out_hides_no_address():
+    pieces = ["[b]: https:/", "[ref:9]", "/evil.example/", "?q=said"]
+    text, cited = whole(Citations((), known=KNOWN).stream(pieces))
+    assert (text, cited.removed, cited.addresses) == (f"[b]: {GONE}", 1, 1)
