@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
+import psycopg
 
 from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
 
@@ -39,3 +40,15 @@ class OwnServer:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(processes, timeout=10)
+
+
+def make_database(url: str, name: str, template: str = "template1") -> str:
+    """The address of a database of its own on the server, like the template."""
+    there = f"/{database_of(url)}?"
+    with psycopg.connect(url.replace(there, "/postgres?"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+    return url.replace(there, f"/{name}?")
+
+
+def database_of(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]

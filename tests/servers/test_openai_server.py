@@ -38,7 +38,7 @@ def test_chat_answers_and_is_written_down_with_its_tokens(openai: OpenAIServer, 
     messages = user("Question: who was Ada Lovelace?")
     answer = client.chat.completions.create(model="gpt-4o-mini", messages=messages)
     text = answer.choices[0].message.content
-    assert text == "The sources tell of Ada Lovelace [1]."
+    assert text == "The sources tell of Ada Lovelace [ref:1]."
     [request] = openai.requests
     assert (request.kind, request.model, request.status, request.messages) == (
         "chat",
@@ -205,7 +205,7 @@ def test_the_prompts_of_the_project_are_known(client: OpenAI):
         ("answer_chunks", "id,content"),
     ]:
         context = prompt(name, context=f"{header}\n1,a summary of the descriptions")
-        assert ask(client, f"{context}\nWho was Ada Lovelace?").endswith("[1].")
+        assert ask(client, f"{context}\nWho was Ada Lovelace?").endswith("[ref:1].")
 
 
 def test_gleaning_finds_nothing_more(client: OpenAI):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import psycopg
 import pytest
 
 from pipeline.engine.plan import RunOptions
@@ -21,6 +20,7 @@ from pipeline.snapshots.store import UNFINISHED
 from tests.projects import ProjectFolder, new_project, workspace_of
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, openai_server
+from tests.servers.postgres_server import database_of, make_database
 from tests.sizes import size
 from tests.states import in_cache, models, neo4j_rows, postgres_rows, table_hashes
 from tests.whole.histories import History
@@ -58,7 +58,7 @@ class Eve:
     def copy(self, root: Path) -> "Eve":
         """With a database of its own; in Neo4j, with a workspace of its own."""
         database = workspace_of(root).replace("-", "_")
-        url = make_database(self.url, database, self.url.partition("?")[0].rpartition("/")[2])
+        url = make_database(self.url, database, database_of(self.url))
         one = Eve(self.folder.copy(root), self.workflow, url, self.neo4j)
         neo4j = {"graph": "neo4j", "neo4j": asdict(self.neo4j)} if self.neo4j else {}
         one.folder.edit_settings(stores={"postgres": {"url": url}, **neo4j})
@@ -88,13 +88,6 @@ class Eve:
     def stored(self) -> tuple[int, int]:
         """Replies of chat models, and vectors."""
         return in_cache(self.folder, "completions"), in_cache(self.folder, "embeddings")
-
-
-def make_database(url: str, name: str, template: str) -> str:
-    """Its address."""
-    with psycopg.connect(url.replace(f"/{template}?", "/template1?"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
-    return url.replace(f"/{template}?", f"/{name}?")
 
 
 @dataclass(frozen=True)
@@ -127,7 +120,7 @@ def endpoint() -> Iterator[OpenAIServer]:
 def night(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint: OpenAIServer) -> Eve:
     """After a first night, and some edits."""
     root = tmp_path_factory.mktemp("eve") / "p"
-    url = make_database(postgres_url, workspace_of(root).replace("-", "_"), "postgres")
+    url = make_database(postgres_url, workspace_of(root).replace("-", "_"))
     folder = new_project(root, url, {}, models=models(endpoint))
     history = History.begun(1)
     history.put(folder, "index")
@@ -145,7 +138,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Eve:
     root = tmp_path_factory.mktemp("earlier") / "p"
     with zipfile.ZipFile(EARLIER) as archive:
         archive.extractall(root)
-    url = make_database(postgres_url, workspace_of(root).replace("-", "_"), "postgres")
+    url = make_database(postgres_url, workspace_of(root).replace("-", "_"))
     restore((root / "dump.sql").read_text(encoding="utf-8"), url)
     folder = ProjectFolder(root)
     folder.edit_settings(stores={"postgres": {"url": url}})

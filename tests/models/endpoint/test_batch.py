@@ -81,7 +81,7 @@ def custom_id(chat: BatchChat, request: ChatRequest) -> str:
 def test_it_answers_as_the_model_itself_does_and_leaves_nothing_behind(openai: OpenAIServer, asker: Asker):
     hearer = Hearer()
     replies = asker.chat().complete(questions(5), hearer)
-    assert texts(replies) == [f"The sources tell of Port {chr(65 + n)}ella [1]." for n in range(5)]
+    assert texts(replies) == [f"The sources tell of Port {chr(65 + n)}ella [ref:1]." for n in range(5)]
     assert [openai.count("batch"), openai.count("chat"), len(openai.batches)] == [5, 0, 1]
     assert asker.nothing_left
     assert {usage.row_id for usage in hearer.usages} == {request.row_id for request in questions(5)}

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from pipeline.stores.postgres.schema import CHUNKS, partition_of
+from pipeline.stores.postgres.hnsw import Hnsw
+from pipeline.stores.postgres.schema import CHUNKS, TABLES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
+from tests.servers.postgres_server import make_database
 from tests.stores.conftest import postgres, workspace
 from tests.stores.test_vector_store import chunks, entities, load, vectors
 
@@ -51,22 +53,24 @@ def test_the_plain_column_is_searched_by_the_index(postgres: OpenStore, table: s
     store, other = filled(postgres(exact_below=2), 8), filled(postgres("-other", exact_below=2), 16)
     for one, dimensions in ((store, 8), (other, 16)):
         told = "\n".join(asked(one, table, dimensions, plan, explain=True))
-        assert f"Index Scan using {table}_" in told
-        assert "_hnsw_" in told
-        assert "Sort  (" not in told
+        partition = partition_of(TABLES[table.removeprefix("lightrag_")], one.workspace)
+        assert f"Index Scan using {partition}_hnsw_" in told
+        assert f"Seq Scan on {partition}" not in told
         found = asked(one, table, dimensions, plan)
         name = table.removeprefix("lightrag_")
         assert found == [id for id, _ in one.nearest(name, vectors(1, 1, dimensions)[0], 5)]
 
 
-def test_half_vectors_are_searched_by_their_index(postgres: OpenStore):
-    with postgres().connection() as connection:  # no view is of both kinds with an index over each
-        connection.execute(text("DELETE FROM graphmill_live"))
-    store = filled(postgres(exact_below=2), 2001)
+def test_half_vectors_are_searched_by_their_index(postgres_url: str):
+    """In a database of their own: no view is of both kinds with an index over each."""
+    url = make_database(postgres_url, "half_vectors")
+    store = filled(PostgresStore(url, "half", hnsw=Hnsw(exact_below=2)), 2001)
     told = "\n".join(asked(store, "lightrag_chunks", 2001, "force_custom_plan", explain=True))
     assert "_hnsw_" in told
-    filled(postgres("-other", exact_below=2), 8)
+    other = filled(PostgresStore(url, "other", hnsw=Hnsw(exact_below=2)), 8)
     assert asked(store, "lightrag_chunks", 2001, "force_custom_plan")[0] == "chunk-00000"
+    for one in (store, other):
+        one.close()
 
 
 def test_a_view_follows_another_model_at_once(postgres: OpenStore):
