@@ -17,6 +17,8 @@ from typing import Any
 Operators = Mapping[str, Any]
 Conditions = Mapping[str, Operators]
 """By field."""
+OWN = ("id", "title", "source")
+"""The document's own columns that may be named like a metadata key; where both exist, these count."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])

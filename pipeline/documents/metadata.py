@@ -18,8 +18,6 @@ from pipeline.documents.records import Fault, Record, read_csv, read_json, read_
 from pipeline.errors import DataError, SettingsError
 from pipeline.text.ids import clean, digest
 
-OWN = ("id", "title", "source")
-"""The document's own columns that may be named like a metadata key; where both exist, these count."""
 KINDS = (".csv", ".json", ".jsonl", ".parquet")
 _LEGACY = ("gb18030", "shift_jis", "cp1252")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.contract.conditions import holds, operators
+from pipeline.contract.conditions import OWN, holds, operators
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
-from pipeline.documents.metadata import OWN, fields_of
+from pipeline.documents.metadata import fields_of
 
 
 class FilterParams(Params):

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
-from pipeline.contract.conditions import as_text
+from pipeline.contract.conditions import OWN, as_text
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
-from pipeline.documents.metadata import OWN, fields_of, lookup_digest, read_lookup, with_fields
+from pipeline.documents.metadata import fields_of, lookup_digest, read_lookup, with_fields
 
 
 class JoinTableParams(Params):

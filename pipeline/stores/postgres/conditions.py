@@ -4,7 +4,6 @@ All that comes from the conditions, fields' names too, is a parameter.
 """
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,19 +27,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipeline.contract.conditions import NEGATED, Conditions, as_text, is_number
+from pipeline.contract.conditions import NEGATED, OWN, Conditions, as_text, is_number
 from pipeline.stores.postgres.schema import DOCUMENTS
 
-OWN = ("id", "title", "source")
-"""Columns of a document that count before metadata of the same name."""
-SPACES = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
+SPACES = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What Python strips off a text."""
 A_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _SET = re.compile(r"\[(?:(?P<negated>!)|(?!!))(?P<items>.[^\]]*)\]", re.DOTALL)
 Cell = ColumnElement[Any]
 Test = ColumnElement[bool]
-
-
 FEW = 2000
 """Documents that are named one by one: to go through an index until some of theirs come up takes longer."""
 MOST_REMEMBERED = 500
@@ -75,8 +74,6 @@ class AllowedDocuments:
 
     def find(self, connection: Connection, workspace: str, version: str, within: Sequence[Conditions]) -> Allowed:
         """``version``: of the load that is shown."""
-        if not within:
-            return Allowed(within)
         if version != self.version or len(self.few) >= MOST_REMEMBERED:
             self.version, self.few = version, {}
         known, key = self.few, repr(within)

@@ -1,6 +1,7 @@
 """Conditions in SQL say of every document what ``holds`` says of it."""
 
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.contract.conditions import holds, operators
+from pipeline.stores.postgres.conditions import SPACES
 from pipeline.stores.postgres.store import PostgresStore
 from tests.query.memory_stores import of_documents
 from tests.sizes import size
@@ -88,3 +90,7 @@ def test_what_few_documents_satisfy_is_known_until_the_next_load(store: Postgres
     newer = DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])
     load(store, {"documents": newer}, 0, version="2")
     assert store.documents(of_2020)["id"].tolist() == ["doc-999"]
+
+
+def test_the_database_strips_what_python_does():
+    assert "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))) == SPACES
