@@ -1,6 +1,7 @@
 """Workspaces that a graphmill of schema 6 has loaded: it kept lists of sources beside the vectors, and ranks."""
 
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.connection import read_together
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
+from pipeline.stores.postgres.hnsw import Hnsw
 from pipeline.stores.postgres.schema import ENTITIES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
+from tests.servers.postgres_server import make_database
 from tests.stored import stored_hashes
 from tests.stores.conftest import neo4j, postgres, workspace
 
@@ -163,20 +166,18 @@ def test_what_was_altered_before_is_mended_as_it_is_converted(
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_columns_of_6_stay_while_a_workspace_is_of_6(
-    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
-):
-    with postgres().connection() as connection:  # other tests' workspaces count as well
-        if connection.execute(text("SELECT to_regclass('graphmill_live')")).scalar():
-            connection.execute(text("DELETE FROM graphmill_live WHERE schema_version < 7"))
-    one, other = (loaded_by_6(postgres(suffix), manifest, snapshots) for suffix in ("", "-other"))
-    before = as_6_reads(other)
-    load(manifest, snapshots, [one], MAX_TYPES)
-    assert as_6_reads(other) == before
-    load(manifest, snapshots, [other], MAX_TYPES)
-    with pytest.raises(StoreError, match="chunk_ids"):
-        as_6_reads(other)
-    assert all(verify(manifest, snapshots, [store], MAX_TYPES).agrees for store in (one, other))
+def test_columns_of_6_stay_while_a_workspace_is_of_6(postgres_url: str, manifest: Manifest, snapshots: SnapshotStore):
+    url = make_database(postgres_url, "two_of_schema_6")  # workspaces that other tests have left would count as well
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(PostgresStore(url, name, hnsw=Hnsw()))) for name in ("one", "other")]
+        one, other = (loaded_by_6(store, manifest, snapshots) for store in stores)
+        before = as_6_reads(other)
+        load(manifest, snapshots, [one], MAX_TYPES)
+        assert as_6_reads(other) == before
+        load(manifest, snapshots, [other], MAX_TYPES)
+        with pytest.raises(StoreError, match="chunk_ids"):
+            as_6_reads(other)
+        assert all(verify(manifest, snapshots, [store], MAX_TYPES).agrees for store in stores)
 
 
 def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
