@@ -29,7 +29,7 @@ class WrappedChat(ChatModel):
     def identity(self) -> Mapping[str, Any]:
         return self.model.identity
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
         raise UsageError("a step: its model does not stream; ask with complete or converse")
 
     def preflight(self) -> None:

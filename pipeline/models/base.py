@@ -25,13 +25,15 @@ def readable(read: Callable[[str], object], complaint: str) -> Check:
 @dataclass(frozen=True)
 class ChatRequest:
     """One call. ``row_id`` says which row it is for, ``check`` reads its reply, ``mends`` is the request of the same
-    conversation whose bad reply this one makes up for; none of them is sent or in the cache key."""
+    conversation whose bad reply this one makes up for; none of them is sent or in the cache key. ``asker``: the only
+    one whom its reply, once known, is served to; "" shares it with all who name nobody. It is not sent."""
 
     row_id: str
     messages: tuple[Message, ...]
     response_format: Mapping[str, Any] | None = None
     check: Check | None = field(default=None, compare=False)
     mends: "ChatRequest | None" = field(default=None, compare=False)
+    asker: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class ChatModel(Protocol):
         """Replies in the order of the requests."""
         return self.converse(map(one_question, requests), listener)
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
         """The reply's text in pieces, as it comes; returns the whole reply.
 
         Raises AuthError or ModelError when the call fails, also in the middle.
@@ -169,8 +171,9 @@ class EmbeddingModel(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]: ...
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """float32 array (len(texts), dimensions), each row of length 1 (all zeros where a text has no content)."""
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+        """float32 array (len(texts), dimensions), each row of length 1 (all zeros where a text has no content).
+        ``remember``: keep the vectors, where they are kept; not of texts that hardly anybody asks for again."""
         ...
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
@@ -193,7 +196,7 @@ class Reranker(Protocol):
         """What of the model can change a relevance."""
         ...
 
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
         """A relevance for each document, in their order: finite, the higher the better, to be compared within one query
         only. Raises AuthError (the key was refused) or ModelError (no answer, or none that can be read)."""
         ...

@@ -123,7 +123,10 @@ def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) 
 
         return allowed(request, look)(vectors, graph)
 
-    return read_embedding_between(resources.read, find, resources.embedding.embed)
+    embed_for_once = partial(
+        resources.embedding.embed, remember=False
+    )  # paths of two facts: no other question has them
+    return read_embedding_between(resources.read, find, embed_for_once)
 
 
 def _reranked(

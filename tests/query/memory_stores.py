@@ -61,7 +61,7 @@ def letters(text: str) -> np.ndarray:
 class LetterEmbedding:
     identity: Mapping[str, Any] = {"model": "letters"}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
         return np.array([letters(text) for text in texts], dtype=np.float32).reshape(len(texts), len(LETTERS))
 
     def preflight(self) -> None: ...
@@ -104,7 +104,7 @@ class ScriptedChat:
         reply = self.replies.pop(0)
         return ChatReply(reply) if isinstance(reply, str) else reply
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
+    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
         reply = self._next(request)
         yield from (reply.text[start : start + 5] for start in range(0, len(reply.text), 5))
         return reply

@@ -256,14 +256,14 @@ class Backwards:
 
     identity: Mapping[str, str] = {"model": "backwards"}
 
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rerank(self, query: str, documents: Sequence[str], listener: object = None) -> list[float]:
         return [float(place) for place in range(len(documents))]
 
     def preflight(self) -> None: ...
 
 
 class Broken(Backwards):
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rerank(self, query: str, documents: Sequence[str], listener: object = None) -> list[float]:
         raise ModelError("models.rerank.default: no answer")
 
 

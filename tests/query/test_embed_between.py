@@ -31,9 +31,11 @@ class Connections:
 class Watched(LetterEmbedding):
     connections: Connections
     asked: list[tuple[int, bool]] = field(default_factory=list)
+    remembered: list[bool] = field(default_factory=list)
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
         self.asked.append((len(texts), self.connections.reading))
+        self.remembered.append(remember)
         return super().embed(texts, listener)
 
 
@@ -43,6 +45,7 @@ def test_no_read_waits_for_an_embedding():
     prepare(question(mode="graph"), replace(resources(village()), read=connections.read, embedding=embedding))
     assert len(embedding.asked) == 2  # the question, and the paths
     assert not any(reading for _, reading in embedding.asked)
+    assert embedding.remembered == [True, False]  # a question may come again, its paths do not
     assert connections.reads == 2
 
 

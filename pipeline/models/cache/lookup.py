@@ -13,8 +13,9 @@ from pipeline.models.cache.replies import Completion, ReplyCache
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
-    """Over the model's identity and all of the request that is sent (not its ``row_id``)."""
-    return _key("completion", identity, [list(map(dict, request.messages)), request.response_format])
+    """Over the model's identity, all of the request that is sent (not its ``row_id``), and whose it is."""
+    whose = [request.asker] if request.asker else []
+    return _key("completion", identity, [list(map(dict, request.messages)), request.response_format, *whose])
 
 
 def embedding_key(identity: Mapping[str, Any], text: str) -> str:

@@ -5,8 +5,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pipeline.models.base import Listener, Tokens, Usage
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
@@ -76,6 +77,20 @@ class RetryWindow:
 
 
 @dataclass(frozen=True)
+class Sent(Generic[Answer]):
+    """A call that is being answered. ``place``: where it counts as under way; ``count``: tells what it took."""
+
+    answer: Answer
+    tokens: Tokens
+    place: ExitStack
+    count: Callable[[Tokens, str], None]
+
+    def end(self, tokens: Tokens, outcome: str = "ok") -> None:
+        self.place.close()
+        self.count(tokens, outcome)
+
+
+@dataclass(frozen=True)
 class Attempts:
     """The calls of one model. ``max_retries``: after failures that may pass; too many calls (429) are no failure."""
 
@@ -90,6 +105,14 @@ class Attempts:
     def ask(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Answer | Failure:
         """The answer, or why there is none. Raises AuthError or ModelError where no call can do better, StoppedError
         when the work has been stopped before the call was sent."""
+        sent = self.open(call, send)
+        if isinstance(sent, Failure):
+            return sent
+        sent.end(sent.tokens)
+        return sent.answer
+
+    def open(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Sent[Answer] | Failure:
+        """As ``ask``, where the answer has only begun: the call is under way until it is ended."""
         attempt = failures = throttlings = 0
         while True:
             attempt += 1
@@ -116,23 +139,28 @@ class Attempts:
                 return answer
             self._wait(answer, failures)
 
-    def _once(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int) -> Answer | Failure:
-        with self.limiter.turn(call.tokens, self.stop):
+    def _once(
+        self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
+    ) -> Sent[Answer] | Failure:
+        with ExitStack() as place:
+            place.enter_context(self.limiter.turn(call.tokens, self.stop))
             expected = Tokens(call.characters // CHARACTERS_PER_TOKEN, 0)
             name = self.listener.begun(self._usage(call, attempt, expected)) if self.listener else ""
             started = time.monotonic()
             answer = self.endpoint.call(send)
-            seconds = time.monotonic() - started
-        value, tokens, outcome = (
-            (answer, answer.tokens, answer.outcome) if isinstance(answer, Failure) else (*answer, "ok")
-        )
-        if outcome == "ok":
-            self.limiter.succeeded()
-        if call.tokens:
-            self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
-        if self.listener:
-            self.listener.ended(self._usage(call, attempt, tokens, seconds, outcome), name)
-        return value
+
+            def count(tokens: Tokens, outcome: str) -> None:
+                seconds = time.monotonic() - started
+                if call.tokens:
+                    self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
+                if self.listener:
+                    self.listener.ended(self._usage(call, attempt, tokens, seconds, outcome), name)
+
+            if not isinstance(answer, Failure):
+                self.limiter.succeeded()
+                return Sent(*answer, place.pop_all(), count)
+        count(answer.tokens, answer.outcome)
+        return answer
 
     def _wait(self, failure: Failure, times: int) -> None:
         sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)

@@ -82,8 +82,8 @@ class BatchChat(ChatModel):
         self._collect(self._under_way(), {}, listener)  # what a killed run has left, though all was known
         return results
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
-        return self.chat.stream(request)
+    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+        return self.chat.stream(request, listener)
 
     def preflight(self) -> None:
         self.chat.preflight()

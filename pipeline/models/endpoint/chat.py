@@ -6,7 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
+from pipeline.models.base import (
+    NO_TOKENS,
+    Anew,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Listener,
+    Result,
+    Talk,
+    Tokens,
+    Usage,
+)
 from pipeline.models.cache.lookup import RememberedReplies, read
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import (
@@ -18,7 +29,7 @@ from pipeline.models.conversations import (
     in_parallel,
     made_once,
 )
-from pipeline.models.endpoint.attempts import Call, RemoteModel
+from pipeline.models.endpoint.attempts import CHARACTERS_PER_TOKEN, Call, RemoteModel
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
@@ -37,6 +48,8 @@ REPLY_OPTIONS = (
 TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY = 4, 3
 CHARACTERS_PER_TOKEN_AT_FIRST = 16
 """A first guess at a reply's length: a quarter of the prompt's tokens."""
+CUT = "cut"
+"""The outcome of a stream that nobody read to its end, or that broke off."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +119,16 @@ class OpenAIChat(RemoteModel, ChatModel):
             )  # fmt: skip
             listener.ended(usage)
 
-    def stream(self, request: ChatRequest) -> Generator[str, None, ChatReply]:
-        """The text in pieces; the whole reply is the generator's return value. A known reply is one piece.
-
-        Raises AuthError or ModelError when the call fails, also in the middle.
-        """
+    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+        """See ChatModel. A known reply is one piece. Who closes the generator ends the call."""
         memory = self.memory()
         key = memory.key(request)
         known = memory.recall({key: request}).get(key)
         if known and known.good:
+            self.tell_known(listener, request, known)
             yield known.text
             return known
-        completion = yield from self._stream(request)
+        completion = yield from self._stream(request, listener)
         memory.store(key, completion)
         reply = read(completion, request.check)
         if not reply.good:
@@ -143,15 +154,15 @@ class OpenAIChat(RemoteModel, ChatModel):
         """A guess, in tokens, by what came so far."""
         return self._length_of_a_reply.guess(_characters(request))
 
-    def _stream(self, request: ChatRequest) -> Generator[str, None, Completion]:
+    def _stream(self, request: ChatRequest, listener: Listener | None) -> Generator[str, None, Completion]:
         pieces: list[str] = []
-        finish_reason, usage, caught = None, None, None
+        finish_reason, usage, failure, outcome = None, None, None, CUT
         call = self._call(request)
-        opened = self.attempts(None).ask(call, partial(self._open, request, call))
-        if isinstance(opened, Failure):
-            raise ModelError(f"{self.where}: {opened.message}; ask again")
+        sent = self.attempts(listener).open(call, partial(self._open, request))
+        if isinstance(sent, Failure):
+            raise ModelError(f"{self.where}: {sent.message}; ask again")
         try:
-            with opened as events:
+            with sent.answer as events:
                 for event in events:
                     usage = event.usage or usage
                     for choice in event.choices[:1]:
@@ -159,23 +170,25 @@ class OpenAIChat(RemoteModel, ChatModel):
                         if choice.delta.content:
                             pieces.append(clean(choice.delta.content))
                             yield pieces[-1]
+            outcome = "ok" if finish_reason else CUT
         except Exception as error:
-            caught = error
-        if caught:
-            failure = self.endpoint.failure(caught)
+            failure = self.endpoint.failure(error)
+            outcome = failure.outcome
+        finally:
+            written = Tokens(call.characters // CHARACTERS_PER_TOKEN, sum(map(len, pieces)) // CHARACTERS_PER_TOKEN)
+            sent.end(token_counts(usage) if usage else written, outcome)
+        if failure:
             raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
         tokens = token_counts(usage)
-        if usage and call.tokens:
-            self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
         return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
 
-    def _open(self, request: ChatRequest, call: Call, client: "OpenAI") -> tuple[Any, Tokens]:
+    def _open(self, request: ChatRequest, client: "OpenAI") -> tuple[Any, Tokens]:
         """A stream before its first piece; what it takes is known at its end."""
         create = cast(Any, client.chat.completions.create)
         stream = create(**self._arguments(request), stream=True, stream_options={"include_usage": True})
-        return stream, Tokens(call.tokens, 0)
+        return stream, NO_TOKENS
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """What is sent, by the protocol's names."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.base import NO_TOKENS, Tokens
+from pipeline.models.base import NO_TOKENS, Listener, Tokens
 from pipeline.models.conversations import in_parallel, made_once
 from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel, RetryWindow
 from pipeline.models.endpoint.client import Endpoint, Failure, sendable
@@ -51,9 +51,9 @@ class EndpointReranker(RemoteModel):
         address = self.base_url.rstrip("/").removesuffix("/rerank")
         return Endpoint(self.where, self.model, address, self.api_key, self.timeout)
 
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
         """See Reranker. A document that the endpoint leaves out comes after all that it names."""
-        attempts = replace(self.attempts(None), patience=RetryWindow(self.endpoint, 1, self.timeout))
+        attempts = replace(self.attempts(listener), patience=RetryWindow(self.endpoint, 1, self.timeout))
 
         def ask(start: int) -> dict[int, float]:
             some = documents[start : start + self.batch_size]

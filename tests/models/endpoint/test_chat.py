@@ -4,6 +4,7 @@ import re
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -350,6 +351,73 @@ def test_a_stream_that_breaks_is_an_error_and_is_not_remembered(chat: OpenAIChat
     with pytest.raises(ModelError, match="the connection broke"):
         got.extend(chat.stream(request))
     assert "".join(chat.stream(request)).endswith("x y z")
+
+
+def test_a_stream_holds_its_place_to_its_end(chat: OpenAIChat, openai: OpenAIServer):
+    one_place = replace(chat, concurrency=1)
+    first, second = ask("the first of two", "the second of two")
+    stream = one_place.stream(first)
+    next(stream)
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(one_place.complete, [second])
+        with pytest.raises(TimeoutError):
+            other.result(0.3)
+        assert openai.count("chat") == 1
+        list(stream)
+        assert other.result(5)[0].text == "reply to the second of two"
+
+
+def test_a_stream_is_counted_when_it_ends_with_what_it_took(chat: OpenAIChat, openai: OpenAIServer):
+    heard = Hearer()
+    stream = replace(chat, input_price=1.0, output_price=2.0).stream(ask("what is it")[0], heard)
+    next(stream)
+    assert heard.begun_calls == 1
+    assert not heard.usages
+    list(stream)
+    [usage], [sent] = heard.usages, openai.requests
+    assert (usage.outcome, usage.input_tokens, usage.output_tokens) == (
+        "ok",
+        sent.prompt_tokens,
+        sent.completion_tokens,
+    )
+    assert usage.cost == pytest.approx((sent.prompt_tokens + 2 * sent.completion_tokens) / 1e6)
+    list(replace(chat, input_price=1.0).stream(ask("what is it")[0], heard))
+    assert heard.usages[-1].cached
+
+
+@pytest.mark.parametrize("ends", ["closed", "dropped"])
+def test_a_stream_that_is_cut_is_counted_and_gives_its_place_back(chat: OpenAIChat, openai: OpenAIServer, ends: str):
+    openai.script("chat", [Reply(drop=ends == "dropped")])
+    one_place, heard = replace(chat, concurrency=1), Hearer()
+    stream = one_place.stream(ask("a b c d e f g h i j k l m n o p q r s t u v w x y z")[0], heard)
+    next(stream)
+    if ends == "closed":
+        stream.close()
+    else:
+        with pytest.raises(ModelError):
+            list(stream)
+    [usage] = heard.usages
+    assert usage.outcome == ("cut" if ends == "closed" else "server_error")
+    assert usage.input_tokens > 0
+    assert not heard.under_way
+    assert one_place.complete(ask("another"))[0].text == "reply to another"
+
+
+def test_a_stream_whose_endpoint_counts_nothing_is_counted_by_its_length(chat: OpenAIChat, openai: OpenAIServer):
+    openai.script("chat", [Reply("x" * 400, usage=False)])
+    heard = Hearer()
+    list(chat.stream(ask("y" * 200)[0], heard))
+    assert (heard.usages[0].input_tokens, heard.usages[0].output_tokens) == (50, 100)
+
+
+def test_a_reply_of_one_asker_is_served_to_nobody_else(chat: OpenAIChat, openai: OpenAIServer):
+    [shared] = ask("what is it")
+    [mine] = [replace(shared, asker="mine")]
+    assert [reply.cached for request in (mine, shared, mine, shared) for reply in chat.complete([request])] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    list(chat.stream(replace(shared, asker="other")))
+    assert openai.count("chat") == 3
 
 
 def test_odd_characters_are_sent_and_stored(chat: OpenAIChat, openai: OpenAIServer):
