@@ -1,8 +1,12 @@
 """What the tables of a run say of its extraction."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
 from pipeline.contract.schemas import NAMING, TITLE_FROM
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
@@ -10,6 +14,8 @@ from pipeline.engine.workflow import REJECTS
 from pipeline.errors import DataError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import match_key
+
+pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
 COLUMNS = {
     "documents": ["id", "title", TITLE_FROM],
@@ -33,15 +39,22 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     if not {"text_units", "extractions"} <= set(tables):
         return {}
     read = {name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables}
-    units, found = read["text_units"], read["extractions"]
-    entities = found[found["kind"] == "entity"]
-    dropped = read["rejects"]["reason"].value_counts()
+    found = read["extractions"]
+    entities = found.filter(pc.equal(found["kind"], "entity"))
+    unit, name = (
+        entities[column].fill_null("").combine_chunks().dictionary_encode() for column in ("text_unit_id", "name")
+    )
+    pairs = np.unique(unit.indices.to_numpy().astype(np.int64) * (len(name.dictionary) + 1) + name.indices.to_numpy())
+    of_unit, called = np.divmod(pairs, len(name.dictionary) + 1)
+    few = np.bincount(of_unit)[of_unit] <= MOST_FORMS
+    named = {"text_unit_id": unit.dictionary.take(of_unit[few]), "name": name.dictionary.take(called[few])}
+    units, dropped = len(read["text_units"]), read["rejects"].to_pandas()["reason"].value_counts()
     counts = {
-        "text_units": len(units),
-        "without_entities": len(units) - entities["text_unit_id"].nunique(),
-        "only_title": _only_title(read.get("documents"), units, entities),
-        "entities_per_unit": round(len(entities) / max(len(units), 1), 2),
-        "ungrounded": int((~found["grounded"].astype(bool)).sum() + dropped.get("ungrounded", 0)),
+        "text_units": units,
+        "without_entities": units - len(unit.dictionary),
+        "only_title": _only_title(read.get("documents"), read["text_units"], pa.table(named)),
+        "entities_per_unit": round(len(entities) / max(units, 1), 2),
+        "ungrounded": int(len(found) - (pc.sum(found["grounded"]).as_py() or 0) + dropped.get("ungrounded", 0)),
     }
     if "merged_entities" in read:
         stubs = _orphans(read["merged_entities"], read["merged_relationships"])
@@ -49,10 +62,12 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     return counts
 
 
-def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pd.DataFrame:
-    """Of these columns those that the table has: one of an earlier version may lack some."""
-    there = snapshots.columns(snapshot)
-    return snapshots.read(snapshot, [column for column in columns if column in there])
+def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pa.Table:
+    """In no order. Of these columns those that the table has: one of an earlier version may lack some."""
+    schema = snapshots.schema(snapshot)
+    there = [column for column in columns if column in schema.names]
+    batches = list(snapshots.unordered(snapshot, there))
+    return pa.Table.from_batches(batches) if batches else schema.empty_table().select(there)
 
 
 def why_nothing_found(health: Mapping[str, float]) -> str | None:
@@ -84,25 +99,26 @@ def refuse_all_empty(
         )
 
 
-def _only_title(documents: pd.DataFrame | None, units: pd.DataFrame, entities: pd.DataFrame) -> int:
-    """Text units whose entities are all named as the title, or a part of it as "Lamp" of "Lamp (film)", is."""
+def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) -> int:
+    """Text units whose entities are all named as the title, or a part of it as "Lamp" of "Lamp (film)", is. ``named``:
+    text units with few entities, and the names of these."""
     if documents is None:
         return 0
-    named = entities[["text_unit_id", "name"]].drop_duplicates()
-    counts = named["text_unit_id"].value_counts()
-    few = named[named["text_unit_id"].isin(counts.index[counts <= MOST_FORMS])]
-    found = documents[TITLE_FROM].fillna("") if TITLE_FROM in documents else pd.Series("", documents.index)
-    titles = documents["title"].where(found.isin(NAMING), "").set_axis(documents["id"])
-    of_unit = units.set_index("id")["document_id"].map(titles).fillna("")
+    there = documents.to_pandas()
+    found = there[TITLE_FROM].fillna("") if TITLE_FROM in there else pd.Series("", there.index)
+    titles = there["title"].where(found.isin(NAMING), "").set_axis(there["id"])
+    of_few = units.filter(pc.is_in(units["id"], value_set=named["text_unit_id"])).to_pandas()
+    of_unit = of_few.set_index("id")["document_id"].map(titles).fillna("")
     keys = {title: match_key(title) for title in of_unit.unique()}
+    few = named.to_pandas()
     is_title = [
         match_key(name) in keys.get(of_unit.get(unit), "") for unit, name in few.itertuples(index=False, name=None)
     ]
     return int(few.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all().sum())
 
 
-def _orphans(entities: pd.DataFrame, relationships: pd.DataFrame) -> int:
-    unknown = (entities["types"].map(len) == 0) & (entities["descriptions"].map(len) == 0)
-    stubs = entities.loc[unknown, "id"]
-    ends = relationships["source_entity_id"].isin(stubs) | relationships["target_entity_id"].isin(stubs)
-    return int(ends.sum())
+def _orphans(entities: pa.Table, relationships: pa.Table) -> int:
+    unknown = pc.and_(*(pc.equal(pc.list_value_length(entities[name]), 0) for name in ("types", "descriptions")))
+    stubs = entities["id"].filter(unknown)
+    ends = (pc.is_in(relationships[f"{end}_entity_id"], value_set=stubs) for end in ("source", "target"))
+    return pc.sum(pc.or_(*ends)).as_py() or 0
