@@ -6,7 +6,7 @@ What a method does is imported by it: a question needs no engine, a plan no data
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+    from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
     from pipeline.engine.bill.expected_calls import Estimate
     from pipeline.engine.bill.forecast import Forecast
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pipeline.evaluation.results import Evaluation
     from pipeline.export.source import ExportReport
     from pipeline.models.base import ChatModel
+    from pipeline.models.measured import Measured
     from pipeline.purge.document import PurgeReport
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
@@ -320,11 +322,11 @@ class Project(Services):
 
         return changed_documents(self.workflow(workflow or self.shown_workflow()), self.resources, self.snapshots)
 
-    def doctor(self, long: bool = False) -> list[Finding]:
+    def doctor(self, long: bool = False, consent: Consent | None = None) -> list[Finding]:
         """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""
         from pipeline.doctor.checks import examine
 
-        return examine(self, long)
+        return examine(self, long, consent)
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
         """A table of the workflow's last completed run; by default of the workflow that the workspace shows, else of
@@ -452,6 +454,7 @@ class Project(Services):
             self.tokenizer,
             self.query_prompt,
             self.reranker,
+            cache(self._measured),
         )
 
     def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
@@ -460,6 +463,14 @@ class Project(Services):
             have = ", ".join(sorted(self.settings.models.chat)) or "none"
             raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
         return chats(name) if chat and chat.configured else None
+
+    def _measured(self, name: str) -> Measured:
+        """What doctor has found of the chat model that answers under this name, if one does."""
+        from pipeline.models.measured import UNMEASURED
+
+        if self._answering(self.query_chat, name) is None:
+            return UNMEASURED
+        return self.measured.of(self.query_chat(name).endpoint.digest)
 
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())

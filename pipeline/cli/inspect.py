@@ -1,17 +1,19 @@
 """rejects, usage, doctor, verify, check-laws: what was left out, what it cost, and whether all is well."""
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.cli.console import print_findings, print_rejects, print_usage
-from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_json
+from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_aside, print_json
 from pipeline.cli.progress import counting
 from pipeline.contract.reasons import REASONS
 from pipeline.errors import FAILED, counted
 
 if TYPE_CHECKING:
+    from pipeline.doctor.chat_model import LongCall
     from pipeline.verify.references import NamedRow
     from pipeline.verify.verify import Verification
 
@@ -56,11 +58,19 @@ def usage(
 
 def doctor(
     context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    long: Annotated[bool, typer.Option("--long", help="Also try the longest prompt that may be sent.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Send the longest prompt too, without asking.")] = False,
 ) -> None:  # fmt: skip
     """Check settings, endpoints, stores and space, and say what to do."""
+
+    def consent(call: "LongCall") -> bool:
+        """Silence is no consent, and who reads JSON is no person."""
+        if long:
+            print_aside(str(call))
+            return True
+        return sys.stdin.isatty() and not as_json and typer.confirm(f"{call}; send it?", err=True)
+
     with open_project(context, folder, overrides, as_json) as project:
-        findings = project.doctor(long)
+        findings = project.doctor(long, consent)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

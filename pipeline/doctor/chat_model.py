@@ -1,7 +1,8 @@
 """A chat model: key, address, and by a few real calls how much it reads, in which form it answers, how fast."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pipeline.doctor.chat_probe import (
     SMALLEST,
@@ -12,6 +13,7 @@ from pipeline.doctor.chat_probe import (
     found,
     needs_of,
     remembers,
+    sight,
     spoken,
     workflows_with,
 )
@@ -19,18 +21,45 @@ from pipeline.doctor.finding import Finding, Verdict, guarded
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
-from pipeline.models.base import ChatReply
+from pipeline.models.base import ChatReply, Tokens
 from pipeline.models.cache.replies import NO_CACHE
+from pipeline.models.measured import ROOM_FOR_A_REPLY, Measured, MeasuredModels
 from pipeline.models.parse.graph import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
 from pipeline.runs.adapters import chat_model
 from pipeline.settings.schema import Settings
 
-ROOM_FOR_A_REPLY = 2000
 MUCH_HIDDEN = 0.5
 
 
+@dataclass(frozen=True)
+class LongCall:
+    """One that is to be consented to. ``name``: the model's in settings.yaml; ``cost``: of its prompt, None without a
+    price."""
+
+    name: str
+    tokens: int
+    cost: float | None
+
+    def __str__(self) -> str:
+        price = "no price is set" if self.cost is None else f"about {self.cost:.4f}"
+        return f"chat model '{self.name}': a prompt of about {self.tokens:,} tokens shows how much it reads ({price})"
+
+
+Consent = Callable[[LongCall], bool]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How far an examination goes: ``consent`` is asked before a prompt is sent that is longer than those of indexing;
+    ``long``: a limit that the server does not tell is searched for. ``models``: where is kept what was found."""
+
+    consent: Consent
+    long: bool
+    models: MeasuredModels
+
+
 def examine_chat(
-    settings: Settings, name: str, resources: Resources, workflows: Sequence[Workflow], long: bool
+    settings: Settings, name: str, resources: Resources, workflows: Sequence[Workflow], measuring: Measuring
 ) -> Iterator[Finding]:
     """Stops at the first failure that makes the rest pointless."""
     chat = settings.models.chat[name]
@@ -44,19 +73,25 @@ def examine_chat(
     model.preflight()
     yield Finding("chat", name, "ok", f"{chat.model} answers, the key is taken")
     needs = needs_of(name, workflows, resources, settings.query)
-    checkup = Checkup(name, needs, Probe(model, resources.tokenizer), long, chat.timeout)
+    checkup = Checkup(
+        name, needs, Probe(model, resources.tokenizer), measuring, model.endpoint.digest,
+        lambda tokens: model.cost(Tokens(tokens, 0)), chat.timeout,
+    )  # fmt: skip
     yield from guarded("chat", name, checkup.findings)
     yield from checkup.bill()
 
 
 @dataclass(frozen=True)
 class Checkup:
-    """``name``: the model's in settings.yaml; ``timeout``: seconds that settings give a call."""
+    """``name``: the model's in settings.yaml; ``digest``: its address's and its own; ``timeout``: seconds that settings
+    give a call."""
 
     name: str
     needs: Needs
     probe: Probe
-    long: bool
+    measuring: Measuring
+    digest: str
+    cost: Callable[[int], float | None]
     timeout: float
 
     def findings(self) -> Iterator[Finding]:
@@ -88,22 +123,59 @@ class Checkup:
         needed = self.needs.extraction
         reply = self.probe.ask([canary(self.needs, needed, self.probe.tokenizer)])
         reads = reply.reason is None and found(parse_records(reply.text))
-        wanted = self.needs.longest if self.long else needed
         if reply.reason not in (None, "too_long"):
             yield self._failed("context", f"{needed:,} tokens: {reply.reason}: {reply.message}", "look at the server")
-        elif remembers(self.probe, wanted):
-            yield self._long_enough(wanted) if reads else self._misses(needed, reply)
+            return
+        tried = self.needs.longest if self._longest_may_be_tried() else needed
+        seen = sight(self.probe, tried)
+        if seen.whole:
+            whole = self._whole(tried)
+            yield whole if reads else self._misses(needed, reply)
+        elif seen.window:
+            yield self._too_short(seen.window, tried)
         elif not remembers(self.probe, SMALLEST):
             yield self._long_enough(needed) if reads else self._loses(needed, reply)
-        elif wanted > needed and remembers(self.probe, needed):
-            yield self._too_short(context_length(self.probe, needed, wanted), wanted)
-        else:
+        elif tried == needed or not remembers(self.probe, needed):
             yield self._too_short(context_length(self.probe, SMALLEST, needed), needed)
+        elif self.measuring.long:
+            yield self._too_short(context_length(self.probe, needed, tried), tried)
+        else:
+            yield self._cut_somewhere(needed, tried)
+
+    @property
+    def _known(self) -> Measured:
+        return self.measuring.models.of(self.digest)
+
+    def _longest_may_be_tried(self) -> bool:
+        longest = self.needs.longest
+        if longest <= self.needs.extraction or not (self.measuring.long or self._known.tried < longest):
+            return False
+        return self.measuring.consent(LongCall(self.name, longest, self.cost(longest)))
+
+    def _measured(self, window: int | None, tried: int) -> None:
+        today = datetime.now(UTC).date().isoformat()
+        self.measuring.models.note(self.digest, window=window, tried=tried, measured=today)
+
+    def _whole(self, tried: int) -> Finding:
+        """What was measured before of longer prompts stands, but for a window that this one was longer than."""
+        known = self._known
+        if tried >= known.tried or (known.window or tried) < tried:
+            self._measured(None, tried)
+        elif known.window:
+            return self._window_of(known.window, known.tried, f", as measured on {known.measured}")
+        return self._long_enough(max(tried, self._known.tried))
 
     def _long_enough(self, tried: int) -> Finding:
-        more = f"; queries and summaries may need {self.needs.longest:,}, which was not tried"
-        untried = more if self.needs.longest > tried else ""
-        return self._ok("context", f"prompts of {tried:,} tokens are read from their start{untried}")
+        fact = f"prompts of {tried:,} tokens are read from their start"
+        if self.needs.longest <= tried:
+            return self._ok("context", fact)
+        fact = f"{fact}; queries and summaries may need {self.needs.longest:,}, which was not tried"
+        return self._finding("context", "warning", fact, "'graphmill doctor --long' tries it, by one call")
+
+    def _cut_somewhere(self, read: int, tried: int) -> Finding:
+        self._measured(read, tried)
+        fact = f"prompts of {read:,} tokens are read, of {tried:,} the start is lost; questions are kept within those"
+        return self._finding("context", "warning", fact, "'graphmill doctor --long' searches for the limit")
 
     def _misses(self, needed: int, reply: ChatReply) -> Finding:
         fact = f"the server reads {needed:,} tokens, but the model misses a fact at their start: {spoken(reply)}"
@@ -113,18 +185,28 @@ class Checkup:
         fact = f"a fact at the start of {needed:,} tokens is lost ({reply.message or spoken(reply)})"
         return self._failed("context", f"{fact}; the model cannot be asked how much it sees", _longer(needed))
 
-    def _too_short(self, length: int, wanted: int) -> Finding:
-        verdict: Verdict = "failed" if wanted == self.needs.extraction else "warning"
-        fact = f"the server's context is about {length:,} tokens, prompts have up to {wanted:,}: their start is lost"
+    def _too_short(self, window: int, tried: int) -> Finding:
+        self._measured(window, tried)
+        return self._window_of(window, tried)
+
+    def _window_of(self, window: int, tried: int, when: str = "") -> Finding:
+        """``window`` is told in the server's own tokens."""
+        verdict: Verdict = "failed" if window < self.needs.extraction else "warning"
         refused = any(call.reply.reason == "too_long" for call in self.probe.calls)
-        fact = fact.replace("their start is lost", "it refuses those") if refused else fact
+        lost = "it refuses those" if refused else "their start is lost"
+        fact = (
+            f"the server's context is about {round(window * self.probe.scale):,} tokens{when}, prompts have up to "
+            f"{tried:,}: {lost}; questions are kept within it"
+        )
         spare = "" if verdict == "failed" else ", or lower query.max_total_tokens and max_input_tokens"
-        return self._finding("context", verdict, fact, _longer(wanted) + spare)
+        return self._finding("context", verdict, fact, _longer(tried) + spare)
 
     def json(self) -> Iterator[Finding]:
         messages = [ASK_FOR_GRAPH_JSON, canary(self.needs, 0, self.probe.tokenizer)]
         reply = self.probe.ask(messages, GRAPH_JSON_FORMAT)
-        if reply.reason is None and found(parse_graph_json(reply.text)):
+        follows = reply.reason is None and found(parse_graph_json(reply.text))
+        self.measuring.models.note(self.digest, json_schema=follows)
+        if follows:
             yield self._ok("JSON", "replies follow a JSON schema (response_format)")
             return
         fact = f"no JSON by response_format ({reply.message or spoken(reply)})"

@@ -82,8 +82,11 @@ THINKING = re.compile(r"<\s?/?\s?(?:think|thinking|thought|reasoning)\s?>", re.I
 
 @dataclass(frozen=True)
 class Call:
+    """``sent``: tokens of its prompt, as we count them."""
+
     reply: ChatReply
     seconds: float
+    sent: int
 
 
 @dataclass
@@ -96,12 +99,20 @@ class Probe:
         request = ChatRequest(f"doctor-{len(self.calls)}", tuple(messages), response_format)
         started = time.perf_counter()
         [reply] = self.chat.complete([request])
-        self.calls.append(Call(reply, time.perf_counter() - started))
+        seconds = time.perf_counter() - started
+        self.calls.append(Call(reply, seconds, sum(self.tokenizer.count(message["content"]) for message in messages)))
         return reply
 
     @property
     def answered(self) -> list[Call]:
         return [call for call in self.calls if call.reply.reason is None]
+
+    @property
+    def scale(self) -> float:
+        """The server's tokens for one of ours, by the first prompt, which is short; a server that leaves out what it
+        had seen before says nothing."""
+        first = next((call.reply.input_tokens / call.sent for call in self.answered), 1.0)
+        return first if 0.7 < first < 2 else 1.0
 
     @property
     def thinking(self) -> int:
@@ -171,10 +182,25 @@ def _log() -> Iterator[str]:
 
 SMALLEST = 256
 CLOSE_ENOUGH = 1.1
+CLEARLY_LESS = 0.9
+_LIMIT = re.compile(
+    r"(?:context|maximum|limit|window|n_ctx)[^0-9]{0,40}(\d[\d,]{2,})|(?:> ?|with )(\d[\d,]{2,})(?: tokens)? maximum",
+    re.IGNORECASE,
+)
+"""As refusals name it: "maximum context length is 8192 tokens", "context size (8192)", "210000 > 200000 maximum"."""
 
 
-def remembers(probe: Probe, tokens: int) -> bool:
-    """Whether the model can repeat the first line of a prompt of so many tokens.
+@dataclass(frozen=True)
+class Sight:
+    """Of one prompt. ``whole``: the model has seen its first line; ``window``: else how many tokens it reads, as we
+    count them, where the server says so, by what it has counted or by its refusal."""
+
+    whole: bool
+    window: int | None = None
+
+
+def sight(probe: Probe, tokens: int) -> Sight:
+    """What the model sees of a prompt of so many tokens, by one call.
 
     Raises ModelError when the call fails for another reason than the prompt's length.
     """
@@ -182,26 +208,30 @@ def remembers(probe: Probe, tokens: int) -> bool:
     reply = probe.ask([_recall(word, tokens, probe.tokenizer)])
     if reply.reason not in (None, "too_long"):
         raise ModelError(f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try again")
-    return word.casefold() in reply.text.casefold()
+    if word.casefold() in reply.text.casefold():
+        return Sight(True)
+    told = _limit_in(reply.message) if reply.reason else reply.input_tokens
+    window = round(told / probe.scale)
+    return Sight(False, window if SMALLEST <= window < CLEARLY_LESS * tokens else None)
+
+
+def _limit_in(refusal: str) -> int:
+    """0 where it names none."""
+    found = _LIMIT.search(refusal)
+    return int((found[1] or found[2]).replace(",", "")) if found else 0
+
+
+def remembers(probe: Probe, tokens: int) -> bool:
+    """Whether the model can repeat the first line of a prompt of so many tokens. Raises as ``sight``."""
+    return sight(probe, tokens).whole
 
 
 def context_length(probe: Probe, good: int, bad: int) -> int:
-    """Within about 5 %, in the server's own tokens where it reports them: ``good`` tokens were remembered,
-    ``bad`` were not."""
-    scale = 1.0
+    """Within about 5 %: ``good`` tokens were remembered, ``bad`` were not."""
     while bad > good * CLOSE_ENOUGH:
         middle = round(math.sqrt(good * bad))
-        if remembers(probe, middle):
-            good, scale = middle, _scale(probe, middle)
-        else:
-            bad = middle
-    return round(math.sqrt(good * bad) * scale)
-
-
-def _scale(probe: Probe, tokens: int) -> float:
-    """The server's tokens for one of ours; a server that leaves out what it had seen before says nothing."""
-    scale = probe.calls[-1].reply.input_tokens / tokens
-    return scale if 0.7 < scale < 2 else 1.0
+        good, bad = (middle, bad) if remembers(probe, middle) else (good, middle)
+    return round(math.sqrt(good * bad))
 
 
 def _recall(word: str, tokens: int, tokenizer: Tokenizer) -> Message:

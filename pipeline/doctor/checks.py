@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote, urlsplit
 
-from pipeline.doctor.chat_model import examine_chat
+from pipeline.doctor.chat_model import Consent, Measuring, examine_chat
 from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, examine_vectors
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
@@ -18,17 +18,20 @@ SHORTEST_SECRET = 4
 """Characters; to mask a shorter one would hide where it is by the holes it leaves."""
 
 
-def examine(project: Services, long: bool = False) -> list[Finding]:
+def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
     """Findings on settings, space, models, stores and cache. Never raises, and no finding tells a secret.
 
-    Makes at most 12 calls to each chat model that has an address or a key, none of them cached. ``long``:
-    with prompts as long as a query's or a summary's, not only as an extraction's.
+    Makes at most 12 calls to each chat model that has an address or a key, none of them cached; what they show is kept
+    (models/measured.py). ``consent`` is asked before a prompt is sent that is as long as a query's or a summary's, not
+    only as an extraction's; without it ``long`` is. ``long``: also where it was sent before; and a limit that the
+    server does not tell is searched for.
     """
     secrets = _secrets(project.settings)
-    return [_without_secrets(finding, secrets) for finding in _findings(project, long)]
+    measuring = Measuring(consent or (lambda call: long), long, project.measured)
+    return [_without_secrets(finding, secrets) for finding in _findings(project, measuring)]
 
 
-def _findings(project: Services, long: bool) -> Iterator[Finding]:
+def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     root, settings = project.root, project.settings
     workflows: list[Workflow] = []
     names = {path.stem for path in (root / "workflows").glob("*.yaml")} | {settings.workflow}
@@ -38,7 +41,7 @@ def _findings(project: Services, long: bool) -> Iterator[Finding]:
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
     yield from guarded("space", "data", lambda: examine_space(root, settings))
     for name in settings.models.chat:
-        look = partial(examine_chat, settings, name, project.resources, workflows, long)
+        look = partial(examine_chat, settings, name, project.resources, workflows, measuring)
         yield from guarded("chat", name, look)
     for name in settings.models.embedding:
         yield from guarded("embedding", name, partial(examine_embedding, settings, name))

@@ -17,7 +17,7 @@ from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.addresses import Addresses
 from pipeline.query.citations import Citations, Cited
 from pipeline.query.context import Context, Reference, cited_records, page_of, without_pages
-from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed
+from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed, told_unread
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
@@ -191,6 +191,7 @@ def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
 
 def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float) -> Answer:
     context, untraced = traced(prepared, resources, said)
+    prompt = count_tokens(prepared.messages, resources.tokenizer)
     return Answer(
         prepared.request,
         said.text,
@@ -198,14 +199,14 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         context,
         said.abstention,
         tokens={
-            "prompt": count_tokens(prepared.messages, resources.tokenizer),
+            "prompt": prompt,
             **{name: getattr(context, name).tokens for name in shown_tables(prepared.request)},
         },
         usage=usage_of(*prepared.replies, said.reply),
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
         cited=cited_references(context, said.cited),
         removed_citations=prepared.removed_citations + said.cited.removed,
-        notes=(*prepared.notes, *_notes(said), *untraced),
+        notes=(*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *untraced),
         most_calls=prepared.most_calls,
     )
 

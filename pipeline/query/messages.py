@@ -9,6 +9,7 @@ from typing import Literal
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.errors import ModelError, SettingsError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk, Tokenizer
+from pipeline.models.measured import Measured
 from pipeline.query.context import UNCHECKED, Context, DataCitations
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
@@ -19,6 +20,9 @@ WISHES = ("response_type", "user_prompt")
 ELSEWHERE = "(in the user's message, before the question)"
 """What stands for $context in a prompt: what documents say is no rule, and does not stand among the rules."""
 OWN_LANGUAGE = "the language of the question"
+LEAST_TO_COMPARE, FAR_BELOW = 1000, 0.6
+"""Tokens of a prompt, and the part of it, below which an endpoint's count tells that it was cut: tokenizers differ, in
+some languages by a third."""
 FORMS = ("[ref:", "[Data:", '{"')
 """By one of these a rule is known that says what the reply is to look like."""
 CITE = "Mark each statement with the passage it rests on as [ref:n]; several as [ref:1][ref:3]."
@@ -72,6 +76,19 @@ def form_of(rules: str) -> str:
 
 def language_of(request: QueryRequest) -> str:
     return request.language or OWN_LANGUAGE
+
+
+def within_window(request: QueryRequest, measured: Measured) -> tuple[QueryRequest, tuple[str, ...]]:
+    """The request with a prompt that its model reads whole, as doctor has measured it; what is to be said of that. In
+    mode ``bypass`` there is nothing that could be shown less of."""
+    most = measured.longest_prompt
+    if most is None or request.mode == "bypass" or request.max_total_tokens <= most:
+        return request, ()
+    said = (
+        f"max_total_tokens is {most:,}, not {request.max_total_tokens:,}: the chat model reads about "
+        f"{measured.window:,} tokens, its reply included, as 'graphmill doctor' has measured"
+    )
+    return request.model_copy(update={"max_total_tokens": most}), (said,)
 
 
 def with_room_for_evidence(request: QueryRequest, tokenizer: Tokenizer) -> tuple[QueryRequest, tuple[str, ...]]:
@@ -157,6 +174,16 @@ def _again(request: ChatRequest, reply: ChatReply) -> ChatRequest:
 
 def _better(reply: ChatReply, again: ChatReply | None) -> ChatReply:
     return again if again is not None and again.good else reply
+
+
+def told_unread(prompt: int, reply: ChatReply | None) -> tuple[str, ...]:
+    """What is to be said where the endpoint has counted far less than the ``prompt``, in tokens, that it was sent."""
+    if reply is None or prompt < LEAST_TO_COMPARE or not 0 < reply.input_tokens < FAR_BELOW * prompt:
+        return ()
+    return (
+        f"the endpoint counted {reply.input_tokens:,} tokens of a prompt of about {prompt:,}: the model may have seen "
+        "only a part of what was found; 'graphmill doctor --long' measures how much it reads",
+    )
 
 
 def told_failures(replies: Sequence[ChatReply], of: str) -> tuple[str, ...]:

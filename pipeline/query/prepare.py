@@ -11,9 +11,17 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from pipeline.query import formats
 from pipeline.query.context import Context, build_context, told_dropped
 from pipeline.query.local_context import mixed_citable, mixed_context
-from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, messages, with_room_for_evidence
+from pipeline.query.messages import (
+    Abstention,
+    PreparedQuery,
+    count_tokens,
+    messages,
+    with_room_for_evidence,
+    within_window,
+)
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Embed, Found, QueryResources, ReadTogether
 from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
@@ -61,10 +69,11 @@ def _vectors(known: Mapping[str, np.ndarray], texts: Sequence[str]) -> np.ndarra
 
 def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
+    request, capped = within_window(request, resources.measured(request.model))
     refuse_endless(request, resources.tokenizer)
     request, cut = with_room_for_evidence(request, resources.tokenizer)
     prepared = _prepare_mode(request, resources)
-    return replace(prepared, notes=(*cut, *prepared.notes)) if cut else prepared
+    return replace(prepared, notes=(*capped, *cut, *prepared.notes))
 
 
 def _prepare_mode(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
@@ -108,7 +117,8 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
 def _keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
     if request.mode not in KEYWORD_MODES:
         return Keywords()
-    return find_keywords(request, resources.keyword_chat(request.model), resources.prompt("extract_keywords"))
+    chat, form = resources.keyword_chat(request.model), resources.answering_in(formats.KEYWORDS, request.model)
+    return find_keywords(request, chat, resources.prompt("extract_keywords"), form)
 
 
 def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) -> tuple[Found, tuple[str, ...]]:

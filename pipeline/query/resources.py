@@ -1,16 +1,17 @@
 """What it takes to answer: what is bound to a query, and its clock."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
+from pipeline.models.measured import UNMEASURED, Measured
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.reads import GraphReads, VectorReads
 
@@ -41,7 +42,8 @@ def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
 @dataclass(frozen=True)
 class QueryResources:
     """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
-    that name. ``keyword_chat``: the same, for a call that retrieval can do without: it is soon given up."""
+    that name. ``keyword_chat``: the same, for a call that retrieval can do without: it is soon given up.
+    ``measured``: what doctor has found of that chat model."""
 
     read: ReadTogether
     embedding: EmbeddingModel
@@ -50,6 +52,11 @@ class QueryResources:
     tokenizer: Tokenizer
     prompt: Callable[[str], Prompt]
     reranker: Reranker | None = None
+    measured: Callable[[str], Measured] = lambda name: UNMEASURED
+
+    def answering_in(self, form: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+        """The ``response_format``, where that chat model was found to answer in such."""
+        return form if self.measured(name).json_schema else None
 
 
 @dataclass

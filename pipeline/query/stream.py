@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.contract.prompts import Placeholders
 from pipeline.errors import GraphmillError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, readable
+from pipeline.query import formats
 from pipeline.query.answer import Answer, AnswerText, any_text, finished, fixed_answer, inquired, read_answer, usage_of
 from pipeline.query.context import Context, Reference
 from pipeline.query.messages import (
@@ -15,6 +16,7 @@ from pipeline.query.messages import (
     ELSEWHERE,
     Messages,
     PreparedQuery,
+    asked_twice,
     conversation,
     language_of,
     refuse_failed,
@@ -138,11 +140,12 @@ def next_questions(request: QueryRequest, number: int, resources: QueryResources
     prepared = prepare(request, resources)
     messages = _messages(prepared, number, resources)
     check = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
-    reply = chat.complete([ChatRequest("questions", messages, check=check)])[0]
+    form = resources.answering_in(formats.QUESTIONS, request.model)
+    [[reply], paid] = chat.converse([asked_twice([ChatRequest("questions", messages, form, check)], 1)])[0]
     refuse_failed(reply)
     asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
     new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
-    return NextQuestions(request, tuple(new[:number]), usage_of(*prepared.replies, reply), _notes(prepared, reply))
+    return NextQuestions(request, tuple(new[:number]), usage_of(*prepared.replies, *paid), _notes(prepared, reply))
 
 
 def _messages(prepared: PreparedQuery, number: int, resources: QueryResources) -> Messages:

@@ -20,6 +20,7 @@ from pipeline.load.overwrite_guard import (
     told_owner,
 )
 from pipeline.models.conversations import made_once, made_once_each
+from pipeline.models.measured import MeasuredModels
 from pipeline.runs.adapters import (
     EMBEDDED,
     EMBEDDED_FOLDER,
@@ -352,6 +353,10 @@ class Services:
                 self.query_chat(name), timeout=min(KEYWORD_SECONDS, self.query_chat(name).timeout), max_retries=0
             )
         )
+
+    @property
+    def measured(self) -> MeasuredModels:
+        return MeasuredModels(self.root)
 
     @made_once
     def batched_chat(self) -> Callable[[str], BatchChat]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import parse_points, parse_ratings
+from pipeline.query import formats
 from pipeline.query.messages import PreparedQuery, asked_twice, instructed, refuse_all_failed, told_failures
 from pipeline.query.reports.windows import (
     CheckedPoints,
@@ -96,8 +97,9 @@ def _rated(
     windows = windows_of(numbered, window_budget(request, resources, RATE), resources.tokenizer)
     left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
     asked = windows[:left]
+    form = resources.answering_in(formats.RATINGS, request.model)
     requests = [
-        ChatRequest("rate", instructed(request, resources, RATE, window.text, request.query), check=_HAS_RATINGS)
+        ChatRequest("rate", instructed(request, resources, RATE, window.text, request.query), form, _HAS_RATINGS)
         for window in asked
     ]
     replies, paid = yield from asked_twice(requests, left - len(asked))
@@ -162,7 +164,8 @@ def _chosen(request: QueryRequest, resources: QueryResources) -> ReportChoice:
 
 
 def _map_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
-    return ChatRequest("map", instructed(request, resources, MAP, window.text, request.query), check=_HAS_POINTS)
+    form = resources.answering_in(formats.POINTS, request.model)
+    return ChatRequest("map", instructed(request, resources, MAP, window.text, request.query), form, _HAS_POINTS)
 
 
 def _inquire(prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window]) -> Talk[PreparedQuery]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
+from pipeline.query import formats
 from pipeline.query.context import RESERVE, Context, DataCitations, Numbers, Table
 from pipeline.query.local_context import mixed_citable, mixed_context
 from pipeline.query.messages import (
@@ -218,12 +219,13 @@ def _folds(reports: pd.DataFrame, request: QueryRequest, resources: QueryResourc
 
 
 def _primer_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
-    return ChatRequest("primer", instructed(request, resources, PRIMER, window.text, request.query), check=_CHECK)
+    form = resources.answering_in(formats.PARTIAL_ANSWER, request.model)
+    return ChatRequest("primer", instructed(request, resources, PRIMER, window.text, request.query), form, _CHECK)
 
 
 def _search_request(request: QueryRequest, resources: QueryResources, search: LocalSearch) -> ChatRequest:
     asked = instructed(request, resources, LOCAL, search.context.text, search.question)
-    return ChatRequest("search", asked, check=_CHECK)
+    return ChatRequest("search", asked, resources.answering_in(formats.PARTIAL_ANSWER, request.model), _CHECK)
 
 
 def _inquire(

@@ -1,9 +1,10 @@
 """Question and mode -> evidence: its keywords (themes, high level; names and details, low level), then local, global,
 hybrid, mix, naive and graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +45,11 @@ class Keywords:
     question: str = ""
 
 
-def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt) -> Keywords:
-    """The caller's keywords, else the model's; without a model the question itself is both.
+def find_keywords(
+    request: QueryRequest, chat: ChatModel | None, prompt: Prompt, form: Mapping[str, Any] | None = None
+) -> Keywords:
+    """The caller's keywords, else the model's; without a model the question itself is both. ``form``: the
+    ``response_format`` of the call.
 
     Both lists empty: a short question becomes the low-level keyword, but not in mode ``global``. Where the model fails,
     or its reply cannot be read, the question is both, as without a model.
@@ -59,7 +63,7 @@ def find_keywords(request: QueryRequest, chat: ChatModel | None, prompt: Prompt)
 
     prompt.check(PLACEHOLDERS)
     message = {"role": "user", "content": prompt.render(query=_with_conversation(request))}
-    asked = ChatRequest("keywords", (message,), check=readable(parse_keywords, "no keyword lists in the reply"))
+    asked = ChatRequest("keywords", (message,), form, check=readable(parse_keywords, "no keyword lists in the reply"))
     try:
         reply = chat.complete([asked])[0]
     except (AuthError, ModelError) as error:
