@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
+from xxhash import xxh3_64_intdigest
 
 from pipeline.contract.schemas import type_name
 from pipeline.errors import DataError
@@ -54,9 +55,10 @@ BUCKET_ROWS = 40_000
 """Rows from which on a bucket is written as two, or more."""
 LEAST_SHARE = 0.25
 """Of these rows those below which buckets side by side are written as one."""
-MOST_ADDITIONS = 8
+MOST_ADDITIONS = 12
 OUTGROWN = 0.5
-"""Share of a bucket's rows that may be additions, or gone from its file, before it is written anew."""
+"""Share of a bucket's rows that may be additions, or gone from its file, before it is written anew. Both are the most
+of any table: see ``_limit``."""
 
 
 @dataclass
@@ -183,16 +185,17 @@ class TableFiles(TableRows):
         additions = [each for each in stays if each.file.added]
         of_new = octets(new[HASH])
         loose = all_hashes([*(each.hashes for each in additions), of_new])
-        worn = _worn(bases, loose) if worn is None else worn
+        worn = _worn(name, bases, loose) if worn is None else worn
         files = [self._marked(name, each) for each in bases if not each.file.bucket.startswith(tuple(worn))]
         kept = [each.without(_in_any(each.hashes, worn)) for each in additions]
         small = [self._marked(name, each) for each in kept if each.rows]
         left = new.filter(pa.array(~_in_any(of_new, worn)))
         small += self._in_buckets(name, left, added=True) if left.num_rows else []
-        unmerged = [file for file in small if not file.bucket]
-        if len(unmerged) > MOST_ADDITIONS:
-            merged = in_order(pa.concat_tables(map(self.rows, unmerged)), order)
-            small = [*(file for file in small if file.bucket), *self._in_buckets(name, merged, added=True)]
+        unmerged = sorted((file for file in small if not file.bucket), key=lambda file: (file.live, file.path))
+        if len(unmerged) > _limit(MOST_ADDITIONS, name):
+            merging = unmerged[: len(unmerged) // 2 + 1]
+            merged = in_order(pa.concat_tables(map(self.rows, merging)), order)
+            small = [*(file for file in small if file not in merging), *self._in_buckets(name, merged, added=True)]
         waiting = [new, *(self._in_buckets_of(each, worn) for each in additions if not each.file.bucket)]
         for bucket in worn:
             parts = [rows.filter(pa.array(_in_any(octets(rows[HASH]), [bucket]))) for rows in waiting]
@@ -265,7 +268,13 @@ class TableFiles(TableRows):
         return replace(snapshot, files=tuple(files))
 
 
-def _worn(bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
+def _limit(most: float, name: str) -> float:
+    """Of a table or bucket: from half of the most to all of it, by its name, so that those that grow alike do not reach
+    it in one night."""
+    return most * (1 + xxh3_64_intdigest(name.encode()) / 2**64) / 2
+
+
+def _worn(name: str, bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
     """The buckets to be written anew, none within another. ``loose``: hashes of the rows that are additions."""
     if sum(base.rows for base in bases) + len(loose) < WHOLE_BELOW:
         return [""]
@@ -274,7 +283,8 @@ def _worn(bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
     worn = {
         base.file.bucket
         for base in bases
-        if max(base.gone, rows[base.file.bucket] - base.rows) > OUTGROWN * rows[base.file.bucket]
+        if max(base.gone, rows[base.file.bucket] - base.rows)
+        > _limit(OUTGROWN, f"{name}/{base.file.bucket}") * rows[base.file.bucket]
     }
     for bucket in rows:
         parent = bucket

@@ -125,6 +125,22 @@ def test_the_large_file_is_written_anew_when_it_is_outgrown(store: SnapshotStore
         assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
 
 
+def test_tables_that_grow_alike_are_not_merged_in_one_night(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+    """Most nights write the rows that are new; those that merge write few times as many."""
+    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
+    names = [f"table{number}" for number in range(4)]
+    rows = {f"id{number:03}": "a" for number in range(900)}
+    snapshots = {name: store.write(name, encoded(rows), SCHEMA.order) for name in names}
+    written: list[int] = []
+    for night in range(16):
+        rows |= {f"new{night:02}{number}": "b" for number in range(5)}
+        before = snapshots
+        snapshots = {name: store.write(name, encoded(rows), SCHEMA.order, before[name]) for name in names}
+        there = {file.path for name in names for file in before[name].files}
+        written.append(sum(file.rows for name in names for file in snapshots[name].files if file.path not in there))
+    assert max(written) <= 5 * min(written)
+
+
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
     store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
