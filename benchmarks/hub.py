@@ -21,10 +21,11 @@ from harness import print_table
 
 from benchmarks.query import open_stores
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.query.request import QueryRequest
+from pipeline.query.request import request_of
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import QuestionVectors, retrieve
 from pipeline.runs.adapters import Stores
+from pipeline.settings.query_options import QuerySettings
 from pipeline.stores.base import Live
 from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
@@ -33,6 +34,7 @@ from tests.stores.sources import tables_of
 MODES = ("local", "global", "mix", "graph")
 HUB, NODE = "Marrow Hub", "Quill Node"
 FEW, DIMENSIONS, WARM_UP = 50, 256, 5
+WIDE = QuerySettings(top_k=60, chunk_top_k=20)
 Tables = dict[str, pd.DataFrame]
 
 
@@ -58,7 +60,9 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
     own = tables["relationships"].query("src_id == @name")["embedding"]
     near = own.iloc[number % FEW]
     entity = tables["entities"].query("entity_name == @name")["embedding"].iloc[0]
-    request = QueryRequest.model_validate({"query": f"Whom did {name} meet at quay {number}?", "mode": mode})
+    request = request_of(
+        f"Whom did {name} meet at quay {number}?", QuerySettings(top_k=60, chunk_top_k=20), {"mode": mode}
+    )
 
     def read(vectors: VectorStore, graph: GraphStore) -> Evidence:
         question = QuestionVectors(near, entity, near)

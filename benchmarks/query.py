@@ -27,9 +27,10 @@ from benchmarks.load_once import MAX_TYPES
 from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.load.loader import load
 from pipeline.query.prepare import prepare
-from pipeline.query.request import QueryRequest
+from pipeline.query.request import request_of
 from pipeline.query.resources import QueryResources
 from pipeline.runs.adapters import Stores
+from pipeline.settings.query_options import QuerySettings
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
@@ -39,6 +40,8 @@ from pipeline.text.tokens import tokenizer
 from tests.servers.neo4j_server import neo4j_server
 from tests.servers.postgres_server import server_folder
 
+WIDE = QuerySettings(top_k=60, chunk_top_k=20)
+"""60 records and 20 text units in every mode, so that figures of earlier versions can be compared."""
 MODES = ("naive", "local", "global", "hybrid", "mix", "graph")
 PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
 WARM_UP = 10
@@ -81,7 +84,7 @@ def main() -> None:
 
 
 def _measured(mode: str, questions: Sequence[str], stage: QueryResources) -> dict[str, Any]:
-    timings = [prepare(QueryRequest.model_validate({"query": text, "mode": mode}), stage).timings for text in questions]
+    timings = [prepare(request_of(text, WIDE, {"mode": mode}), stage).timings for text in questions]
     reads = [timing["retrieval"] for timing in timings[WARM_UP:]]
     whole = [sum(timing.values()) for timing in timings[WARM_UP:]]
     return {

@@ -365,7 +365,7 @@ class Project(Services):
         """
         from pipeline.query.answer import answer
 
-        return answer(self.request(question, **options), self.query_resources)
+        return answer(self.request(question, **options), self._resources_of(options))
 
     def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
         """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
@@ -374,7 +374,7 @@ class Project(Services):
         """
         from pipeline.query.stream import stream_answer
 
-        return stream_answer(self.request(question, **options), self.query_resources)
+        return stream_answer(self.request(question, **options), self._resources_of(options))
 
     def query_data(self, question: str, **options: Any) -> dict[str, Any]:
         """What was found, structured, with no model call for an answer."""
@@ -456,6 +456,15 @@ class Project(Services):
             self.reranker,
             cache(self._measured),
         )
+
+    def _resources_of(self, options: Mapping[str, Any]) -> QueryResources:
+        """With a word on the default mode, once, where neither the question nor the settings name one."""
+        from pipeline.query.resources import noting
+        from pipeline.runs.default_mode import told_once
+
+        resources = self.query_resources
+        told = () if options.get("mode") else told_once(self.root, self.settings.query)
+        return replace(resources, read=noting(told, resources.read))
 
     def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
         chat = self.settings.models.chat.get(name)

@@ -10,7 +10,7 @@ from pipeline.errors import StoreError, UsageError
 from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find_gold, metrics, names, ranks
 from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
 from pipeline.query.resources import QueryResources
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QuerySettings
 from pipeline.stores.base import Advanced, silent
 from pipeline.stores.reads import VectorStore
 
@@ -28,7 +28,7 @@ class SearchTarget:
     query_data: QueryData
     resources: QueryResources
     vectors: VectorStore
-    defaults: QueryOptions
+    defaults: QuerySettings
 
 
 def evaluate(

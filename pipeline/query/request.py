@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipeline.contract.conditions import operators
 from pipeline.errors import UsageError
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QueryOptions, QuerySettings
 from pipeline.settings.validation import explain
 from pipeline.text.ids import clean
 
@@ -75,7 +75,7 @@ class QueryRequest(QueryOptions):
         return "\n".join([*before[-FOLLOWED:], self.query])
 
 
-def request_of(question: Any, defaults: QueryOptions, options: Mapping[str, Any]) -> QueryRequest:
+def request_of(question: Any, defaults: QuerySettings, options: Mapping[str, Any]) -> QueryRequest:
     """The request, with ``defaults`` for what ``options`` do not give; None counts as not given.
 
     Raises UsageError for options that make no sense.
@@ -83,7 +83,7 @@ def request_of(question: Any, defaults: QueryOptions, options: Mapping[str, Any]
     asked = {"query": clean(question).strip() if isinstance(question, str) else question}
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        return QueryRequest(**{**defaults.model_dump(), **asked, **given})
+        return QueryRequest(**{**defaults.options, **asked, **given})
     except ValidationError as error:
         raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
 

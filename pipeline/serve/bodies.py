@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipeline.query.request import QueryRequest
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QuerySettings
 
 QUESTION = "Who founded the Brack Institute?"
 EXAMPLES = [{"query": QUESTION}, {"query": QUESTION, "mode": "local", "top_k": 20, "ll_keywords": ["Brack Institute"]}]
@@ -25,9 +25,9 @@ class Asked(QueryRequest):
         return self.model_dump(exclude_unset=True, exclude={"query"})
 
 
-def body_of(settings: QueryOptions) -> type[Asked]:
+def body_of(settings: QuerySettings) -> type[Asked]:
     """All that QueryRequest has; the defaults it shows are those of the settings."""
-    defaults = settings.model_dump(mode="json")
+    defaults = settings.options
 
     def shown(schema: dict[str, Any]) -> None:
         for name in schema["properties"].keys() & defaults.keys():

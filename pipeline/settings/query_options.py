@@ -1,8 +1,9 @@
 """How a question is answered: what settings.yaml gives defaults for and a request may choose for itself."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift", "bypass"]
 Records = Annotated[int, Field(ge=1, le=10_000)]
@@ -12,6 +13,23 @@ RelationshipOrder = Literal["question", "rank"]
 ContextKind = Literal["plain", "graphrag"]
 Few = Annotated[int, Field(ge=1, le=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Preset = Literal["graphmill", "lightrag"]
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "graphmill": {},
+    "lightrag": {
+        "mode": "hybrid",
+        "top_k": 60,
+        "chunk_top_k": 20,
+        "max_entity_tokens": 6000,
+        "max_relation_tokens": 8000,
+        "max_total_tokens": 30000,
+        "kg_chunk_pick_method": "RELATION",
+        "related_chunk_number": 5,
+        "relationship_order": "rank",
+        "number_rows": True,
+    },
+}
+"""What is set where nothing else says: ``lightrag`` has the values of LightRAG's query parameters, and its tables."""
 
 
 class QueryOptions(BaseModel):
@@ -51,9 +69,9 @@ class QueryOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    mode: Mode = "hybrid"
-    top_k: Records = 60
-    chunk_top_k: Records = 20
+    mode: Mode = "graph"
+    top_k: Records = 10
+    chunk_top_k: Records = 10
     max_entity_tokens: Tokens = 6000
     max_relation_tokens: Tokens = 8000
     max_total_tokens: Tokens = 30000
@@ -96,3 +114,24 @@ class QueryOptions(BaseModel):
     @property
     def with_reports(self) -> bool:
         return self.mixed or self.mode in ("community", "drift")
+
+
+class QuerySettings(QueryOptions):
+    """The defaults of a project's questions: what it sets, else what its preset says."""
+
+    preset: Preset = "graphmill"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, given: Any) -> Any:
+        named = given.get("preset") if isinstance(given, dict) else None
+        return {**PRESETS[named], **given} if isinstance(named, str) and named in PRESETS else given
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a request has that gives none of its own."""
+        return self.model_dump(exclude={"preset"})
+
+    @property
+    def names_mode(self) -> bool:
+        return not self.model_fields_set.isdisjoint(("mode", "preset"))

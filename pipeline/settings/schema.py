@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from pipeline.settings.addresses import fault_of_neo4j, fault_of_postgres
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QuerySettings
 
 EMBEDDED = "embedded"
 
@@ -212,7 +212,7 @@ class Settings(Section):
     graphrag: GraphragSettings = GraphragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
-    query: QueryOptions = QueryOptions()
+    query: QuerySettings = QuerySettings()
     engine: EngineSettings = EngineSettings()
     serve: ServeSettings = ServeSettings()
     verbs: tuple[str, ...] = ()

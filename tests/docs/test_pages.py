@@ -102,7 +102,7 @@ def test_every_setting_is_on_the_page(section: str, model: type[BaseModel]):
 
 
 def test_a_setting_has_its_type_and_its_default():
-    assert settings()["query.top_k"] == ("integer, at least 1, at most 10,000", "`60`")
+    assert settings()["query.top_k"] == ("integer, at least 1, at most 10,000", "`10`")
     assert settings()["stores.graph"] == ("`postgres`, `neo4j`", '`"postgres"`')
     assert settings()["models.chat.NAME.seed"] == ("integer", "")
     assert settings()["input.steps[].verb"] == ("text", "")

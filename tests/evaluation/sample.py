@@ -20,6 +20,8 @@ EVERY = size(4, 1)
 """Which of the questions are asked: every fourth, or under GRAPHMILL_FULL=1 all of them."""
 BASELINES = {every: Path(__file__).parent / name for every, name in ((1, "baseline.json"), (4, "baseline_few.json"))}
 METRIC, POINTS = "recall@10", 2.0
+WIDE = ("query.top_k=60", "query.chunk_top_k=20")
+"""So much every mode but `graph` needs for its best."""
 QUICK = ("query.max_entity_tokens=500", "query.max_relation_tokens=500")
 """Passages are what is measured: what else a prompt holds is left small, which takes half of the time."""
 
@@ -41,7 +43,7 @@ def sample_project(root: Path, postgres_url: str) -> ProjectFolder:
 def measured(project: ProjectFolder, *overrides: str, modes: Sequence[str] = MODES, every: int = EVERY) -> Evaluation:
     asked = project.root / "questions.jsonl"
     asked.write_bytes(b"\n".join(QUESTIONS.read_bytes().splitlines()[::every]))
-    with project.open(*QUICK, *overrides) as opened:
+    with project.open(*WIDE, *QUICK, *overrides) as opened:
         return opened.evaluate(asked, modes, by="hops")
 
 

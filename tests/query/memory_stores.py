@@ -365,7 +365,7 @@ def empty_village() -> MemoryStores:
 
 
 def question(text: str = "Who taught Bea?", /, **wishes: object) -> QueryRequest:
-    return QueryRequest.model_validate({"query": text, **wishes})
+    return QueryRequest.model_validate({"query": text, "mode": "hybrid", **wishes})
 
 
 def resources(stores: MemoryStores, chat: ScriptedChat | None = None) -> QueryResources:

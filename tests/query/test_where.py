@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.query.request import read_conditions, request_of
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QuerySettings
 from tests.query.memory_stores import question
 
 
@@ -37,4 +37,4 @@ def test_what_is_no_condition_is_refused(lines: list[str]):
 @pytest.mark.parametrize("where", [{"a\0": 1}, {"a": "b\0"}, {"a": {"in": ["\ud800"]}}, {"a": {"matches": "\0*"}}])
 def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
     with pytest.raises(UsageError, match="is in no document"):
-        request_of("Who?", QueryOptions(), {"where": where})
+        request_of("Who?", QuerySettings(), {"where": where})

@@ -83,7 +83,7 @@ def test_what_is_null_or_left_out_is_as_settings_have_it(folder: ProjectFolder, 
             assert (found["mode"], len(found["chunks"])) == ("naive", 1)
         fields = other.client.get("/openapi.json").json()["components"]["schemas"]["Query"]["properties"]
         assert (fields["mode"]["default"], fields["chunk_top_k"]["default"]) == ("naive", 1)
-    assert served.ask("/query/data").json()["mode"] == "hybrid"
+    assert served.ask("/query/data").json()["mode"] == "graph"
 
 
 @pytest.mark.parametrize("path", PATHS)

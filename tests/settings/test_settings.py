@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from pipeline.errors import SettingsError
 from pipeline.settings.file import read_settings
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QuerySettings
 from pipeline.settings.schema import (
     BatchSettings,
     ChatSettings,
@@ -41,7 +41,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "stores.postgres": PostgresSettings,
     "stores.postgres.hnsw": HnswSettings,
     "stores.neo4j": Neo4jSettings,
-    "query": QueryOptions,
+    "query": QuerySettings,
     "graphrag": GraphragSettings,
     "serve": ServeSettings,
 }

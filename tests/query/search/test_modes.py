@@ -1,4 +1,5 @@
-"""What each mode consults and finds in a small graph worked out by hand, on real stores.
+"""What each mode consults and finds in a small graph worked out by hand, on real stores, and what is shown of it with
+LightRAG's values for what a question leaves open.
 
 Ada taught Bea (c1, doc-1); Bea met Cid, says Ada (c2, doc-2); Cid sued Dov (c3, doc-2); c4 of doc-3 is noise. Texts are
 compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit with Dov.
@@ -6,21 +7,25 @@ compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit w
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from sqlalchemy import event
 
 from pipeline.load.row_hashes import diff, with_hashes
+from pipeline.query.answer import answer
+from pipeline.query.request import QueryRequest, request_of
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import Keywords, embed_question, retrieve
+from pipeline.settings.query_options import QuerySettings
 from pipeline.stores.base import Live, Store
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import GraphStore
+from pipeline.stores.reads import GraphReads, GraphStore, VectorReads
 from pipeline.text.ids import entity_id, relationship_id
-from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, question, village
+from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, resources, village
 from tests.stores.sources import tables_of
 
 KEYWORDS = Keywords(("lawsuit",), ("Ada",))
@@ -44,6 +49,37 @@ FOUND = {
         {"vector": ["c1", "c2"], "entity": ["c1", "c2"], "relationship": ["c3"]},
     ),
 }
+SHOWN = """-----Entities-----
+```csv
+id,entity,type,description,rank
+1,Ada,PERSON,"Ada, a person",1
+2,Cid,PERSON,"Cid, a person",2
+3,Bea,PERSON,"Bea, a person",2
+4,Dov,PERSON,"Dov, a person",1
+```
+
+-----Relationships-----
+```csv
+id,source,target,description,keywords,weight,rank
+1,Bea,Cid,meeting,"knows, since long",1.0,4
+2,Cid,Dov,lawsuit,"knows, since long",2.0,3
+3,Ada,Bea,teaching,"knows, since long",1.0,3
+```
+
+-----Sources-----
+```csv
+id,content
+[ref:1],Ada taught Bea.
+[ref:2],Cid sued Dov.
+[ref:3],"Bea met Cid, says Ada."
+```
+
+-----References-----
+```
+[ref:2] [ref:3]: doc-2.txt
+[ref:1]: doc-1.txt
+```
+"""
 
 
 @pytest.fixture(params=["postgres", "neo4j"])
@@ -95,6 +131,21 @@ def test_text_units_are_picked_as_the_request_says(stores: Opened, method: str, 
     assert {lane: dict(picks) for lane, picks in evidence.chunk_lanes.items()} == lanes
 
 
+def test_with_the_preset_of_lightrag_the_context_is_its_tables(stores: Opened):
+    """The mode is left open; of all relationships that of the greatest rank is first, though another is nearer."""
+    asked = asked_as_lightrag("Who taught Bea?", hl_keywords=("lawsuit",), ll_keywords=("Ada",), only_need_context=True)
+
+    def read(work: Callable[[VectorReads, GraphReads], object]) -> tuple[object, tuple[str, ...]]:
+        with stores[0].reading() as vectors:
+            return work(vectors, stores[1].beside(vectors)), ()
+
+    assert answer(asked, replace(resources(village()), read=read)).context.text == SHOWN
+
+
+def asked_as_lightrag(query: str, **wishes: object) -> QueryRequest:
+    return request_of(query, QuerySettings(preset="lightrag"), wishes)
+
+
 @pytest.mark.parametrize("mode", FOUND)
 def test_the_number_of_statements_does_not_depend_on_how_much_is_asked_for(stores: Opened, mode: str):
     with statements(stores[0]) as few:
@@ -105,7 +156,7 @@ def test_the_number_of_statements_does_not_depend_on_how_much_is_asked_for(store
 
 
 def found(stores: Opened, **wishes: object) -> Evidence:
-    request = question("Ada taught Bea", **wishes)
+    request = asked_as_lightrag("Ada taught Bea", **wishes)
     with stores[0].reading() as vectors:
         asked = embed_question(request, KEYWORDS, LetterEmbedding())
         return retrieve(request, asked, vectors, stores[1].beside(vectors), request.chunk_top_k)
