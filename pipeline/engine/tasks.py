@@ -19,7 +19,6 @@ from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.registry import UNTRACKED
-from pipeline.contract.schemas import is_text
 from pipeline.engine.changed_groups import Night, Tables, columns_seen, parts_of, table_of
 from pipeline.engine.plan import components
 from pipeline.engine.resources import Resources
@@ -44,8 +43,9 @@ Files = Mapping[str, Sequence[TableFile]]
 @dataclass(frozen=True)
 class Task:
     """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its groups' names begin
-    with; ``rows``: where the rows of its keyed inputs lie; ``whole``: its other inputs; ``name``: of its record;
-    ``means``: a fingerprint of all but these inputs that can change what comes of it."""
+    with; ``tables``: its inputs; ``rows``: where the bucket's rows of a keyed one lie, where they are not those of a
+    bucket of the table; ``name``: of its record; ``means``: a fingerprint of all but these inputs that can change what
+    comes of it."""
 
     name: str
     workflow: str
@@ -53,8 +53,8 @@ class Task:
     means: str
     part: int
     bucket: str
+    tables: Tables
     rows: Mapping[str, Path]
-    whole: Tables
     number: int
     """How many rows these are."""
 
@@ -112,13 +112,17 @@ class Workplace:
         )
 
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
+        assert part.law
+        schema, table = part.inputs[name], task.tables[name]
         if name in task.rows:
             with pa.ipc.open_stream(task.rows[name]) as rows:
-                return part.inputs[name].seen(as_frame(rows.read_all()))
-        key = name, task.whole[name].sha256
+                return schema.seen(as_frame(rows.read_all()))
+        columns = columns_seen(schema, self.snapshots.columns(table))
+        if name in part.law.keyed:
+            return schema.seen(as_frame(self.snapshots.bucket(table, task.bucket, columns)))
+        key = name, table.sha256
         if key not in self.known:
-            columns = columns_seen(part.inputs[name], self.snapshots.columns(task.whole[name]))
-            self.known[key] = part.inputs[name].seen(self.snapshots.read(task.whole[name], columns))
+            self.known[key] = schema.seen(self.snapshots.read(table, columns))
         return self.known[key]
 
     def _written(self, step: Step, part: Part, name: str, frame: pd.DataFrame, bucket: str) -> list[TableFile]:
@@ -126,20 +130,12 @@ class Workplace:
         assert part.law
         schema, table = part.outputs[name], table_of(step, name)
         rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
-        rows = rows.filter(pa.array(group_numbers(rows[part.law.row_of[name]], len(bucket)) == int(bucket, 2)))
-        return self.snapshots.write_bucket(table, rows, schema.order, bucket, _is_named_by_key(part, name))
+        return self.snapshots.write_bucket(table, rows, schema.order, bucket, part.law.row_of[name])
 
 
 def means_of(components: Mapping[str, Any]) -> str:
     """Of a step's fingerprint all but what it reads."""
     return fingerprint({name: part for name, part in components.items() if name != "inputs"})
-
-
-def _is_named_by_key(part: Part, name: str) -> bool:
-    """Whether the key of an output's rows, a text, names their groups."""
-    assert part.law
-    schema, column = part.outputs[name], part.law.row_of[name]
-    return schema.key[0] == column and is_text(schema.arrow.field(column).type)
 
 
 def works_in_buckets(step: Step, resources: Resources) -> bool:
@@ -173,9 +169,9 @@ class InBuckets:
         done = {bucket: self.snapshots.noted_task(f"{digest}-{bucket}") for bucket in names}
         made: list[Files] = [files for files in done.values() if files is not None]
         with ExitStack() as stack:
-            whole, means = self._whole(night), means_of(self.components)
+            tables, means = {name: night.now[name] for name in part.inputs}, means_of(self.components)
             tasks = [
-                Task(f"{digest}-{bucket}", self.workflow, self.step.id, means, number, bucket, {}, whole, 0)
+                Task(f"{digest}-{bucket}", self.workflow, self.step.id, means, number, bucket, tables, {}, 0)
                 for bucket in names
                 if done[bucket] is None
             ]
@@ -188,15 +184,15 @@ class InBuckets:
             name: self._joined(night, name, [file for files in made for file in files[name]]) for name in part.outputs
         }
 
-    def _whole(self, night: Night) -> Tables:
-        assert night.part.law
-        return {name: night.now[name] for name in night.part.inputs if name not in night.part.law.keyed}
-
     def _with_rows(self, night: Night, tasks: Sequence[Task], bits: int, stack: ExitStack) -> list[Task]:
-        """The tasks with their rows, in files that are gone when the stack is."""
+        """The tasks with their rows, where need be in files that are gone when the stack is."""
         assert night.part.law
         found = list(tasks)
         for name, columns in night.part.law.keyed.items():
+            if len(columns) == 1 and self.snapshots.goes_by(night.now[name], columns[0], bits):
+                counts = self.snapshots.bucket_sizes(night.now[name], bits)
+                found = [replace(task, number=task.number + int(counts[int(task.bucket, 2)])) for task in found]
+                continue
             paths = [stack.enter_context(temporary_file(self.snapshots.root / UNFINISHED)) for _ in tasks]
             buckets = {int(task.bucket, 2): path for task, path in zip(tasks, paths, strict=True)}
             seen = columns_seen(night.part.inputs[name], self.snapshots.columns(night.now[name]))

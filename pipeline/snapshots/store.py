@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -77,10 +78,10 @@ class SnapshotStore:
         return self._files.replaced(name, before, column, values, rows)
 
     def write_bucket(
-        self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, by_key: bool
+        self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, naming: str
     ) -> list[TableFile]:
-        """Some rows of a table, those of a bucket of groups. ``by_key``: whether their keys name these."""
-        return self._files.write_bucket(name, rows, order, bucket, by_key)
+        """Some rows of a table, those of a bucket of groups, which the column ``naming`` names."""
+        return self._files.write_bucket(name, rows, order, bucket, naming)
 
     def joined(
         self, name: str, files: Sequence[TableFile], schema: pa.Schema, order: Sequence[str], before: Snapshot | None
@@ -126,6 +127,18 @@ class SnapshotStore:
     ) -> pa.Table:
         """The rows that have one of the values in one of the columns ``names``, in the table's order."""
         return self._files.select(snapshot, names, values, columns)
+
+    def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
+        """Whether the buckets of this column's hash, of so many bits, are those of the table's files, or nearly."""
+        return self._files.goes_by(snapshot, column, bits)
+
+    def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
+        """How many rows are in each bucket of so many bits of the key's hash."""
+        return self._files.bucket_sizes(snapshot, bits)
+
+    def bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
+        """The rows whose keys have hashes that begin so, in the table's order."""
+        return self._files.bucket(snapshot, bucket, columns)
 
     def difference(
         self, before: Snapshot, now: Snapshot, columns: Sequence[str] | None = None

@@ -17,7 +17,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from pipeline.contract.schemas import STRING, WIDE, is_text
-from pipeline.snapshots.row_hashes import HASH_BYTES, all_hashes, in_one_alone, row_hashes
+from pipeline.snapshots.row_hashes import HASH_BYTES, all_hashes, in_one_alone, numbers_of, row_hashes
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
@@ -26,6 +26,8 @@ LEAST_ROWS = 500
 """Rows of a file that are read at once, where several are read side by side."""
 READ_AT_ONCE, LEAST_AT_ONCE = 2**20, 2**16
 """Bytes of a column that are read at once, of one file and of one of many."""
+MOST_READINGS = 4
+"""How often a row may be read on an average, where each bucket is read apart from the others."""
 HASH, STREAM = "_hash", "_stream"
 POSITION = "position"
 DESCENDING = "-"
@@ -128,6 +130,41 @@ class TableRows:
                 parts.append(self.read(file.path, needed, found))
         rows = pa.concat_tables(parts)
         return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(wanted)
+
+    def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
+        """Whether the rows of a bucket of so many bits are best read where they lie: the hash that their files go by is
+        that of this column, in which no cell is missing, and no row is read often for them."""
+        if snapshot.key != column or not is_text(self.schema(snapshot).field(column).type):
+            return False
+        read = sum(file.rows << max(bits - len(file.bucket), 0) for file in snapshot.files)
+        return read <= MOST_READINGS * snapshot.rows and not any(self._lacks(file, column) for file in snapshot.files)
+
+    def _lacks(self, file: TableFile, column: str) -> bool:
+        """Whether a cell of the column may be missing."""
+        found = pq.read_metadata(self.whole(file.path))
+        leaf = _leaves(found.schema)[column]
+        statistics = [found.row_group(group).column(leaf).statistics for group in range(found.num_row_groups)]
+        return any(each is None or each.null_count != 0 for each in statistics)
+
+    def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
+        """How many rows are in each bucket of so many bits."""
+        sizes = np.zeros(2**bits, np.int64)
+        for file in snapshot.files:
+            sizes += np.bincount(numbers_of(self.hashes(file), bits), minlength=2**bits)
+        return sizes
+
+    def bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
+        """The rows whose keys have hashes that begin so, in their order."""
+        needed = with_order(snapshot.order, columns)
+        parts = [self.read(snapshot.files[0].path, needed, np.zeros(0, bool))]
+        for file in snapshot.files:
+            if file.bucket.startswith(bucket):
+                parts.append(self.rows(file, needed))
+            elif bucket.startswith(file.bucket):
+                rows = self.rows(file, needed)
+                parts.append(rows.filter(pa.array(numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2))))
+        rows = pa.concat_tables(parts)
+        return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(list(columns))
 
     def having(self, file: TableFile, names: Collection[str], values: pa.Array) -> np.ndarray:
         """Which rows of the file have one of the values in one of the columns, as booleans. Row groups whose statistics
@@ -306,9 +343,14 @@ def _rows_of(groups: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.repeat(groups, np.diff(ends))
 
 
+def _leaves(schema: Any) -> dict[str, int]:
+    """Where in a row group the columns of a file are, by their names."""
+    return {schema.column(number).path: number for number in range(len(schema))}
+
+
 def _groups_with(file: pq.ParquetFile, names: Collection[str], values: pa.Array) -> np.ndarray:
     """Which row groups may have a row with one of the values in one of the columns."""
-    leaves = {file.schema.column(number).path: number for number in range(len(file.schema))}
+    leaves = _leaves(file.schema)
     every = np.ones(file.num_row_groups, bool)
     if values.null_count or not all(is_text(file.schema_arrow.field(name).type) for name in names):
         return every

@@ -20,12 +20,13 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest
 
-from pipeline.contract.schemas import type_name
+from pipeline.contract.schemas import is_text, type_name
 from pipeline.errors import DataError
 from pipeline.files import publish_file, sha256_of, temporary_file
 from pipeline.snapshots.row_hashes import (
     MOST_BITS,
     all_hashes,
+    group_numbers,
     in_one_alone,
     numbers_of,
     row_hashes,
@@ -132,12 +133,17 @@ class TableFiles(TableRows):
         return self._with_changes(name, before, stays, rows.filter(pa.array(new)), hashes[new])
 
     def write_bucket(
-        self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, by_key: bool
+        self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, naming: str
     ) -> list[TableFile]:
-        """The files of some rows of a table, to be ``joined`` with others. ``bucket``: that of the groups they are of;
-        ``by_key``: whether their keys name these."""
-        hashes = row_hashes(rows, names_of(order)[0])
-        hashed = _in_order(rows, hashes, order)
+        """The files of those rows of a table that are of a bucket of groups, to be ``joined`` with others. ``naming``:
+        the column that names their groups."""
+        key = names_of(order)[0]
+        hashes = row_hashes(rows, key)
+        by_key = naming == key and is_text(rows[key].type)
+        hashed_as_named = by_key and not rows[key].null_count
+        groups = numbers_of(hashes, len(bucket)) if hashed_as_named else group_numbers(rows[naming], len(bucket))
+        ours = groups == int(bucket, 2)
+        hashed = _in_order(rows.filter(pa.array(ours)), hashes[ours], order)
         if not by_key:
             return [self._new_file(name, hashed, added=True)] if hashed.num_rows else []
         within = pa.array(_in_any(octets(hashed[HASH]), [bucket]))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -81,7 +82,18 @@ def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFram
 
 
 def _titles(documents: pd.DataFrame) -> dict[str, str]:
-    return naming_titles(documents[["id", "title", "title_from"]].itertuples(index=False, name=None))
+    return naming_titles(_titled(documents))
+
+
+def _titled(documents: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+    return documents[["id", "title", "title_from"]].itertuples(index=False, name=None)
+
+
+@lru_cache(maxsize=1)  # text units come bucket by bucket, with the titles of all documents each time
+def _title_names(documents: tuple[tuple[str, str, str], ...]) -> tuple[dict[str, str], Gazetteer]:
+    """By document the title that names what it is about, and how to find these in a text."""
+    titles = naming_titles(documents)
+    return titles, Gazetteer.of_titles(titles.values())
 
 
 @verb(
@@ -109,8 +121,7 @@ def extract_graph_fast(
     documents are looked for in every text unit. Titles are those that were given or are headings, and that no two
     documents share: a letterhead is nobody's name. What is read from a text stands in it: all is ``grounded``.
     """
-    titles = _titles(TITLES.filled(TITLES.seen(documents), "documents"))
-    gazetteer = Gazetteer.of_titles(titles.values())
+    titles, gazetteer = _title_names(tuple(_titled(TITLES.filled(TITLES.seen(documents), "documents"))))
     rows: list[tuple[object, ...]] = []
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""})
     tracker.expect(len(texts))

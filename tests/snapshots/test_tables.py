@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, table
 from pipeline.snapshots import table_rows, tables
-from pipeline.snapshots.row_hashes import in_one_alone, row_hashes, table_digest
+from pipeline.snapshots.row_hashes import group_numbers, in_one_alone, row_hashes, table_digest
 from pipeline.snapshots.store import SnapshotStore, snapshot_of
 from pipeline.snapshots.tables import HASH, Snapshot
 from tests.sizes import size
@@ -89,6 +89,24 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
             assert pairs(new) == sorted(rows.items() - before.items())
             found = store.select(snapshot, ["id", "text"], pa.array(["id07", "a"]), ["text", "id"])
             assert found["id"].to_pylist() == sorted(id for id, text in rows.items() if id == "id07" or text == "a")
+            numbers = group_numbers(encoded(rows)["id"], 2)
+            assert store.bucket_sizes(snapshot, 2).tolist() == np.bincount(numbers, minlength=4).tolist()
+            for number in range(4):
+                there = store.bucket(snapshot, f"{number:02b}", ["text", "n", "id"])
+                assert there.equals(encoded(rows).filter(pa.array(numbers == number)).select(["text", "n", "id"]))
+
+
+def test_buckets_are_those_of_the_key_where_no_row_lacks_it(store: SnapshotStore):
+    schema = table("id", "n", id=STRING, n=INT, text=STRING)
+    rows = [{"id": f"id{number}", "n": number, "text": "a"} for number in range(9)]
+    whole = store.write("rows", schema.encode(schema.frame(rows), "rows"), schema.order)
+    assert store.goes_by(whole, "id", 2)
+    assert not store.goes_by(whole, "text", 2)
+    assert not store.goes_by(whole, "id", 3)  # each row would be read by eight
+    lacking = store.write("rows", schema.encode(schema.frame([*rows, {"text": "b"}]), "rows"), schema.order)
+    assert not store.goes_by(lacking, "id", 2)
+    by_number = store.write("rows", schema.encode(schema.frame(rows), "rows"), ("n", "id"))
+    assert not store.goes_by(by_number, "n", 2)
 
 
 def test_rows_without_a_key_stand_as_those_of_one_key_do(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import CO_OCCURS, DOCUMENTS, EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.load.projection import edge_types
+from pipeline.phrases.titles import Gazetteer
 from pipeline.verbs.extract_graph_fast import ALIAS_KEYWORD, FastParams, extract_graph_fast
 from tests.sizes import size
 
@@ -23,6 +24,19 @@ def documents(**titles: str | None) -> pd.DataFrame:
 
 def text_units(*texts: str | None, document: str = "d") -> pd.DataFrame:
     return TEXT_UNITS.frame([(f"u{n}", text, 0, document, 0, 0, n) for n, text in enumerate(texts)])
+
+
+def test_the_titles_of_all_documents_are_read_once_for_all_text_units_that_come_apart(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    read: list[list[str]] = []
+    of_titles = Gazetteer.of_titles
+    monkeypatch.setattr(Gazetteer, "of_titles", lambda titles: of_titles(read.append(found := [*titles]) or found))
+    for titles in ({"d": "Skarrow Light", "e": "Lamp of the sea"}, {"d": "Skarrow Light", "e": "Song of the sea"}):
+        for text in ("He knew Lamp of the sea.", "He knew Song of the sea."):
+            found = extract_graph_fast(text_units(text), documents(**titles))
+            assert (titles["e"] in entities(found)) == (titles["e"] in text)
+    assert read == [["Skarrow Light", "Lamp of the sea"], ["Skarrow Light", "Song of the sea"]]
 
 
 def extract(text: str, title: str = "", **params: int) -> pd.DataFrame:
