@@ -4,6 +4,7 @@
     ├── UsageError            2   the command, or a query, was asked for something that makes no sense
     │   ├── NothingLoadedError 2  a query before the first load
     │   ├── OtherOwnerError   2   the workspace belongs to another project
+    │   ├── NotAllowedError   2   who asks may not ask for that
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
     │       └── AuthError     2   an endpoint refused the key
     ├── DataError             1   a table does not have the shape its schema declares
@@ -17,7 +18,7 @@
     ├── WorkerError           1   a process of engine.workers was ended
     ├── LockedError           1   another run holds the project
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
-    └── BudgetError           5   what the run may spend is used up: the next run goes on
+    └── BudgetError           5   what a run, or who asks, may spend is used up: the next run, or day, goes on
     KeyboardInterrupt       130   Ctrl-C
     └── Terminated          143   SIGTERM
 
@@ -48,6 +49,10 @@ class NothingLoadedError(UsageError):
 
 
 class OtherOwnerError(UsageError):
+    pass
+
+
+class NotAllowedError(UsageError):
     pass
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
     from pipeline.query.answer import Answer
+    from pipeline.query.asker import Asker
     from pipeline.query.request import QueryRequest
     from pipeline.query.resources import QueryResources
     from pipeline.query.stream import Event, NextQuestions
@@ -358,30 +359,33 @@ class Project(Services):
         graph.add_nodes_from(entities.to_dict("index").items())
         return graph
 
-    def query(self, question: str, **options: Any) -> Answer:
-        """Answer a question over the loaded stores; ``options`` are QueryRequest's.
+    def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
+        """Answer a question over the loaded stores; ``options`` are QueryRequest's. ``asker``: who asks, by default one
+        who may ask for all.
 
         Raises UsageError for options that make no sense, StoreError and ModelError when the services fail.
         """
         from pipeline.query.answer import answer
 
-        return answer(self.request(question, **options), self._resources_of(options))
+        request = self.request(question, asker, **options)
+        return answer(request, self._resources_of(request, asker, options))
 
-    def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
+    def query_stream(self, question: str, asker: Asker | None = None, **options: Any) -> Iterator[Event]:
         """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
 
         Raises UsageError for options that make no sense, StoreError when the stores do not answer.
         """
         from pipeline.query.stream import stream_answer
 
-        return stream_answer(self.request(question, **options), self._resources_of(options))
+        request = self.request(question, asker, **options)
+        return stream_answer(request, self._resources_of(request, asker, options))
 
-    def query_data(self, question: str, **options: Any) -> dict[str, Any]:
+    def query_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
         """What was found, structured, with no model call for an answer."""
-        found = self.query(question, **{**options, "only_need_context": True}).to_json()
+        found = self.query(question, asker, **{**options, "only_need_context": True}).to_json()
         return {name: value for name, value in found.items() if name != "answer"}
 
-    def questions(self, question: str, number: int = 5, **options: Any) -> NextQuestions:
+    def questions(self, question: str, number: int = 5, asker: Asker | None = None, **options: Any) -> NextQuestions:
         """What could be asked next, after this question and ``conversation_history``; ``options`` are QueryRequest's.
 
         Raises UsageError also without a chat model, ModelError where it gives none.
@@ -390,22 +394,23 @@ class Project(Services):
 
         if not 1 <= number <= MOST_QUESTIONS:
             raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
-        return next_questions(self.request(question, **options), number, self.query_resources)
+        request = self.request(question, asker, **options)
+        return next_questions(request, number, self.query_resources(request.mode, asker))
 
-    async def aquery(self, question: str, **options: Any) -> Answer:
+    async def aquery(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
         from asyncio import to_thread
 
-        return await to_thread(self.query, question, **options)
+        return await to_thread(self.query, question, asker, **options)
 
-    async def aquery_data(self, question: str, **options: Any) -> dict[str, Any]:
+    async def aquery_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
         from asyncio import to_thread
 
-        return await to_thread(self.query_data, question, **options)
+        return await to_thread(self.query_data, question, asker, **options)
 
-    async def aquery_stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
+    async def aquery_stream(self, question: str, asker: Asker | None = None, **options: Any) -> AsyncIterator[Event]:
         from asyncio import to_thread
 
-        events = await to_thread(self.query_stream, question, **options)
+        events = await to_thread(self.query_stream, question, asker, **options)
         while (event := await to_thread(next, events, None)) is not None:
             yield event
 
@@ -423,22 +428,25 @@ class Project(Services):
         from pipeline.evaluation.results import Setup
 
         setup = Setup.of(modes, ks, budget, by, keywords, rerank)
-        searched = SearchTarget(self.query_data, self.query_resources, self.stores.vectors, self.settings.query)
+        searched = SearchTarget(
+            self.query_data, self.query_resources("evaluate"), self.stores.vectors, self.settings.query
+        )
         return evaluate(read_questions(questions, by), setup, searched, advanced)
 
-    def request(self, question: str, **options: Any) -> QueryRequest:
+    def request(self, question: str, asker: Asker | None = None, **options: Any) -> QueryRequest:
         """The request with the project's defaults for what is not given (None counts as not given).
 
-        Raises UsageError for options that make no sense.
+        Raises UsageError for options that make no sense, NotAllowedError for those that the asker may not have.
         """
-        from pipeline.query.request import request_of
+        from pipeline.query.asker import ANYONE, request_for
 
-        return request_of(question, self.settings.query, options)
+        return request_for(asker or ANYONE, question, self.settings.query, options, self.tokenizer)
 
-    @property
-    def query_resources(self) -> QueryResources:
-        """Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was not named for this
-        once, and UsageError for vectors that no model of the settings makes."""
+    def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
+        """For one question. Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was
+        not named for this once, and UsageError for vectors that no model of the settings makes."""
+        from pipeline.query.account import Account, AccountedChat, AccountedEmbedding, AccountedReranker
+        from pipeline.query.asker import ANYONE
         from pipeline.query.resources import QueryResources, noting
 
         live = self.stores.live()
@@ -446,23 +454,30 @@ class Project(Services):
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
+        account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
+
+        def counted(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
+            chat = self._answering(chats, name)
+            return AccountedChat(chat, account) if chat else None
+
         return QueryResources(
             noting(self.notes_on_owner(live), self.stores.read),
-            self.embedding_like(live.embedding),
-            partial(self._answering, self.query_chat),
-            partial(self._answering, self.keyword_chat),
+            AccountedEmbedding(self.embedding_like(live.embedding), account),
+            partial(counted, self.query_chat),
+            partial(counted, self.keyword_chat),
             self.tokenizer,
             self.query_prompt,
-            self.reranker,
+            AccountedReranker(self.reranker, account) if self.reranker else None,
             cache(self._measured),
+            account,
         )
 
-    def _resources_of(self, options: Mapping[str, Any]) -> QueryResources:
+    def _resources_of(self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]) -> QueryResources:
         """With a word on the default mode, once, where neither the question nor the settings name one."""
         from pipeline.query.resources import noting
         from pipeline.runs.default_mode import told_once
 
-        resources = self.query_resources
+        resources = self.query_resources(request.mode, asker)
         told = () if options.get("mode") else told_once(self.root, self.settings.query)
         return replace(resources, read=noting(told, resources.read))
 

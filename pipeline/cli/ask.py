@@ -225,7 +225,7 @@ class Spoken:
 
     def rest(self, found: "Answer", all_sources: bool = False) -> None:
         print(self.wrapped.end())
-        print_aside(*found.notes)
+        print_aside(*found.notes, *_price(found))
         if found.request.only_need_context or found.request.only_need_prompt or found.abstained:
             return
         if reports := found.cited_reports:
@@ -233,6 +233,16 @@ class Spoken:
             for report in reports:
                 print(f"  [{report['number']}] {report['title']} (level {report['level']})")
         print_sources(found, "" if all_sources else self.more)
+
+
+def _price(found: "Answer") -> list[str]:
+    """Nothing where no chat model was asked."""
+    used = found.usage
+    if not used["calls"]:
+        return []
+    price = "no price" if found.cost is None else f"price {found.cost:.6f}"
+    calls = counted(used["calls"], "call")
+    return [f"{calls}, {used['input_tokens']:,} tokens in, {used['output_tokens']:,} out: {price}"]
 
 
 def print_sources(found: "Answer", more: str) -> None:

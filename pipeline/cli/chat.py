@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,7 +76,7 @@ class Talk:
     not said."""
 
     project: "Project"
-    options: dict[str, object]
+    options: dict[str, Any]
     turns: list[dict[str, str]] = field(default_factory=list)
     last: "Answer | None" = None
     goes_on: bool = True

@@ -152,7 +152,7 @@ def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
 
 
 def print_usage(usage: "pd.DataFrame", by: str) -> None:
-    """A line for each run, step, document, model or outcome."""
+    """A line for each run, step, or whatever they are summed by."""
     if usage.empty:
         print("no call of a model is known")
         return

@@ -41,8 +41,12 @@ def rejects(
 
 def usage(
     context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    by: Annotated[str, typer.Option(help="run, step, document, model or outcome.")] = "run",
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run only.")] = None,
+    by: Annotated[
+        str, typer.Option(help="run, step, document, model, outcome, day; question, key, mode, workspace.")
+    ] = "run",
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Of this run only; questions: of those alone.")
+    ] = None,
 ) -> None:  # fmt: skip
     """What the models were asked, and what it cost: calls, tokens, price."""
     with open_project(context, folder, overrides, as_json) as project:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from pipeline.errors import ModelError, StoreError, UsageError, counted
+from pipeline.errors import BudgetError, ModelError, StoreError, UsageError, counted
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.addresses import Addresses
@@ -54,8 +54,9 @@ class AnswerText:
 class Answer:
     """``abstention``: why there is no answer; "" where there is one. ``cited``: the references that it rests on, in the
     order of the text; ``removed_citations``: those of what the model was not shown. ``tokens``: of the prompt and its
-    parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken. ``notes``:
-    what those who ask, or run the stores, should know."""
+    parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken. ``cost``: of
+    all calls that were made for it, by the settings' prices; None where a model has none. ``question_id``: by which
+    usage knows it. ``notes``: what those who ask, or run the stores, should know."""
 
     request: QueryRequest
     text: str
@@ -69,6 +70,8 @@ class Answer:
     removed_citations: int = 0
     notes: tuple[str, ...] = ()
     most_calls: int = 1
+    question_id: str = ""
+    cost: float | None = None
 
     @property
     def abstained(self) -> bool:
@@ -91,6 +94,8 @@ class Answer:
             "cited": [entry.id for entry in self.cited],
             "tokens": self.tokens,
             "usage": self.usage,
+            "cost": self.cost,
+            "question_id": self.question_id,
             "most_calls": self.most_calls,
             "timings_ms": self.timings_ms,
             "dropped": dropped_json(self.context, self.request),
@@ -208,6 +213,8 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         removed_citations=prepared.removed_citations + said.cited.removed,
         notes=(*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *untraced),
         most_calls=prepared.most_calls,
+        question_id=resources.account.question,
+        cost=resources.account.cost,
     )
 
 
@@ -230,7 +237,7 @@ def traced(prepared: PreparedQuery, resources: QueryResources, said: AnswerText)
 
     try:
         return with_sources(context, said.text, said.cited.reports, prepared.request, resources), ()
-    except (ModelError, StoreError) as error:
+    except (BudgetError, ModelError, StoreError) as error:
         return context, (f"the passages that the reports rest on were not found ({error})",)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
 from pipeline.models.measured import UNMEASURED, Measured
+from pipeline.query.account import Account
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.reads import GraphReads, VectorReads
 
@@ -43,7 +44,7 @@ def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
 class QueryResources:
     """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
     that name. ``keyword_chat``: the same, for a call that retrieval can do without: it is soon given up.
-    ``measured``: what doctor has found of that chat model."""
+    ``measured``: what doctor has found of that chat model. ``account``: what the question costs."""
 
     read: ReadTogether
     embedding: EmbeddingModel
@@ -53,6 +54,7 @@ class QueryResources:
     prompt: Callable[[str], Prompt]
     reranker: Reranker | None = None
     measured: Callable[[str], Measured] = lambda name: UNMEASURED
+    account: Account = field(default_factory=Account)
 
     def answering_in(self, form: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """The ``response_format``, where that chat model was found to answer in such."""

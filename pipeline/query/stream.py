@@ -109,12 +109,15 @@ def _pieces(prepared: PreparedQuery, resources: QueryResources, replies: list[Ch
 
 @dataclass(frozen=True)
 class NextQuestions:
-    """``questions``: the most promising first. ``usage``: tokens as the endpoint counted them."""
+    """``questions``: the most promising first. ``usage``: tokens as the endpoint counted them. ``cost``,
+    ``question_id``: as of an Answer."""
 
     request: QueryRequest
     questions: tuple[str, ...]
     usage: dict[str, int]
     notes: tuple[str, ...] = ()
+    question_id: str = ""
+    cost: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -122,6 +125,8 @@ class NextQuestions:
             "question": self.request.query,
             "questions": list(self.questions),
             "usage": self.usage,
+            "cost": self.cost,
+            "question_id": self.question_id,
             "notes": list(self.notes),
         }
 
@@ -145,7 +150,9 @@ def next_questions(request: QueryRequest, number: int, resources: QueryResources
     refuse_failed(reply)
     asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
     new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
-    return NextQuestions(request, tuple(new[:number]), usage_of(*prepared.replies, *paid), _notes(prepared, reply))
+    usage, account = usage_of(*prepared.replies, *paid), resources.account
+    notes = _notes(prepared, reply)
+    return NextQuestions(request, tuple(new[:number]), usage, notes, account.question, account.cost)
 
 
 def _messages(prepared: PreparedQuery, number: int, resources: QueryResources) -> Messages:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pipeline.contract.prompts import Prompt
     from pipeline.engine.plan import RunOptions
     from pipeline.engine.resources import Resources
+    from pipeline.engine.usage.questions import QuestionJournal
     from pipeline.engine.workflow import Workflow
     from pipeline.models.base import EmbeddingModel, Listener, Reranker
     from pipeline.models.cache.replies import ReplyCache
@@ -285,6 +286,13 @@ class Services:
     @made_once
     def stores(self) -> Stores:
         return open_stores(self.settings, self.root)
+
+    @made_once
+    def question_journal(self) -> QuestionJournal:
+        """What questions cost."""
+        from pipeline.engine.usage.questions import QUESTIONS, QuestionJournal
+
+        return QuestionJournal(self.usage_folder / QUESTIONS)
 
     @made_once
     def snapshots(self) -> SnapshotStore:

@@ -131,6 +131,10 @@ class Found(Body):
     references: list[ReferenceShown]
     tokens: dict[str, int] = Field(description="Of the prompt and its parts.")
     usage: dict[str, int] = Field(description="Calls of the chat model, and their tokens as the endpoint counted them.")
+    cost: float | None = Field(
+        default=None, description="Of all calls made for the question, by the prices of settings; null without a price."
+    )
+    question_id: str = Field(default="", description="By which graphmill usage knows the question.")
     most_calls: int = Field(default=1, description="Calls of the chat model that the question could have taken.")
     timings_ms: dict[str, float]
     notes: list[str] = Field(description="What those who run the stores should know.")

@@ -51,8 +51,12 @@ FEW_TOKENS = 5000
 """Of a result, unless the assistant asks for more: several take no more than 25,000 in a conversation's turn."""
 ONE_WINDOW = 2
 """Calls, the answer's among them: the reports that one is shown are as much as an assistant wants to read."""
-OF_EVIDENCE = frozenset({"mode", "keywords", "abstained", "reason", "tokens", "most_calls", "dropped", "notes"})
-OF_AN_ANSWER = frozenset({"mode", "answer", "abstained", "reason", "cited", "reports", "usage", "notes"})
+OF_EVIDENCE = frozenset(
+    {"mode", "keywords", "abstained", "reason", "tokens", "most_calls", "dropped", "cost", "question_id", "notes"}
+)
+OF_AN_ANSWER = frozenset(
+    {"mode", "answer", "abstained", "reason", "cited", "reports", "usage", "cost", "question_id", "notes"}
+)
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
 SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
 """All of ``Mode`` that look into the documents."""

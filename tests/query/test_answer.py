@@ -177,7 +177,7 @@ def test_an_answer_is_json(mode: str):
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
         "mode", "question", "keywords", "answer", "abstained", "reason", "entities", "relationships", "chunks",
-        "references", "cited", "tokens", "usage", "most_calls", "timings_ms", "dropped",
+        "references", "cited", "tokens", "usage", "cost", "question_id", "most_calls", "timings_ms", "dropped",
         "removed_citations", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode

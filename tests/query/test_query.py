@@ -128,9 +128,9 @@ def test_an_async_stream_keeps_the_loop_free(loaded: ProjectFolder):
     asking: list[threading.Thread] = []
 
     class Watched(Project):
-        def query_stream(self, question: str, **options: Any) -> Iterator[Event]:
+        def query_stream(self, question: str, asker: Any = None, **options: Any) -> Iterator[Event]:
             asking.append(threading.current_thread())
-            return super().query_stream(question, **options)
+            return super().query_stream(question, asker, **options)
 
     async def stream() -> list[Event]:
         return [event async for event in project.aquery_stream(QUESTION)]

@@ -43,13 +43,19 @@ def test_an_answer_is_the_projects(served: Serving, project: Project):
     found = served.ask(mode="local", top_k=5)
     assert found.status_code == 200
     expected = project.query(QUESTION, mode="local", top_k=5)
-    assert found.json() | {"timings_ms": 0} == expected.to_json(evidence=False) | {"timings_ms": 0}
+    assert found.json() | {"timings_ms": 0, "question_id": ""} == expected.to_json(evidence=False) | {
+        "timings_ms": 0,
+        "question_id": "",
+    }
     whole = served.client.post("/query?include=evidence", json={"query": QUESTION, "mode": "local", "top_k": 5})
-    assert whole.json() | {"timings_ms": 0} == expected.to_json() | {"timings_ms": 0}
+    assert whole.json() | {"timings_ms": 0, "question_id": ""} == expected.to_json() | {
+        "timings_ms": 0,
+        "question_id": "",
+    }
     assert served.client.post("/query?include=all", json={"query": QUESTION}).status_code == 422
     data = served.ask("/query/data", mode="naive")
     expected = project.query_data(QUESTION, mode="naive")
-    assert data.json() | {"timings_ms": 0} == expected | {"timings_ms": 0}
+    assert data.json() | {"timings_ms": 0, "question_id": ""} == expected | {"timings_ms": 0, "question_id": ""}
     assert "answer" not in data.json()
 
 
@@ -60,7 +66,7 @@ def test_a_stream_has_sources_tokens_and_the_whole(served: Serving, project: Pro
     first, *tokens, done = served.events()
     assert (first.name, {token.name for token in tokens}, done.name) == ("sources", {"token"}, "done")
     expected = project.query(QUESTION).to_json(evidence=False)
-    assert done.data | {"timings_ms": 0} == expected | {"timings_ms": 0}
+    assert done.data | {"timings_ms": 0, "question_id": ""} == expected | {"timings_ms": 0, "question_id": ""}
     assert first.data["references"] == expected["references"]
     assert "".join(token.data["text"] for token in tokens) == expected["answer"]
     wait_until(lambda: served.api.queries.running == 0)

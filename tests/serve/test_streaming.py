@@ -54,13 +54,18 @@ def test_answers_at_once_are_those_one_after_another(chatting: Project, openai: 
     questions = [f"Who founded number {number} of the Brack Institute?" for number in range(size(12, 60))]
     modes = ["naive", "local", "global", "hybrid", "mix"]
     asked = [(question, modes[place % len(modes)]) for place, question in enumerate(questions)]
-    alone = [chatting.query_data(question, mode=mode) | {"timings_ms": 0} for question, mode in asked]
+    alone = [
+        chatting.query_data(question, mode=mode) | {"timings_ms": 0, "question_id": ""} for question, mode in asked
+    ]
     with serving(chatting) as served:
         together: dict[int, Any] = {}
 
         def ask(place: int) -> None:
             question, mode = asked[place]
-            together[place] = served.ask("/query/data", query=question, mode=mode).json() | {"timings_ms": 0}
+            together[place] = served.ask("/query/data", query=question, mode=mode).json() | {
+                "timings_ms": 0,
+                "question_id": "",
+            }
 
         threads = [threading.Thread(target=ask, args=(place,)) for place in range(len(asked))]
         for thread in threads:

@@ -2,16 +2,14 @@
 
 <folder>/<run_id>.jsonl      while the run goes on: a line as a call begins, a line as it ends
 <folder>/<run_id>.parquet    afterwards: the table
+<folder>/questions           the same of questions, by day (questions.py)
 """
 
-import json
 import threading
 import time
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from io import SEEK_END
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -21,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.contract.schemas import FLOAT, INT, STRING, table
+from pipeline.engine.usage.lines import append, as_line, calls_of, read_lines, row_of
+from pipeline.engine.usage.questions import QUESTIONS, day_of
 from pipeline.errors import DiskFullError, UsageError
 from pipeline.files import digest_named, full_disk_named, is_as_named, publish_file, tell, temporary_file
 from pipeline.models.base import Usage
@@ -29,12 +29,14 @@ USAGE = table(
     "run_id", "at", "step", "row_id", "attempt",
     run_id=STRING, workflow=STRING, step=STRING, row_id=STRING, document_id=STRING, model=STRING, kind=STRING,
     outcome=STRING, attempt=INT, input_tokens=INT, cached_tokens=INT, output_tokens=INT, cost=FLOAT, seconds=FLOAT,
-    texts=INT, at=FLOAT,
+    texts=INT, at=FLOAT, question=STRING, workspace=STRING, key=STRING, mode=STRING,
 )  # fmt: skip
-"""``outcome``: "ok", "throttled", a reject's reason code, or "unknown" for a call that a kill cut off: its tokens are
-then an estimate. ``cost`` is null where the model has no price. ``at``: seconds since 1970 when it ended."""
-
-UNKNOWN = "unknown"
+"""``outcome``: "ok", "throttled", a reject's reason code, "cut" for a stream that nobody read to its end, or "unknown"
+for a call that a kill cut off; the tokens of both are an estimate. ``cost`` is null where the model has no price.
+``at``: seconds since 1970 when it ended. The last four are those of a question, whose ``run_id`` is QUESTIONS and whose
+``step`` says what the call was for; ``key`` names who asked, "" for the command line."""
+SECONDS_OF_A_DAY = 86_400
+OF_QUESTIONS = dict.fromkeys(("question", "workspace", "key", "mode"), "")
 
 
 @dataclass
@@ -72,13 +74,7 @@ class Journal:
         self._write({"ended": call, **self._row(step, document_id, usage)})
 
     def _row(self, step: str, document_id: str, usage: Usage) -> dict[str, Any]:
-        return {
-            "workflow": self.workflow, "step": step, "row_id": usage.row_id, "document_id": document_id,
-            "model": usage.model, "kind": "embedding" if usage.texts else "chat", "outcome": usage.outcome,
-            "attempt": usage.attempt, "input_tokens": usage.input_tokens, "cached_tokens": usage.cached_tokens,
-            "output_tokens": usage.output_tokens, "cost": usage.cost, "seconds": round(usage.seconds, 4),
-            "texts": usage.texts, "at": time.time(),
-        }  # fmt: skip
+        return row_of(usage, workflow=self.workflow, step=step, document_id=document_id)
 
     def close(self) -> None:
         """The journal becomes a table."""
@@ -90,30 +86,26 @@ class Journal:
         settle(self.folder)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        text = json.dumps({**line, "crc": _crc(line)}, ensure_ascii=False).encode() + b"\n"
+        text = as_line(line)
         with self.lock, full_disk_named(self.folder):
             if self._closed:
                 return
             if self._file is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._file = (self.folder / f"{self.run_id}.jsonl").open("ab", buffering=0)
-            _append(self._file, text)
-
-
-def _append(file: BinaryIO, line: bytes) -> None:
-    """All of the line or, where that fails, nothing."""
-    before = file.seek(0, SEEK_END)
-    try:
-        while line:
-            line = line[file.write(line) :]
-    except OSError:
-        file.truncate(before)
-        raise
+            append(self._file, text)
 
 
 def settle(folder: Path) -> None:
-    """Make tables of the journals that ended runs, or killed ones, have left. Only for a caller who is alone here."""
-    for journal in sorted(folder.glob("*.jsonl")):
+    """Make tables of the journals that ended runs, or killed ones, have left, and of those of questions of days that
+    are past. Only for a caller who is alone here."""
+    _settle(folder, folder.glob("*.jsonl"))
+    questions, yesterday = folder / QUESTIONS, day_of(time.time() - SECONDS_OF_A_DAY)
+    _settle(questions, [journal for journal in questions.glob("*.jsonl") if journal.stem < yesterday])
+
+
+def _settle(folder: Path, journals: Iterable[Path]) -> None:
+    for journal in sorted(journals):
         if _tables_of(journal):  # a kill came between the two
             journal.unlink()
             continue
@@ -126,7 +118,12 @@ def settle(folder: Path) -> None:
 
 
 def read_usage(folder: Path) -> pd.DataFrame:
-    """All calls of all runs, also of one that goes on, or ends meanwhile; USAGE's columns."""
+    """All calls of all runs, also of one that goes on, or ends meanwhile, and of all questions; USAGE's columns."""
+    frames = [frame for frame in map(_read_folder, (folder, folder / QUESTIONS)) if not frame.empty]
+    return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+
+
+def _read_folder(folder: Path) -> pd.DataFrame:
     journals = {}
     for journal in sorted(folder.glob("*.jsonl")):  # before the tables: what is gone by then has become one
         with suppress(FileNotFoundError):
@@ -143,6 +140,8 @@ def _read_table(path: Path) -> pd.DataFrame | None:
         if not is_as_named(path):
             raise ValueError("not what was written")
         table = pq.read_table(path, page_checksum_verification=True)
+        for name in USAGE.columns[table.num_columns :]:  # an earlier version had no questions
+            table = table.append_column(name, pa.array([""] * len(table), pa.string()))
         return table.cast(USAGE.arrow).to_pandas()
     except FileNotFoundError:
         return None
@@ -157,50 +156,27 @@ def _tables_of(journal: Path) -> list[Path]:
 
 
 COLUMNS = {"run": "run_id", "step": "step", "document": "document_id", "model": "model", "outcome": "outcome"}
+COLUMNS_OF_QUESTIONS = {"question": "question", "key": "key", "mode": "mode", "workspace": "workspace"}
 
 
 def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Calls, those that were answered (``ok``), tokens, cost and seconds by run, step, document, model or outcome;
-    ``cost`` is null where a model has no price. Raises UsageError for another column."""
-    if by not in COLUMNS:
-        raise UsageError(f"usage: cannot sum by '{by}'; by: {', '.join(COLUMNS)}")
-    rows = usage.assign(calls=1, ok=(usage["outcome"] == "ok").astype(int), priced=usage["cost"].notna())
-    grouped = rows.groupby(COLUMNS[by], sort=True)
+    """Calls, those that were answered (``ok``), tokens, cost and seconds by run, step, document, model, outcome or day
+    (of UTC), those of questions also by question, key, mode or workspace; ``cost`` is null where a model has no price.
+    Raises UsageError for another column."""
+    if by not in (known := [*COLUMNS, "day", *COLUMNS_OF_QUESTIONS]):
+        raise UsageError(f"usage: cannot sum by '{by}'; by: {', '.join(known)}")
+    asked = usage[usage["question"] != ""] if by in COLUMNS_OF_QUESTIONS else usage
+    rows = asked.assign(
+        calls=1, ok=(asked["outcome"] == "ok").astype(int), priced=asked["cost"].notna(), day=asked["at"].map(day_of)
+    )
+    grouped = rows.groupby((COLUMNS | COLUMNS_OF_QUESTIONS).get(by, by), sort=True)
     counted = ["calls", "ok", "input_tokens", "cached_tokens", "output_tokens", "cost", "seconds"]
     totals = grouped[counted].sum()
     totals["cost"] = totals["cost"].where(grouped["priced"].all())
     return totals.reset_index()
 
 
-def _line(text: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError or TypeError for what ``Journal`` has not written."""
-    line = json.loads(text)
-    check = line.pop("crc", None)
-    if check is not None and check != _crc(line):
-        raise ValueError(text)
-    if not line.keys() >= set(USAGE.columns) - {"run_id"}:
-        raise KeyError(text)
-    return line
-
-
-def _crc(line: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(line, sort_keys=True).encode())
-
-
 def _rows(journal: Path) -> Iterator[dict[str, Any]]:
-    open_calls: dict[str, dict[str, Any]] = {}
     with journal.open("rb") as lines:
-        for text in lines:
-            try:
-                line = _line(text)
-            except (ValueError, KeyError, TypeError):  # the machine went down in the middle of a line, or it is damaged
-                tell(f"{journal}: a line cannot be read; its call is not counted, or as unknown")
-                continue
-            name = line.pop("begun", None)
-            if name is not None:
-                open_calls[name] = line
-                continue
-            open_calls.pop(line.pop("ended", ""), None)
-            yield {"run_id": journal.stem, **line}
-    for line in open_calls.values():
-        yield {"run_id": journal.stem, **line, "outcome": UNKNOWN}
+        for row in calls_of(read_lines(lines, journal)):
+            yield {"run_id": journal.stem, **OF_QUESTIONS, **row}

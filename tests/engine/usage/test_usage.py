@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.usage.journal import UNKNOWN, USAGE, Journal, read_usage, settle
+from pipeline.engine.usage.journal import USAGE, Journal, read_usage, settle
+from pipeline.engine.usage.lines import UNKNOWN
 from pipeline.errors import DiskFullError
 from pipeline.models.base import Usage
 
@@ -134,6 +135,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from pipeline.engine.usage.journal import Journal, read_usage
+from pipeline.engine.usage.lines import UNKNOWN
 from pipeline.errors import DiskFullError
 from pipeline.models.base import Usage
 

@@ -1,0 +1,122 @@
+"""Calls made for questions: a row each, of all processes of a project, in a file for each day.
+
+<folder>/<day>.jsonl      to which all processes append, a line as a call begins, a line as it ends
+<folder>/<day>.parquet    the table that a later run makes of it (journal.py)
+
+Days are those of UTC. No text of a question is in it, and no key.
+"""
+
+import fcntl
+import secrets
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pipeline.engine.usage.lines import append, as_line, read_lines, row_of
+from pipeline.errors import StoreError, in_words
+from pipeline.files import full_disk_named
+from pipeline.models.base import Usage
+
+QUESTIONS = "questions"
+"""Their folder in that of the runs' journals, and what stands in their rows for a run."""
+
+
+def day_of(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
+
+
+def seconds_left() -> int:
+    """Until the day ends, and a little more."""
+    now = datetime.now(UTC)
+    next_day = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return int((next_day - now).total_seconds()) + 1
+
+
+def new_question_id() -> str:
+    """Ids sort by when they were asked."""
+    return f"q-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+@dataclass
+class _Day:
+    """What is known of a day's file up to ``read`` bytes of it. ``spent``: by key; ``under_way``: key and expected cost
+    of calls that have not ended."""
+
+    name: str
+    read: int = 0
+    spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    under_way: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+
+@dataclass
+class QuestionJournal:
+    """Threads may share it, and any number of processes the folder. Raises DiskFullError, or StoreError where the file
+    cannot be written: a call that could not be counted is not made."""
+
+    folder: Path
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _day: _Day = field(default_factory=lambda: _Day(""))
+
+    def begun(self, call: str, expected: Usage, kind: str, said: Mapping[str, str]) -> str:
+        """``call``: a name that no other call has; returned with the day, by which it is to be ended."""
+        day = day_of(time.time())
+        self._write(day, {"begun": call, **_row(expected, kind, said)})
+        return f"{day}/{call}"
+
+    def ended(self, named: str, usage: Usage, kind: str, said: Mapping[str, str]) -> None:
+        day, _, call = named.partition("/")
+        self._write(day, {"ended": call, **_row(usage, kind, said)})
+
+    def spent_today(self) -> Mapping[str, float]:
+        """By key what the calls of this day have cost, those under way as far as it can be told. What has no price
+        costs nothing."""
+        with self.lock:
+            self._catch_up(day_of(time.time()))
+            spent = self._day.spent.copy()
+            for key, cost in self._day.under_way.values():
+                spent[key] += cost
+            return spent
+
+    def _catch_up(self, today: str) -> None:
+        """Read what was appended since the last look."""
+        if self._day.name != today:
+            self._day = _Day(today)
+        day, path = self._day, self._path(today)
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            file.seek(day.read)
+            added = file.read()
+        whole = added[: added.rfind(b"\n") + 1]
+        day.read += len(whole)
+        for line in read_lines(whole.splitlines(), path):
+            cost = line["cost"] or 0.0
+            if "begun" in line:
+                day.under_way[line["begun"]] = (line["key"], cost)
+            else:
+                day.under_way.pop(line["ended"], None)
+                day.spent[line["key"]] += cost
+
+    def _path(self, day: str) -> Path:
+        return self.folder / f"{day}.jsonl"
+
+    def _write(self, day: str, line: Mapping[str, Any]) -> None:
+        try:
+            with full_disk_named(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with self._path(day).open("ab", buffering=0) as file:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    append(file, as_line(line))
+        except OSError as error:
+            fact = f"what a question costs could not be written ({in_words(error)})"
+            raise StoreError(f"{self.folder}: {fact}; let this user write there") from None
+
+
+def _row(usage: Usage, kind: str, said: Mapping[str, str]) -> dict[str, Any]:
+    step = usage.row_id or kind
+    return {"run_id": QUESTIONS, **row_of(usage, kind, **{**said, "step": step})}

@@ -1,0 +1,72 @@
+"""Who asks, and what they may ask for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.contract.conditions import Conditions
+from pipeline.errors import NotAllowedError, UsageError
+from pipeline.models.base import Tokenizer
+from pipeline.query.request import QueryRequest, request_of
+from pipeline.settings.query_options import QueryOptions
+
+
+@dataclass(frozen=True)
+class Asker:
+    """``name``: by which usage knows them; "" is the command line and scripts. None: no ceiling.
+
+    ``where``: conditions of the documents that they may see anything of; those of a request narrow them. ``apart``:
+    what a model has answered them is served to nobody else. ``cost_per_day``: of all that goes by their name;
+    ``shared_cost_per_day``: of all askers that have a name.
+    """
+
+    name: str = ""
+    modes: tuple[str, ...] | None = None
+    system_prompt: bool = True
+    max_prompt_tokens: int | None = None
+    max_calls: int | None = None
+    cost_per_day: float | None = None
+    shared_cost_per_day: float | None = None
+    where: Conditions = field(default_factory=dict)
+    apart: bool = False
+
+
+ANYONE = Asker()
+"""Who runs the project."""
+
+
+def request_for(
+    asker: Asker, question: Any, defaults: QueryOptions, options: Mapping[str, Any], tokenizer: Tokenizer
+) -> QueryRequest:
+    """The request as ``request_of`` makes it, within what the asker may: of what they do not ask for they get less
+    where the default is more. Raises NotAllowedError for what they ask for and may not."""
+    if asker == ANYONE:
+        return request_of(question, defaults, options)
+    ceilings = {"max_total_tokens": asker.max_prompt_tokens, "max_calls": asker.max_calls}
+    lowered = {name: min(most, getattr(defaults, name)) for name, most in ceilings.items() if most is not None}
+    request = request_of(question, defaults.model_copy(update=lowered), options)
+    if asker.modes is not None and request.mode not in asker.modes:
+        raise _refused(f"mode '{request.mode}'", f"ask with one of: {', '.join(asker.modes) or 'none'}")
+    if not asker.system_prompt and request.system_prompt != defaults.system_prompt:
+        raise _refused("a system_prompt", "leave it out; a wish goes into user_prompt")
+    for name, most in ceilings.items():
+        if most is not None and getattr(request, name) > most:
+            raise _refused(f"{name}: {getattr(request, name):,}", f"ask for at most {most:,}")
+    _refuse_long(asker, request, tokenizer)
+    return request
+
+
+def _refuse_long(asker: Asker, request: QueryRequest, tokenizer: Tokenizer) -> None:
+    """What is sent goes into the prompt whole, but for the conversation, which only ``bypass`` does not cut."""
+    if asker.max_prompt_tokens is None:
+        return
+    turns = request.conversation_history if request.mode == "bypass" else ()
+    texts = [request.query, request.user_prompt, request.system_prompt, request.response_type, request.language,
+             *request.hl_keywords, *request.ll_keywords, *(turn.content for turn in turns)]  # fmt: skip
+    tokens = sum(map(tokenizer.count, texts))
+    if tokens > asker.max_prompt_tokens:
+        raise _refused(f"a request of {tokens:,} tokens", f"shorten it to less than {asker.max_prompt_tokens:,}")
+
+
+def _refused(what: str, action: str) -> UsageError:
+    return NotAllowedError(f"query: {what} is not allowed here; {action}")
