@@ -8,7 +8,7 @@ from pipeline.contract.conditions import Conditions
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest, request_of
-from pipeline.settings.query_options import QueryOptions
+from pipeline.settings.query_options import QuerySettings
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ ANYONE = Asker()
 
 
 def request_for(
-    asker: Asker, question: Any, defaults: QueryOptions, options: Mapping[str, Any], tokenizer: Tokenizer
+    asker: Asker, question: Any, defaults: QuerySettings, options: Mapping[str, Any], tokenizer: Tokenizer
 ) -> QueryRequest:
     """The request as ``request_of`` makes it, within what the asker may: of what they do not ask for they get less
     where the default is more. Raises NotAllowedError for what they ask for and may not."""
