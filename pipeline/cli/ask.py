@@ -1,7 +1,8 @@
 """query, questions, serve, mcp: over the loaded stores."""
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.options import Folder, Json, Overrides, listed, open_project, print_aside, print_json
-from pipeline.cli.wrapping import Wrapped, terminal_width
+from pipeline.cli.wrapping import Wrapped, in_lines, terminal_width
 from pipeline.errors import UsageError, counted, install_extra
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pipeline.query.stream import Event
 
 
+BROKEN_OFF = "broken off"
 FEW_CALLS = 2
 """One for keywords, one for the answer: not worth a word."""
 MODES = "naive, local, global, hybrid, mix, graph, community, drift or bypass."
@@ -104,13 +106,13 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Answer a question over the loaded stores, with sources."""
-    with open_project(invocation, folder, overrides, as_json) as project:
+    with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
         from pipeline.query.request import read_conditions
         from pipeline.query.stream import Done, Failed
 
         found: Answer | None = None
         spoken = Spoken()
-        for event in project.query_stream(
+        events = project.query_stream(
             question,
             mode=mode,
             only_need_context=only_need_context,
@@ -152,13 +154,15 @@ def query(
             drift_k_followups=drift_k_followups,
             n_depth=n_depth,
             general_knowledge=general_knowledge,
-        ):
-            if isinstance(event, Failed):
-                raise event.error
-            if isinstance(event, Done):
-                found = event.answer
-            elif not as_json:
-                spoken.piece(event)
+        )
+        with spoken.ending_its_line():
+            for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, Done):
+                    found = event.answer
+                elif not as_json:
+                    spoken.piece(event)
         assert found is not None
         if as_json:
             print_json(found.to_json())
@@ -179,7 +183,7 @@ def questions(
     as_json: Json = False,
 ) -> None:
     """Suggest what to ask next."""
-    with open_project(invocation, folder, overrides, as_json) as project:
+    with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
         from pipeline.query.request import read_conditions
 
         found = project.questions(
@@ -194,7 +198,7 @@ def questions(
             print_json(found.to_json())
             return
         print("\n".join(f"- {text}" for text in found.questions))
-        print_aside(*found.notes)
+        print_notes(found.notes)
 
 
 def _conversation(path: Path | None) -> list[Any] | None:
@@ -214,24 +218,36 @@ class Spoken:
 
     wrapped: Wrapped = field(default_factory=lambda: Wrapped(terminal_width()))
     more: str = "--all-sources"
+    begun: bool = False
+
+    @contextmanager
+    def ending_its_line(self) -> Iterator[None]:
+        """Also where the answer breaks off in the middle of one: what is said of that begins the next."""
+        try:
+            yield
+        except BaseException:
+            if self.begun:
+                print(self.wrapped.end(), flush=True)
+            raise
 
     def piece(self, event: "Event") -> None:
         from pipeline.query.stream import Sources, Token
 
         if isinstance(event, Token):
+            self.begun = True
             print(self.wrapped.feed(event.text), end="", flush=True)
         if isinstance(event, Sources) and event.most_calls > FEW_CALLS:
             print_aside(f"at most {event.most_calls} calls of the chat model")
 
     def rest(self, found: "Answer", all_sources: bool = False) -> None:
         print(self.wrapped.end())
-        print_aside(*found.notes, *_price(found))
+        print_notes([*found.notes, *_price(found)])
         if found.request.only_need_context or found.request.only_need_prompt or found.abstained:
             return
         if reports := found.cited_reports:
             print("\nReports:")
             for report in reports:
-                print(f"  [{report['number']}] {report['title']} (level {report['level']})")
+                print_line(f"  [{report['number']}] {report['title']} (level {report['level']})")
         print_sources(found, "" if all_sources else self.more)
 
 
@@ -245,6 +261,17 @@ def _price(found: "Answer") -> list[str]:
     return [f"{calls}, {used['input_tokens']:,} tokens in, {used['output_tokens']:,} out: {price}"]
 
 
+def print_line(line: str) -> None:
+    print(in_lines(line, terminal_width()))
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """As ``print_aside``, in lines of the terminal's width."""
+    width = terminal_width(sys.stderr)
+    for note in notes:
+        print(in_lines(f"graphmill: {note}", width), file=sys.stderr)
+
+
 def print_sources(found: "Answer", more: str) -> None:
     """Those that the answer cites, in its order; how many others there are, and what lists them, or, where that is "",
     these too."""
@@ -255,12 +282,13 @@ def print_sources(found: "Answer", more: str) -> None:
         print("\nSources:")
     for reference in shown:
         where = f"{reference.source}, p. {reference.page}" if reference.page else reference.source
-        print(f"  [{reference.id}] {reference.title} ({where})")
+        print_line(f"  [{reference.id}] {reference.title} ({where})")
         if found.request.include_chunk_content:
-            print("      " + " ".join(reference.content.split()))
+            print_line("      " + " ".join(reference.content.split()))
     if others and more:
         shown_too = f"{counted(len(others), 'other passage')} shown to the model, not cited"
-        print(f"\nand {shown_too}: {more}")
+        print()
+        print_line(f"and {shown_too}: {more}")
 
 
 Host = Annotated[str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.ask import Mode, Model, Spoken, Where, print_sources
+from pipeline.cli.ask import BROKEN_OFF, Mode, Model, Spoken, Where, print_sources
 from pipeline.cli.options import Folder, Overrides, open_project, print_aside
 from pipeline.errors import GraphmillError
 
@@ -101,20 +101,19 @@ class Talk:
 
         spoken = Spoken(more="/sources")
         try:
-            for event in self.project.query_stream(question, conversation_history=list(self.turns), **self.options):
-                if isinstance(event, Failed):
-                    raise event.error
-                if isinstance(event, Done):
-                    self._said(question, event.answer)
-                    spoken.rest(event.answer)
-                else:
-                    spoken.piece(event)
+            with spoken.ending_its_line():
+                for event in self.project.query_stream(question, conversation_history=list(self.turns), **self.options):
+                    if isinstance(event, Failed):
+                        raise event.error
+                    if isinstance(event, Done):
+                        self._said(question, event.answer)
+                        spoken.rest(event.answer)
+                    else:
+                        spoken.piece(event)
         except GraphmillError as error:
-            print()
             print_aside(str(error))
         except KeyboardInterrupt:
-            print()
-            print_aside("broken off")
+            print_aside(BROKEN_OFF)
 
     def _said(self, question: str, answer: "Answer") -> None:
         self.last = answer

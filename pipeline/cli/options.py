@@ -146,11 +146,15 @@ def root_of(context: typer.Context, folder: Path | None) -> Path:
 
 @contextmanager
 def open_project(
-    context: typer.Context, folder: Path | None, overrides: list[str] | None, as_json: bool = False
+    context: typer.Context,
+    folder: Path | None,
+    overrides: list[str] | None,
+    as_json: bool = False,
+    stopped: str = STOPPED,
 ) -> Iterator["Project"]:
     """The project; what goes wrong with it is told as ``errors_told`` does."""
     root = root_of(context, folder)
-    with errors_told(root, as_json):
+    with errors_told(root, as_json, stopped):
         from pipeline.project import Project
 
         with Project.open(root, overrides or ()) as project:
@@ -158,8 +162,9 @@ def open_project(
 
 
 @contextmanager
-def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
-    """What goes wrong inside is one line on stderr, an exit code, and with --json a report."""
+def errors_told(root: Path, as_json: bool = False, stopped: str = STOPPED) -> Iterator[None]:
+    """What goes wrong inside is one line on stderr, an exit code, and with --json a report. ``stopped``: what is said
+    of Ctrl-C."""
     runs = Runs.of(root)
     last = runs.last()
     outcome: Outcome = "failed"
@@ -169,7 +174,7 @@ def errors_told(root: Path, as_json: bool = False) -> Iterator[None]:
     except GraphmillError as error:
         message, code = str(error), exit_code_of(error)
     except KeyboardInterrupt as error:
-        outcome, message, code = "stopped", STOPPED, exit_code_of(error)
+        outcome, message, code = "stopped", stopped, exit_code_of(error)
     except OSError as error:
         fact = f"{error.filename or 'system'}: {error.strerror or error}"
         message, code = f"{fact}; nothing computed is lost", exit_code_of(error)

@@ -3,19 +3,25 @@
 import re
 import shutil
 import sys
+from typing import TextIO
 from unicodedata import east_asian_width
 
 LEAST, MOST = 40, 100
 """Columns."""
 FENCE = "```"
-_BEGINS_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])$")
+_BEGINS_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)]|\[\d{1,5}\])$")
 
 
-def terminal_width() -> int | None:
-    """Columns to write in; None where no person reads."""
-    if not sys.stdout.isatty():
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Columns to write in, by default on stdout; None where no person reads."""
+    if not (stream or sys.stdout).isatty():
         return None
     return min(max(shutil.get_terminal_size().columns, LEAST), MOST)
+
+
+def in_lines(text: str, width: int | None) -> str:
+    wrapped = Wrapped(width)
+    return wrapped.feed(text) + wrapped.end()
 
 
 class Wrapped:

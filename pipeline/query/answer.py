@@ -211,7 +211,7 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
         cited=cited_references(context, said.cited),
         removed_citations=prepared.removed_citations + said.cited.removed,
-        notes=(*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *untraced),
+        notes=(*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *_uncited(prepared, said), *untraced),
         most_calls=prepared.most_calls,
         question_id=resources.account.question,
         cost=resources.account.cost,
@@ -260,6 +260,16 @@ def _notes(said: AnswerText) -> tuple[str, ...]:
         *(["the answer was cut off at the model's output limit"] if cut else []),
         *([f"{strange} that nothing shown holds: taken out of the answer"] if said.cited.addresses else []),
     )
+
+
+def _uncited(prepared: PreparedQuery, said: AnswerText) -> tuple[str, ...]:
+    """What is to be said of a model's answer without any source, though it was shown some and asked for them."""
+    context, request = prepared.context, prepared.request
+    asked = said.reply is not None and not said.abstention and not request.system_prompt
+    shown = bool(context.references) or len(context.reports.records) > 0
+    if not asked or not shown or said.cited.sources or cited_records(said.text):
+        return ()
+    return ("the answer cites nothing of what the model was shown: it may rest on something else",)
 
 
 def _opening(pieces: Iterator[str]) -> str:

@@ -1,10 +1,13 @@
 """What an answer looks like in a terminal."""
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import pytest
 
 from pipeline.cli.ask import Spoken
+from pipeline.cli.wrapping import columns_of
 from pipeline.query.answer import answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
 from tests.query.reported import reader, reported_village
@@ -51,3 +54,20 @@ def test_of_reports_those_that_are_cited_are_named(capsys: pytest.CaptureFixture
     assert "Reports:\n  [3] Court (level 0)\n" in told
     assert "  [1] Doc-2 (doc-2.txt)" in told
     assert "[2]" not in told
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_sources_and_notes_are_wrapped_as_the_answer_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    store = village()
+    store.chunk_rows["title"] = "Of the school that Ada has kept in the village since the flood"
+    given = answer(question(mode="naive"), resources(store, ScriptedChat(["Ada [ref:1]. ![x](http://a.b/c)"])))
+    with redirect_stdout(Terminal()) as out, redirect_stderr(Terminal()) as err:
+        Spoken().rest(given)
+    assert max(map(columns_of, [*out.getvalue().splitlines(), *err.getvalue().splitlines()])) <= 40
+    assert "\n  [1] Of the school that Ada has kept in\n      the village since the flood\n" in out.getvalue()
+    assert err.getvalue().startswith("graphmill: 1 address that nothing shown\nholds: taken")

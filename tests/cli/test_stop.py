@@ -35,6 +35,23 @@ def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, 
     assert [step["action"] for step in report["steps"]] == ["ran", "ran", "stopped"]
 
 
+def test_a_question_that_is_broken_off(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
+    with project.open() as opened:
+        opened.run("fast")
+    openai.reply = lambda messages, body: Reply("It was Mira Vale who " * 20, pause=0.5)
+    process = subprocess.Popen(
+        project.command_line("query", "Who built the Harrow Light?", "--mode", "naive"),
+        env=project.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = process.stdout.read(4)
+    process.send_signal(signal.SIGINT)
+    rest, complaint = process.communicate(timeout=20)
+    assert (process.returncode, complaint) == (130, "graphmill: broken off\n")
+    assert (said + rest).endswith("\n")
+
+
 @pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
 def test_stopped_before_the_project_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException], code: int

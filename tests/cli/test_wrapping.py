@@ -17,6 +17,7 @@ def wrapped(text: str, width: int | None, size: int = 3) -> str:
         ("one two three", "one two\nthree"),
         ("- one two three", "- one two\n  three"),
         ("12. one two", "12. one\n    two"),
+        (" [1] one two", " [1] one\n     two"),
         ("one\n\ntwo three four", "one\n\ntwo three\nfour"),
         ("extraordinarily so", "extraordinarily\nso"),
         ("灯塔是谁建的呢", "灯塔是谁\n建的呢"),

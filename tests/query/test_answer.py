@@ -241,7 +241,17 @@ def test_a_stream_without_an_answer_fails_as_an_answer_does(reply: ChatReply):
 
 def test_an_answer_that_was_cut_off_says_so():
     given, _ = asked(ChatReply("Half of", finish_reason="length"), mode="naive")
-    assert given.notes == ("the answer was cut off at the model's output limit",)
+    assert given.notes[0] == "the answer was cut off at the model's output limit"
+
+
+def test_an_answer_that_cites_nothing_says_so():
+    uncited = ("the answer cites nothing of what the model was shown: it may rest on something else",)
+    assert asked("Ada did.", mode="naive")[0].notes == uncited
+    assert asked("Ada did [ref:99].", mode="naive")[0].notes == uncited
+    assert asked("Ada did [ref:1].", mode="naive")[0].notes == ()
+    assert asked("[NO ANSWER] Nobody.", mode="naive")[0].notes == ()
+    assert asked("Hello.", mode="bypass")[0].notes == ()
+    assert asked("Hello.", mode="naive", system_prompt="Say hello.")[0].notes == ()
 
 
 def test_a_question_that_no_prompt_holds_is_refused_before_the_search():

@@ -24,6 +24,8 @@ TIMEOUTS_TO_TRY_AGAIN = 1
 """A call that brings nothing within its time rarely does at the third try, and each costs the whole time."""
 LONGEST_THROTTLING = 3600.0
 LONGEST_WAIT = 60.0
+SECONDS_TO_LEAVE = 1.0
+"""That calls under way get of a question which is broken off: somebody waits for that."""
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -219,7 +221,7 @@ class RemoteModel:
         return Attempts(self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience, listener)
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
-        return Workers(work, self.concurrency, attempts.stop, grace=self.timeout)
+        return Workers(work, self.concurrency, attempts.stop, SECONDS_TO_LEAVE if self.urgent else self.timeout)
 
 
 def backoff(attempt: int) -> float:

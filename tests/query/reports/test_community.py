@@ -73,9 +73,9 @@ def test_without_a_point_that_helps_there_is_no_answer(reply: str):
 
 
 def test_a_reply_that_cannot_be_read_is_asked_for_once_more():
-    chat = ScriptedChat(["I do not know.", points(["1"]), "So."])
+    chat = ScriptedChat(["I do not know.", points(["1"]), "So [Data: Reports (1)]."])
     given = answer(question(**COMMUNITY), resources(reported_village(), chat))
-    assert (given.text, given.notes, given.usage["calls"]) == ("So.", (), 3)
+    assert (given.text, given.notes, given.usage["calls"]) == ("So [Data: Reports (1)].", (), 3)
     again = chat.asked[1].messages
     assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
     assert "could not be read" in again[-1]["content"]
@@ -91,7 +91,7 @@ def test_a_window_that_was_not_read_is_told_and_all_of_them_are_an_error():
     store, wish = many_reports(12), question(**COMMUNITY, max_map_tokens=600)
     replies: list[ChatReply | str] = [ChatReply("", reason="timeout", message="none")]
     given = answer(wish, resources(store, ScriptedChat([*replies, *[points(["1"])] * 2, "So."])))
-    assert given.notes == ("1 of 3 windows of reports were not, or not wholly, read by the model (timeout)",)
+    assert given.notes[0] == "1 of 3 windows of reports were not, or not wholly, read by the model (timeout)"
     with pytest.raises(ModelError, match="timeout"):
         answer(wish, resources(store, ScriptedChat(replies * 3)))
 
@@ -214,5 +214,5 @@ def test_what_no_call_is_left_to_rate_counts_as_relevant():
     wish = question(**COMMUNITY, dynamic_community_selection=True, max_calls=2)
     given = answer(wish, resources(reported_village(), chat))
     assert given.context.reports.records["title"].tolist() == ["School", "Court"]
-    assert given.notes == ("max_calls left 2 reports without a rating",)
+    assert given.notes[0] == "max_calls left 2 reports without a rating"
     assert chat.asked_for == ["map", "answer"]
