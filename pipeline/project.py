@@ -81,7 +81,8 @@ class Project(Services):
         return plan(self.workflow(name), self.resources, self.snapshots)
 
     def forecast(self, name: str | None = None, selection: Selection | None = None) -> list[Forecast]:
-        """What ``index`` would do and what it would cost; no network is used and nothing is written."""
+        """What ``index`` would do and what it would cost; no network is used, and nothing is written but hashes of
+        files, which the run then need not read again."""
         from pipeline.engine.bill.forecast import forecast
         from pipeline.engine.plan import ALL
 
@@ -283,7 +284,7 @@ class Project(Services):
             return tune(self, name, options or TuneOptions())
 
     def forecast_tuning(self, name: str | None = None, options: TuneOptions | None = None) -> Estimate:
-        """What ``tune`` would ask and cost; no network is used and nothing is written."""
+        """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes of files."""
         from pipeline.tuning.tune import TuneOptions, forecast_tuning
 
         return forecast_tuning(self, name, options or TuneOptions())

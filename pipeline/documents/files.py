@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 
 from pipeline.documents.file_hashes import hashed, is_settled, keep_hashes, kept_hashes, key_of, state_of
 from pipeline.errors import SettingsError
@@ -53,8 +53,8 @@ class InputFile:
 @dataclass(frozen=True)
 class Listing:
     """Files as they were found at one moment, by name. ``mounts``: the folders that are mount points and have such
-    files below them, and those that were mount points and are bare now; ``kept``: the file in which hashes are kept
-    from night to night, if they are."""
+    files below them, and those that were and are bare now, or could not be listed; ``kept``: the file in which hashes
+    are kept from night to night, if they are."""
 
     files: tuple[InputFile, ...]
     mounts: tuple[str, ...] = ()
@@ -124,8 +124,10 @@ def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: st
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
     found = list(_Walk(_real_path(folder), PurePath(pattern).parts).files(folder))
     folders, names = _folders_of(found), {file.name for file in found}
+    failed = {file.name for file in found if file.fault}
     bare = {name for name in mounts if name not in folders | names and _is_plain_folder(root / name)}
     mounted = {name for name in folders if _is_plain(name) and os.path.ismount(root / name)}
+    mounted |= {name for name in mounts if not failed.isdisjoint({name, *map(str, PurePosixPath(name).parents)})}
     found += [InputFile(str(root / name), name, _UNMOUNTED) for name in bare]
     found.sort(key=lambda file: (file.name, file.place))
     place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS] if kept else None

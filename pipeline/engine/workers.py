@@ -14,6 +14,7 @@ from typing import Any
 from pipeline.engine.tasks import Files, Task, Workplace
 from pipeline.errors import GraphmillError, WorkerError, in_words
 
+SPAWN = get_context("spawn")
 WAITING = 2
 """Tasks for each process that are handed out ahead: the others stay here, where they can be taken back."""
 
@@ -26,6 +27,7 @@ class Workers:
     number: int
     opens: Callable[[], Workplace]
     pool: ProcessPoolExecutor | None = field(default=None, init=False)
+    begun: Any = field(default_factory=SPAWN.Event, init=False)
 
     def __enter__(self) -> "Workers":
         return self
@@ -45,7 +47,7 @@ class Workers:
         if not tasks:
             return
         if self.pool is None:
-            self.pool = ProcessPoolExecutor(self.number, get_context("spawn"), _begin, (self.opens,))
+            self.pool = ProcessPoolExecutor(self.number, SPAWN, _begin, (self.opens, self.begun))
         coming, going = iter(tasks), dict[Future[Files], Task]()
         try:
             for task in coming:
@@ -55,6 +57,11 @@ class Workers:
             while going:
                 yield from self._done(going)
         except BrokenProcessPool as error:
+            if not self.begun.is_set():
+                raise WorkerError(
+                    "engine.workers: no process could begin; each reads the script that began the run: let it do its "
+                    "work under: if __name__ == '__main__':"
+                ) from error
             raise WorkerError(
                 "engine.workers: a process was ended from outside, perhaps for want of memory; run again, with fewer "
                 "workers if it was: what they have finished is kept"
@@ -69,8 +76,9 @@ _here: list[Workplace] = []
 """Of a worker's process: what it works with."""
 
 
-def _begin(opens: Callable[[], Workplace]) -> None:
+def _begin(opens: Callable[[], Workplace], begun: Any) -> None:
     """Ctrl-C is its parent's to handle; it ends with its parent, however that ends."""
+    begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent

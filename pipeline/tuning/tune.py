@@ -39,7 +39,8 @@ TEXT_UNITS = "text_units"
 
 
 def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> pd.DataFrame:
-    """The table of text units as the workflow would make it now: no model is asked and nothing is written.
+    """The table of text units as the workflow would make it now: no model is asked, and nothing is written but
+    hashes of files.
 
     Raises UsageError for a workflow that makes none, or only by way of a model.
     """
@@ -132,7 +133,7 @@ class Tuning:
 
 
 def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -> Estimate:
-    """What ``tune`` would ask and cost; no network is used and nothing is written."""
+    """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes of files."""
     workflow = project.workflow(name)
     prompts = _prompts(project, workflow)
     chat, tally = project.chat(options.model), Tally(project.tokenizer)

@@ -1,7 +1,6 @@
 """A night that reads the files that changed leaves what one leaves that reads them all, whatever came before."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -9,12 +8,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contract.conversion import Converter
-from pipeline.contract.laws import Part
-from pipeline.contract.registry import REGISTRY, Params
 from pipeline.engine.plan import RunOptions, Selection
 from pipeline.engine.runner import MOST_READINGS
-from pipeline.verbs.load_documents import LoadParams, read_files
+from tests.engine.readings import watched
 from tests.projects import ProjectFolder, new_project
 from tests.sizes import size
 
@@ -93,26 +89,6 @@ def test_what_is_kept_stays_through_other_nights_and_goes_with_its_file(tmp_path
     assert tables["rejects"].empty
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None] = lambda: None) -> list[list[str]]:
-    """The files of each reading; ``meanwhile`` happens while they are read."""
-    verb = REGISTRY.verbs["load_documents"]
-    readings: list[list[str]] = []
-
-    def read(files: pd.DataFrame, params: LoadParams, converter: Converter) -> object:
-        readings.append(files["name"].tolist())
-        result = read_files(files, params, converter)
-        meanwhile()
-        return result
-
-    def parts(params: Params) -> tuple[Part, ...]:
-        assert verb.parts
-        listing, reading = verb.parts(params)
-        return listing, replace(reading, function=read)
-
-    monkeypatch.setitem(REGISTRY.verbs, "load_documents", replace(verb, parts=parts))
-    return readings
-
-
 def test_a_night_reads_what_changed_and_what_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = new_folder(tmp_path / "mill")
     change(
@@ -140,7 +116,7 @@ def test_what_never_stands_still_is_read_whole_by_the_next_night(tmp_path: Path,
     change(folder, {"b.txt": b"One.", "far/b.txt": b"From afar."})
     texts = iter(f"Writing {number}" for number in range(100))
     with monkeypatch.context() as patch:
-        readings = watched(patch, lambda: change(folder, {"b.txt": next(texts).encode()}))
+        readings = watched(patch, after=lambda: change(folder, {"b.txt": next(texts).encode()}))
         tables_after(folder)
         assert len(readings) == MOST_READINGS
     readings = watched(monkeypatch)

@@ -14,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline.verbs  # noqa: F401  (registers the verbs)
-from pipeline.contract.laws import Part
-from pipeline.contract.registry import REGISTRY, Params
+from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.engine.deletions import with_kept
 from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
-from pipeline.verbs.load_documents import read_files
+from tests.engine.readings import watched
 from tests.projects import ProjectFolder, new_project
 from tests.sizes import size
 from tests.verbs.graphrag_folders import version_3, write
@@ -145,23 +144,13 @@ def test_what_was_written_to_while_it_was_read_is_read_again(folder: ProjectFold
     """Also where it is put back before anybody looks again."""
     letter = folder.root / "data" / "input" / "letter.txt"
     letter.write_text("A second letter.")
-    verb = REGISTRY.verbs["load_documents"]
-    readings = []
+    texts = iter(["Half of a let", "A second letter."])
 
-    def read(files: object, params: object, converter: object) -> object:
-        readings.append(1)
-        if len(readings) == 1:
-            letter.write_text("Half of a let")
-        result = read_files(files, params, converter)  # type: ignore[arg-type]
-        letter.write_text("A second letter.") if len(readings) == 1 else None
-        return result
+    def write() -> None:
+        if text := next(texts, ""):
+            letter.write_text(text)
 
-    def parts(params: Params) -> tuple[Part, ...]:
-        assert verb.parts
-        listing, reading = verb.parts(params)
-        return listing, replace(reading, function=read)
-
-    monkeypatch.setitem(REGISTRY.verbs, "load_documents", replace(verb, parts=parts))
+    readings = watched(monkeypatch, before=write, after=write)
     assert night(folder)[0]["letter.txt"] == "A second letter."
     assert len(readings) == 2
 
@@ -275,6 +264,25 @@ def test_a_mount_that_disappears_deletes_nothing(folder: ProjectFolder, monkeypa
     share.rmdir()
     documents, rejects, _ = night(folder)
     assert ("share/far.txt" in documents, len(rejects)) == (False, 0)
+
+
+@pytest.mark.parametrize("failed", ["share", "input"])
+def test_a_mount_that_disappears_after_a_night_that_could_not_list_it_deletes_nothing(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch, failed: str
+):
+    """It, or the folder that it is in."""
+    share = folder.root / "data" / "input" / "share"
+    mounted = {str(share)}
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted)
+    night(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", failing(failed, os.scandir))
+        assert night(folder)[0]["share/far.txt"] == "From afar."
+    (share / "far.txt").unlink()
+    mounted.clear()
+    documents, rejects, _ = night(folder)
+    assert documents["share/far.txt"] == "From afar."
+    assert rejects["reason"].tolist() == ["unmounted", "kept_unread"]
 
 
 def test_a_folder_that_was_no_mount_point_and_is_emptied_is_a_deletion(folder: ProjectFolder):

@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import psutil
 import pytest
 
 from pipeline.engine import tasks
@@ -68,17 +71,29 @@ def names(manifest: Manifest) -> Mapping[str, Any]:
     return tables | {id: record.fingerprint for id, record in manifest.steps.items()}
 
 
-def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(folder: ProjectFolder, tmp_path: Path):
-    whole = names(index(folder))
-    done: list[Task] = []
+@contextmanager
+def noted(done: list[Task]) -> Iterator[None]:
+    """Tasks that this process does are noted there."""
     do = Workplace.do
 
-    def noted(place: Workplace, task: Task) -> Any:
+    def doing(place: Workplace, task: Task) -> Any:
         done.append(task)
         return do(place, task)
 
+    with patch.object(Workplace, "do", doing):
+        yield
+
+
+def finished(folder: ProjectFolder) -> set[str]:
+    """Names of the tasks that a killed run has finished."""
+    return {path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json")}
+
+
+def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(folder: ProjectFolder, tmp_path: Path):
+    whole = names(index(folder))
+    done: list[Task] = []
     for number, settings in enumerate([(), (WORKERS,)]):
-        with patch.object(tasks, "TASK_ROWS", 8), patch.object(Workplace, "do", noted):
+        with patch.object(tasks, "TASK_ROWS", 8), noted(done):
             found = project_with(tmp_path / str(number), "pass")
             assert names(index(found, *settings)) == whole
             assert not (found.root / "data/snapshots" / UNFINISHED).exists()
@@ -96,7 +111,7 @@ def test_a_worker_that_is_killed_ends_the_run_and_what_was_finished_stays(tmp_pa
     with patch.object(tasks, "TASK_ROWS", 3):
         with pytest.raises(WorkerError, match="run again"):
             index(folder, WORKERS)
-        kept = sorted(path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json"))
+        kept = finished(folder)
         assert kept
         before = len(bell.read_text())
         found = index(folder, WORKERS)
@@ -132,18 +147,12 @@ with Project.open(Path(sys.argv[1])) as project:
 def test_no_bucket_that_was_finished_is_made_again(tmp_path: Path, folder: ProjectFolder, moment: int):
     done = subprocess.run([sys.executable, "-c", KILLED, str(folder.root), str(moment)], check=False)
     assert done.returncode == -signal.SIGKILL
-    kept = {path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json")}
+    kept = finished(folder)
     assert kept
-    again: list[str] = []
-    do = Workplace.do
-
-    def noted(place: Workplace, task: Task) -> Any:
-        again.append(task.name)
-        return do(place, task)
-
-    with patch.object(tasks, "TASK_ROWS", 8), patch.object(Workplace, "do", noted):
+    again: list[Task] = []
+    with patch.object(tasks, "TASK_ROWS", 8), noted(again):
         found = names(index(folder))
-    assert not kept & set(again)
+    assert not kept & {task.name for task in again}
     assert found == names(index(project_with(tmp_path / "fresh", "pass")))
 
 
@@ -155,19 +164,13 @@ def test_finished_buckets_outlive_a_source_that_is_read_again_each_night(folder:
         (folder.root / "own.py").write_text(OWN.replace("ENDING", "pass").replace("upper", "lower"))
         done = subprocess.run([sys.executable, "-c", KILLED, str(folder.root), "1"], check=False)
         assert done.returncode == -signal.SIGKILL
-        kept = {path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json")}
+        kept = finished(folder)
         assert kept
-        again: list[str] = []
-        do = Workplace.do
-
-        def noted(place: Workplace, task: Task) -> Any:
-            again.append(task.name)
-            return do(place, task)
-
-        with patch.object(Workplace, "do", noted):
+        again: list[Task] = []
+        with noted(again):
             index(folder)
     assert again
-    assert not kept & set(again)
+    assert not kept & {task.name for task in again}
 
 
 def test_a_worker_does_no_task_of_a_step_that_was_edited_since_the_run_began(tmp_path: Path):
@@ -193,6 +196,61 @@ def test_what_a_task_raises_is_told_and_no_worker_is_left(tmp_path: Path):
     assert int(str(raised.value)) != os.getpid()
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(raised.value)), 0)
+
+
+SCRIPT = """
+import sys
+from pipeline.engine import tasks
+from pipeline.project import Project
+
+tasks.TASK_ROWS = 3
+def run():
+    with Project.open(sys.argv[1], ["engine.workers=2"]) as project:
+        project.index("fast")
+"""
+
+
+def script(folder: ProjectFolder, end: str) -> list[str]:
+    """The command of a script of one's own that ends so."""
+    path = folder.root / "nightly.py"
+    path.write_text(SCRIPT + end)
+    return [sys.executable, str(path), str(folder.root)]
+
+
+def test_no_worker_outlives_a_run_that_is_killed(tmp_path: Path):
+    """Not even one that is in the midst of a task."""
+    bell = tmp_path / "bell"
+    ring = f"open({str(bell)!r}, 'a').write(f'{{os.getpid()}} '); import time; time.sleep(600)"
+    folder = project_with(tmp_path / "p", ring, steps=2)
+    with subprocess.Popen(script(folder, 'if __name__ == "__main__":\n    run()\n')) as run:
+        while len(workers := bell.read_text().split() if bell.exists() else []) < 2:
+            assert run.poll() is None
+            time.sleep(0.05)
+        run.kill()
+    alive = set(map(int, workers)) - {run.pid}
+    assert alive
+    for _ in range(1_000):
+        alive = {worker for worker in alive if is_alive(worker)}
+        if not alive:
+            break
+        time.sleep(0.05)
+    assert not alive
+
+
+def is_alive(process: int) -> bool:
+    """Not where it has ended, and nobody has asked how."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_script_that_each_worker_would_run_again_is_told_what_it_lacks(tmp_path: Path):
+    folder = project_with(tmp_path / "p", "pass", steps=2)
+    done = subprocess.run(script(folder, "run()\n"), capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "WorkerError: engine.workers: no process could begin" in done.stderr
+    assert "if __name__ == '__main__':" in done.stderr
 
 
 def test_workers_are_one_or_more(folder: ProjectFolder):

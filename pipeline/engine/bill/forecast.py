@@ -3,7 +3,7 @@
 Verbs run as they will run, on real rows, and of those only on the groups that have changed; their models answer from
 the cache and count the rest. Behind replies that are still to come no verb runs: what the last run made of the rows
 that are changed or gone, and what former runs took, bound what follows; before the first run, what is known already.
-Nothing is written but in a folder of its own, which goes with it, and no network is used.
+Nothing is written but in a folder of its own, which goes with it, and the list of files' hashes; no network is used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
