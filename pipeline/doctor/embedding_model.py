@@ -52,12 +52,12 @@ def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
             return
         models = [embedding_model(settings, name, lambda: NO_CACHE) for name in settings.models.embedding]
         model = next((model for model in models if dict(model.identity) == dict(live.embedding)), None)
-        content = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))["content"]
+        found = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))
         if model is None:
             action = f"'graphmill run {live.workflow} --re-embed' makes them anew"
             yield Finding("stores", "vectors", "warning", "made by none of models.embedding", action)
-        elif len(content):
-            yield _compared(live.probe, model.embed(content.tolist())[0], live.workflow)
+        elif found:
+            yield _compared(live.probe, model.embed([found[0].content])[0], live.workflow)
 
 
 def _compared(probe: VectorProbe, now: np.ndarray, workflow: str) -> Finding:

@@ -42,7 +42,8 @@ def evaluate(
     _refuse_unconfigured(setup, searched)
     live = searched.vectors.live()
     with searched.vectors.reading() as vectors:
-        documents = vectors.documents()[["id", "source", "title"]]
+        rows = [(document.id, document.source, document.title) for document in vectors.documents()]
+        documents = pd.DataFrame(rows, columns=["id", "source", "title"])
         targets, unknown = find_gold(questions, documents, vectors)
     known = [question for question in questions if unknown.keys().isdisjoint(question.gold)]
     left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]

@@ -200,7 +200,7 @@ def _known_chunks(ids: Sequence[str], vectors: VectorStore) -> list[str]:
         return []
     nothing = np.zeros(live.dimensions, dtype=np.float32)  # their similarity to a question does not matter here
     pages = (ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE))
-    return [id for page in pages for id in vectors.chunks(page, nothing)["id"]]
+    return [chunk.id for page in pages for chunk in vectors.chunks(page, nothing)]
 
 
 def _why(gold: Gold, found: int) -> str:

@@ -118,7 +118,7 @@ def holds(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]
 
 def _shows(project: Services, held: OwnWorkspace, fits: Callable[[str], bool]) -> bool:
     with _opened(project, held.settings, "postgres") as store:
-        return any(fits(source) for source in store.documents()["source"])
+        return any(fits(document.source) for document in store.documents())
 
 
 def left_to_others(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]) -> dict[Workspace, str]:

@@ -4,12 +4,9 @@ import math
 import re
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any, TypeVar
-
-import numpy as np
-import pandas as pd
 
 from pipeline.errors import BudgetError, ModelError, StoreError, UsageError, counted
 from pipeline.models.base import ChatReply, ChatRequest
@@ -22,6 +19,7 @@ from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.modes import Keywords
+from pipeline.stores.records import Passage
 
 Result = TypeVar("Result")
 _NO_ANSWER = re.compile(
@@ -34,8 +32,9 @@ _DECLINING = ("noanswer", "answernoanswer", "responsenoanswer")
 LONGEST_OPENING = 80
 WORDS = {"nothing_found": "no_context"}
 """Reason for an abstention -> the prompt that has its words, where that is not called so."""
-REPORT = ("number", "title", "summary")
 CITED_REPORT = ["number", "id", "level", "title"]
+OF_REFERENCE = ("title", "tokens")
+"""Of a text unit what is told beside its reference, or is of no use there."""
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 
@@ -110,9 +109,9 @@ class Answer:
 
     @property
     def cited_reports(self) -> list[dict[str, Any]]:
-        rows = self.context.reports.records
-        cited = cited_records(self.text).get("reports", []) if len(rows) else []
-        return _records(rows.loc[rows["number"].isin(cited), CITED_REPORT] if len(rows) else rows)
+        reports = self.context.reports.records
+        cited = cited_records(self.text).get("reports", []) if reports else []
+        return [{name: getattr(report, name) for name in CITED_REPORT} for report in reports if report.number in cited]
 
 
 def answer(request: QueryRequest, resources: QueryResources) -> Answer:
@@ -304,10 +303,9 @@ def shown_tables(request: QueryRequest) -> tuple[str, ...]:
 def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     """Entities, relationships and text units as they were shown, and references to these; reports and claims where the
     request has them."""
-    shown = context.chunks.records.drop(columns=["title", "tokens"], errors="ignore")
     return {
-        **{name: _records(getattr(context, name).records) for name in shown_tables(request)},
-        "chunks": [_with_page(chunk) for chunk in _records(shown)],
+        **{name: [_record(row) for row in getattr(context, name).records] for name in shown_tables(request)},
+        "chunks": [_with_page(chunk) for chunk in context.chunks.records],
         **references_json(context, request),
     }
 
@@ -338,22 +336,25 @@ def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
     }
 
 
-def _with_page(chunk: dict[str, Any]) -> dict[str, Any]:
+def _with_page(chunk: Passage) -> dict[str, Any]:
     """A text unit with the page it begins on, if its document has pages."""
-    page = page_of(chunk["metadata"], chunk["start"])
-    shown = {**chunk, "metadata": without_pages(chunk["metadata"])}
+    page = page_of(chunk.metadata, chunk.start)
+    told = {name: value for name, value in _record(chunk).items() if name not in OF_REFERENCE}
+    shown = {**told, "metadata": without_pages(chunk.metadata)}
     return shown | {"page": page} if page else shown
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
+def _record(record: Any) -> dict[str, Any]:
+    """What a record says, without what a context of its kind does not give it."""
+    told = ((field, getattr(record, field.name)) for field in fields(record))
+    return {field.name: _plain(value) for field, value in told if value != field.default}
 
 
 def _plain(value: Any) -> Any:
-    """A missing number as null, sequences as lists."""
-    if isinstance(value, tuple | np.ndarray):
+    """A number that is none as null, sequences as lists."""
+    if isinstance(value, tuple):
         return list(value)
-    return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def evidence_answer(context: Context) -> AnswerText:
@@ -362,19 +363,14 @@ def evidence_answer(context: Context) -> AnswerText:
     shown = context.references[:PASSAGES]
     numbers = {entry.chunk_id: entry.id for entry in context.references}
     passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in shown]
-    links = context.relationships.records.head(FACTS)
-    sources = [next((numbers[unit] for unit in units if unit in numbers), 0) for units in links["text_unit_ids"]]
+    links = context.relationships.records[:FACTS]
+    sources = [next((numbers[unit] for unit in link.text_unit_ids if unit in numbers), 0) for link in links]
     facts = [
-        f"- {source} -> {target}: {_clipped(description)}{f' [{number}]' if number else ''}"
-        for (source, target, description), number in zip(
-            links[["source", "target", "description"]].itertuples(index=False), sources, strict=True
-        )
+        f"- {link.source} -> {link.target}: {_clipped(link.description)}{f' [{number}]' if number else ''}"
+        for link, number in zip(links, sources, strict=True)
     ]
-    reports = context.reports.records.head(PASSAGES)
-    told = [
-        f"Report {number}: {title}. {_clipped(summary)}"
-        for number, title, summary in zip(*(reports.get(name, ()) for name in REPORT), strict=True)
-    ]
+    reports = context.reports.records[:PASSAGES]
+    told = [f"Report {report.number}: {report.title}. {_clipped(report.summary)}" for report in reports]
     parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
     cited = dict.fromkeys([*(entry.id for entry in shown), *filter(None, sources)])
     return AnswerText("\n\n".join(parts), "", Cited(sources=list(cited)))

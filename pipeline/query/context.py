@@ -5,15 +5,18 @@ import io
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeGuard
-
-import pandas as pd
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, Generic, TypeGuard, TypeVar
 
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence, round_robin
+from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
+
+Row = TypeVar("Row")
+Numbered = TypeVar("Numbered", Entity, Relationship, Passage, Report, Claim)
 
 MOST = 5
 """Records that a citation names of a kind; ``+more`` stands for others."""
@@ -110,18 +113,22 @@ class Numbers:
         known = self.given.setdefault(kind, {})
         return [known.setdefault(id, len(known) + 1) for id in ids]
 
+    def given_to(self, kind: str, records: Sequence[Numbered]) -> list[Numbered]:
+        numbers = self.of(kind, [record.id for record in records])
+        return [replace(record, number=number) for record, number in zip(records, numbers, strict=True)]
+
 
 @dataclass(frozen=True)
-class Table:
+class Table(Generic[Row]):
     """A section of the context: the records kept, their CSV, its tokens, and how many were dropped."""
 
-    records: pd.DataFrame
+    records: Sequence[Row]
     csv: str
     tokens: int
     dropped: int
 
 
-NO_TABLE = Table(pd.DataFrame(), "", 0, 0)
+NO_TABLE: Table[Any] = Table((), "", 0, 0)
 
 
 @dataclass(frozen=True)
@@ -146,12 +153,12 @@ class Reference:
         return page_of(self.metadata, self.start)
 
 
-REFERENCE_COLUMNS = ["number", "id", "document_id", "source", "title", "metadata", "start", "end", "content"]
+AS_REFERENCE = attrgetter("number", "id", "document_id", "source", "title", "metadata", "start", "end", "content")
 
 
-def references_to(chunks: pd.DataFrame) -> tuple[Reference, ...]:
-    """``chunks``: CHUNK_COLUMNS and ``number``, which each is cited by."""
-    return tuple(Reference(*row) for row in chunks[REFERENCE_COLUMNS].itertuples(index=False, name=None))
+def references_to(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
+    """``chunks``: numbered."""
+    return tuple(Reference(*AS_REFERENCE(chunk)) for chunk in chunks)
 
 
 def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
@@ -177,19 +184,19 @@ class Context:
     """``mark``: how text units are cited. ``windows``: where several calls are shown a part of it each, what each of
     them is shown."""
 
-    entities: Table
-    relationships: Table
-    chunks: Table
+    entities: Table[Entity]
+    relationships: Table[Relationship]
+    chunks: Table[Passage]
     references: tuple[Reference, ...]
-    reports: Table = NO_TABLE
-    claims: Table = NO_TABLE
+    reports: Table[Report] = NO_TABLE
+    claims: Table[Claim] = NO_TABLE
     windows: tuple[str, ...] = ()
     mark: str = MARK
 
     @property
     def empty(self) -> bool:
         tables = (self.reports, self.entities, self.relationships, self.claims, self.chunks)
-        return all(table.records.empty for table in tables)
+        return not any(table.records for table in tables)
 
     @property
     def text(self) -> str:
@@ -200,34 +207,44 @@ class Context:
             "Reports": self.reports, "Entities": self.entities, "Relationships": self.relationships,
             "Claims": self.claims, "Sources": self.chunks,
         }  # fmt: skip
-        shown = [SECTION.format(name, table.csv) for name, table in sections.items() if len(table.records)]
+        shown = [SECTION.format(name, table.csv) for name, table in sections.items() if table.records]
         listed = [REFERENCES.format(reference_list(self.references, self.mark))] if self.references else []
         return "\n".join([*shown, *listed])
 
 
-def ranked_chunks(evidence: Evidence, limit: int) -> pd.DataFrame:
-    """(id, lane, frequency, place) of the text units to read: the lanes in turn, the best of each first.
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A text unit to read. ``lane``: the first that chose it; ``place``: where in that lane, from 1; ``frequency``: how
+    often it came up there."""
 
-    ``lane`` is the first that chose it, ``place`` where in that lane, from 1, ``frequency`` how often it came up there.
-    """
+    id: str
+    lane: str
+    frequency: int
+    place: int
+
+
+def ranked_chunks(evidence: Evidence, limit: int) -> list[Pick]:
+    """The lanes in turn, the best of each first."""
     lanes = [
-        [(id, lane, frequency, place) for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1)]
+        [
+            Pick(id, lane, frequency, place)
+            for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1)
+        ]
         for lane in sorted(evidence.chunk_lanes, key=LANES.index)
     ]
-    chosen = pd.DataFrame(round_robin(*lanes), columns=["id", "lane", "frequency", "place"])
-    return chosen.drop_duplicates("id").head(limit).reset_index(drop=True)
+    return round_robin(attrgetter("id"), *lanes)[:limit]
 
 
 def build_context(
-    request: QueryRequest, evidence: Evidence, chunks: pd.DataFrame, tokenizer: Tokenizer, overhead: int
+    request: QueryRequest, evidence: Evidence, chunks: Sequence[Passage], tokenizer: Tokenizer, overhead: int
 ) -> Context:
     """Text units get at least half of what the rest of the prompt leaves, or as much of it as they need where they come
     first (``sources_first``); entities and relationships share what these leave as their caps stand to each other, in
     mode ``global`` relationships before entities; what a part does not use goes to the next, at last to text units.
 
-    ``chunks``: CHUNK_COLUMNS, and more, in their order; ``overhead``: tokens of the prompt without its context.
+    ``chunks``: in their order; ``overhead``: tokens of the prompt without its context.
     """
-    chunks = chunks.assign(number=range(1, len(chunks) + 1))
+    chunks = Numbers().given_to("sources", chunks)
     references = references_to(chunks)
     left = room(request, overhead)
     sources = cut_sources(chunks, references, left if sources_first(request) else left // 2, tokenizer)
@@ -248,17 +265,20 @@ def room(request: QueryRequest, overhead: int) -> int:
     return max(request.max_total_tokens - overhead - RESERVE, 0)
 
 
-def _graph_tables(request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer) -> tuple[Table, Table]:
+def _graph_tables(
+    request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer
+) -> tuple[Table[Entity], Table[Relationship]]:
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
     links_found = told_once(evidence.relationships)
-
     first = 0 if request.number_rows else 1
 
-    def entities(budget: int) -> Table:
-        return cut(evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER[first:], budget, tokenizer)
+    def entities(budget: int) -> Table[Entity]:
+        rows = [entity_row(number, entity)[first:] for number, entity in enumerate(evidence.entities, 1)]
+        return cut(evidence.entities, rows, ENTITY_HEADER[first:], budget, tokenizer)
 
-    def relationships(budget: int) -> Table:
-        return cut(links_found, relationship_rows(links_found), RELATIONSHIP_HEADER[first:], budget, tokenizer)
+    def relationships(budget: int) -> Table[Relationship]:
+        rows = [relationship_row(number, link)[first:] for number, link in enumerate(links_found, 1)]
+        return cut(links_found, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
 
     if request.mode == "global":
         links = relationships(min(relation_cap, left * relation_cap // (entity_cap + relation_cap)))
@@ -273,32 +293,34 @@ def told_dropped(context: Context, request: QueryRequest) -> tuple[str, ...]:
         "reports": context.reports, "entities": context.entities, "relationships": context.relationships,
         "claims": context.claims, "text units": context.chunks,
     }  # fmt: skip
-    without = [name for name, table in sections.items() if table.dropped and table.records.empty]
+    without = [name for name, table in sections.items() if table.dropped and not table.records]
     if not without:
         return ()
     return (f"no room for any {' or '.join(without)} in max_total_tokens ({request.max_total_tokens:,}); raise it",)
 
 
-def entity_rows(entities: pd.DataFrame) -> pd.DataFrame:
-    return entities.assign(id=range(1, len(entities) + 1)).rename(columns={"name": "entity", "degree": "rank"})
+def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
+    """As ENTITY_HEADER says."""
+    return number, entity.name, entity.type, entity.description, entity.degree
 
 
-def told_once(links: pd.DataFrame) -> pd.DataFrame:
+def told_once(links: Sequence[Relationship]) -> list[Relationship]:
     """The relationships without those whose description has been told: a graph that was made without a model has one
     sentence for all that it names."""
-    return links[~links["description"].duplicated() | (links["description"] == "")].reset_index(drop=True)
+    return round_robin(lambda link: link.description or link.id, links)
 
 
-def relationship_rows(links: pd.DataFrame) -> pd.DataFrame:
-    return links.assign(id=range(1, len(links) + 1), keywords=[", ".join(words) for words in links["keywords"]])
+def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
+    """As RELATIONSHIP_HEADER says."""
+    return number, link.source, link.target, link.description, ", ".join(link.keywords), link.weight, link.rank
 
 
 def cut_sources(
-    chunks: pd.DataFrame, references: Sequence[Reference], budget: int, tokenizer: Tokenizer, mark: str = MARK
-) -> tuple[Table, tuple[Reference, ...]]:
+    chunks: Sequence[Passage], references: Sequence[Reference], budget: int, tokenizer: Tokenizer, mark: str = MARK
+) -> tuple[Table[Passage], tuple[Reference, ...]]:
     """The text units, each with the mark of its reference, and the references to those that are shown, whose list is in
     the budget too."""
-    rows = chunks.assign(id=[mark.format(entry.id) for entry in references])
+    rows = [(mark.format(entry.id), entry.content) for entry in references]
     shown = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer, _listed(references, tokenizer, mark))
     return shown, tuple(references[: len(shown.records)])
 
@@ -315,25 +337,25 @@ def _listed(references: Sequence[Reference], tokenizer: Tokenizer, mark: str) ->
 
 
 def cut(
-    records: pd.DataFrame,
-    rows: pd.DataFrame,
+    records: Sequence[Row],
+    rows: Sequence[Sequence[Any]],
     header: Sequence[str],
     budget: int,
     tokenizer: Tokenizer,
     beside: Sequence[int] | None = None,
-) -> Table:
+) -> Table[Row]:
     """The longest head of the rows whose CSV, header and section frame included, is within the budget; ``beside``:
     tokens that each row takes elsewhere."""
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
-    for row, more in zip(rows[list(header)].itertuples(index=False), beside or [0] * len(rows), strict=True):
+    for row, more in zip(rows, beside or [0] * len(rows), strict=True):
         line = csv_line(row)
         cost = tokenizer.count(line) + more
         if used + cost > budget:
             break
         used += cost
         lines.append(line)
-    kept = records.head(len(lines))
+    kept = records[: len(lines)]
     text = "".join([",".join(header) + "\n", *lines])
     return Table(kept, text, used if lines else 0, len(records) - len(kept))
 

@@ -1,9 +1,9 @@
 """The mixed context of local search: reports, entities, relationships, claims and sources, each in its share of the
 budget (Edge et al. 2024, "From Local to Global", and the local search of Microsoft GraphRAG)."""
 
-from collections.abc import Sequence
-
-import pandas as pd
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 from pipeline.models.base import Tokenizer
 from pipeline.query.context import (
@@ -16,9 +16,9 @@ from pipeline.query.context import (
     Table,
     cut,
     cut_sources,
-    entity_rows,
+    entity_row,
     references_to,
-    relationship_rows,
+    relationship_row,
     room,
     sources_first,
     told_once,
@@ -26,8 +26,10 @@ from pipeline.query.context import (
 from pipeline.query.reports.windows import report_table
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
+from pipeline.stores.records import Passage, Relationship
 
 CLAIM_HEADER = ["id", "subject", "object", "type", "status", "start_date", "end_date", "description"]
+AS_CLAIM = attrgetter("number", *CLAIM_HEADER[1:])
 ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2
 """Of what entities, relationships and claims have together; relationships get what these leave."""
 
@@ -35,7 +37,7 @@ ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2
 def mixed_context(
     request: QueryRequest,
     evidence: Evidence,
-    chunks: pd.DataFrame,
+    chunks: Sequence[Passage],
     tokenizer: Tokenizer,
     overhead: int,
     numbers: Numbers | None = None,
@@ -48,30 +50,25 @@ def mixed_context(
     """
     numbers = numbers or Numbers()
 
-    def numbered(kind: str, records: pd.DataFrame) -> pd.DataFrame:
-        return records.assign(number=numbers.of(kind, records["id"].tolist()))
-
-    def part(kind: str, records: pd.DataFrame, rows: pd.DataFrame, header: Sequence[str], budget: int) -> Table:
-        shown = numbered(kind, records)
-        return cut(shown, rows.assign(id=shown["number"].to_numpy()), header, budget, tokenizer)
-
-    chunks = numbered("sources", chunks)
+    chunks = numbers.given_to("sources", chunks)
     found = references_to(chunks)
     left = room(request, overhead)
     share = 1 if sources_first(request) else request.text_unit_prop
     reserved = cut_sources(chunks, found, int(left * share), tokenizer, ROW)[0].tokens
     shared = min(int(left * request.community_prop), left - reserved)
-    reports = report_table(numbered("reports", evidence.reports), shared, tokenizer)
+    reports = report_table(numbers.given_to("reports", evidence.reports), shared, tokenizer)
     local = left - reserved - reports.tokens
-    entities = part(
-        "entities", evidence.entities, entity_rows(evidence.entities), ENTITY_HEADER,
-        min(request.max_entity_tokens, int(local * ENTITY_SHARE)),
+    found_entities = numbers.given_to("entities", evidence.entities)
+    entities = cut(
+        found_entities, [entity_row(entity.number, entity) for entity in found_entities], ENTITY_HEADER,
+        min(request.max_entity_tokens, int(local * ENTITY_SHARE)), tokenizer,
     )  # fmt: skip
-    claims = part("claims", evidence.claims, evidence.claims, CLAIM_HEADER, int(local * CLAIM_SHARE))
-    links = _inner_first(evidence)
-    relationships = part(
-        "relationships", links, relationship_rows(links), RELATIONSHIP_HEADER,
-        min(request.max_relation_tokens, local - entities.tokens - claims.tokens),
+    found_claims = numbers.given_to("claims", evidence.claims)
+    claims = cut(found_claims, list(map(AS_CLAIM, found_claims)), CLAIM_HEADER, int(local * CLAIM_SHARE), tokenizer)
+    links = numbers.given_to("relationships", _inner_first(evidence))
+    relationships = cut(
+        links, [relationship_row(link.number, link) for link in links], RELATIONSHIP_HEADER,
+        min(request.max_relation_tokens, local - entities.tokens - claims.tokens), tokenizer,
     )  # fmt: skip
     left -= reports.tokens + entities.tokens + claims.tokens + relationships.tokens
     sources, references = cut_sources(chunks, found, left, tokenizer, ROW)
@@ -80,16 +77,18 @@ def mixed_context(
 
 def mixed_citable(context: Context) -> DataCitations:
     """The records that are shown, by kind."""
-    kinds = ("reports", "entities", "relationships", "claims")
-    shown = {kind: _numbers(getattr(context, kind).records) for kind in kinds}
+    tables: Mapping[str, Table[Any]] = {
+        "reports": context.reports, "entities": context.entities, "relationships": context.relationships,
+        "claims": context.claims,
+    }  # fmt: skip
+    shown = {kind: [record.number for record in table.records] for kind, table in tables.items()}
     return DataCitations.of({**shown, "sources": [reference.id for reference in context.references]})
 
 
-def _inner_first(evidence: Evidence) -> pd.DataFrame:
-    links, found = evidence.relationships, set(evidence.entities["id"])
-    inner = links["source_entity_id"].isin(found) & links["target_entity_id"].isin(found)
-    return told_once(pd.concat([links[inner], links[~inner]]))
+def _inner_first(evidence: Evidence) -> list[Relationship]:
+    found = {entity.id for entity in evidence.entities}
 
+    def leads_out(link: Relationship) -> bool:
+        return not (link.source_entity_id in found and link.target_entity_id in found)
 
-def _numbers(records: pd.DataFrame) -> list[int]:
-    return records["number"].tolist() if "number" in records else []
+    return told_once(sorted(evidence.relationships, key=leads_out))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pandas as pd
 
 from pipeline.query import formats
 from pipeline.query.context import Context, build_context, told_dropped
@@ -35,7 +34,8 @@ from pipeline.query.search.modes import (
     refuse_endless,
     search_text,
 )
-from pipeline.stores.reads import CHUNK_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Passage
 
 Find = Callable[[Embed | None, VectorReads, GraphReads], Found]
 ATTEMPTS = 3
@@ -99,7 +99,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("context"):
         build = mixed_context if request.mixed else build_context
         overhead = count_tokens(messages(request, resources, ""), resources.tokenizer)
-        context = build(request, evidence, chunks.head(request.chunk_top_k), resources.tokenizer, overhead)
+        context = build(request, evidence, chunks[: request.chunk_top_k], resources.tokenizer, overhead)
     prepared = PreparedQuery(
         request,
         keywords,
@@ -123,7 +123,7 @@ def _keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
 
 def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) -> tuple[Found, tuple[str, ...]]:
     if request.mode == "bypass":
-        return (Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS)), ()
+        return (Evidence(), ()), ()
     question = embed_question(request, keywords, resources.embedding)
     n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and resources.reranker else 1)
 
@@ -140,18 +140,18 @@ def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) 
 
 
 def _reranked(
-    request: QueryRequest, keywords: Keywords, chunks: pd.DataFrame, resources: QueryResources
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    request: QueryRequest, keywords: Keywords, chunks: Sequence[Passage], resources: QueryResources
+) -> tuple[Sequence[Passage], tuple[str, ...]]:
     if resources.reranker is None or not request.enable_rerank:
         return chunks, ()
     return reranked(chunks, search_text(request, keywords), resources.reranker)
 
 
-def _abstention(request: QueryRequest, evidence: Evidence, chunks: pd.DataFrame, context: Context) -> Abstention:
+def _abstention(request: QueryRequest, evidence: Evidence, chunks: Sequence[Passage], context: Context) -> Abstention:
     if request.mode == "bypass":
         return ""
-    if chunks.empty and evidence.entities.empty and evidence.relationships.empty:
+    if not (chunks or evidence.entities or evidence.relationships):
         return "nothing_found"
-    if request.min_score and not (chunks["score"] >= request.min_score).any():
+    if request.min_score and not any(chunk.score >= request.min_score for chunk in chunks):
         return "below_min_score"
     return "no_room" if context.empty else ""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
@@ -15,10 +14,11 @@ from pipeline.models.measured import UNMEASURED, Measured
 from pipeline.query.account import Account
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Passage
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """A row for each text."""
-Found = tuple[Evidence, pd.DataFrame]
+Found = tuple[Evidence, Sequence[Passage]]
 """Evidence, and the text units to show."""
 
 Result = TypeVar("Result")

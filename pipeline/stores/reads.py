@@ -3,33 +3,26 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from pipeline.contract.conditions import Conditions
 from pipeline.stores.base import Store
+from pipeline.stores.records import (
+    Claim,
+    Document,
+    Entity,
+    EntityMentions,
+    Link,
+    Membership,
+    Passage,
+    Relationship,
+    Report,
+    SharedUnit,
+)
 
-ENTITY_COLUMNS = ["id", "name", "type", "description", "degree", "text_unit_ids"]
-RELATIONSHIP_COLUMNS = [
-    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "keywords", "weight",
-    "rank", "text_unit_ids",
-]  # fmt: skip
-CHUNK_COLUMNS = [
-    "id", "document_id", "source", "title", "start", "end", "tokens", "content", "metadata", "score",
-]  # fmt: skip
-MENTION_COLUMNS = ["entity_id", "name", "text_unit_ids"]
-OPENING_COLUMNS = ["id", "title", "opening"]
-LINK_COLUMNS = ["id", "source_entity_id", "target_entity_id"]
-REPORT_COLUMNS = [
-    "id", "level", "parent", "children", "title", "summary", "content", "rating", "weight", "size", "text_unit_ids",
-]  # fmt: skip
-CLAIM_COLUMNS = [
-    "id", "subject_id", "object_id", "subject", "object", "type", "status", "start_date", "end_date", "description",
-    "source_text", "text_unit_id", "document_id",
-]  # fmt: skip
-COMMUNITY_COLUMNS = ["entity_id", "community_id", "level"]
+Record = TypeVar("Record", Entity, Passage, Relationship, Report)
 
 HUB = 1000
 """Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
@@ -67,17 +60,17 @@ class VectorReads(Protocol):
         ``table``: as of ``nearest``."""
         ...
 
-    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
-        """CHUNK_COLUMNS of the ids that exist, in the order asked; ``score`` is the cosine similarity to the
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
+        """The ids that exist, in the order asked; ``score`` is the cosine similarity to the
         question's vector."""
         ...
 
-    def documents(self, within: Within = ()) -> pd.DataFrame:
-        """(id, title, source, metadata) of every document, or of those that satisfy these; metadata is a dict."""
+    def documents(self, within: Within = ()) -> list[Document]:
+        """Every document, or those that satisfy these."""
         ...
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
-        """(id, some, all) of the ids that exist: whether some, or all, of the text units that are a row's sources
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
+        """id -> (some, all), of the ids that exist: whether some, or all, of the text units that are a row's sources
         belong to documents that satisfy these. ``table`` as of ``nearest``."""
         ...
 
@@ -87,33 +80,31 @@ class VectorReads(Protocol):
         the software has loaded."""
         ...
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
-        """MENTION_COLUMNS of every entity that one of the text units mentions and of those asked for, by id.
-        ``text_unit_ids``: all that mention it; empty where these are more than ``most``."""
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
+        """Every entity that one of the text units mentions and those asked for, by id. ``passages``: all that mention
+        it; empty where these are more than ``most``."""
         ...
 
-    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
-        """OPENING_COLUMNS of the text units that exist, by id: the first ``length`` characters of each, and the title
-        of its document."""
+    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, tuple[str, str]]:
+        """id -> the title of its document and the first ``length`` characters, of the text units that exist."""
         ...
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         """id -> vector of the rows that exist. ``table`` as of ``nearest``."""
         ...
 
-    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
-        """REPORT_COLUMNS of the ids (of communities) that have a report, in the order asked; of their text
-        units the first SOURCES."""
+    def reports(self, ids: Sequence[str]) -> list[Report]:
+        """Those of these communities that have one, in the order asked; of their text units the first SOURCES."""
         ...
 
-    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
-        """REPORT_COLUMNS of the reports that cover the graph at a level: of its communities, and of those of lower
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
+        """The reports that cover the graph at a level: of its communities, and of those of lower
         level numbers that have no children; ``limit`` of them by weight, then rating, both the highest first, then id.
         A level above the deepest gives the deepest cover. ``within`` as of ``nearest``."""
         ...
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
-        """CLAIM_COLUMNS of the claims that have one of the entities as subject or object; ``limit`` of them by subject,
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
+        """The claims that have one of the entities as subject or object; ``limit`` of them by subject,
         then id. ``within``: only those from text units of documents that satisfy these."""
         ...
 
@@ -136,32 +127,32 @@ class GraphState:
 class GraphReads(Protocol):
     """What a query asks of the graph; a constant number of round trips each."""
 
-    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        """ENTITY_COLUMNS of the ids that exist, in the order asked; of their text units the first SOURCES."""
+    def entities(self, ids: Sequence[str]) -> list[Entity]:
+        """The ids that exist, in the order asked; of their text units the first SOURCES."""
         ...
 
-    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
-        """RELATIONSHIP_COLUMNS of the ids that exist, in the order asked."""
+    def relationships(self, ids: Sequence[str]) -> list[Relationship]:
+        """The ids that exist, in the order asked."""
         ...
 
-    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
-        """RELATIONSHIP_COLUMNS of the relationships at either end of the entities, each once, the best
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
+        """The relationships at either end of the entities, each once, the best
         ``limit`` by rank, then weight, then id."""
         ...
 
-    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
-        """(entity_id, text_unit_id, neighbours): for each of the first SOURCES text units of each entity, how many of
+    def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
+        """For each of the first SOURCES text units of each entity, how many of
         the entity's neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
         counted."""
         ...
 
-    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
-        """LINK_COLUMNS of the relationships at either end of those of the entities that have at most ``most``
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
+        """The relationships at either end of those of the entities that have at most ``most``
         neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
         ...
 
-    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
-        """COMMUNITY_COLUMNS: for each of the entities that is in one, its community of the highest level number up to
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
+        """For each of the entities that is in one, its community of the highest level number up to
         ``level``, by entity id."""
         ...
 
@@ -174,7 +165,7 @@ class GraphStore(GraphReads, Protocol):
     def shown(self) -> GraphState: ...
 
 
-def in_order(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
-    """The rows of a frame with an ``id`` column, in the order of the ids."""
+def in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:
+    """In the order of their ids among these."""
     place = {id: position for position, id in enumerate(ids)}
-    return frame.iloc[np.argsort([place[id] for id in frame["id"]], kind="stable")].reset_index(drop=True)
+    return sorted(records, key=lambda record: place[record.id])

@@ -34,8 +34,8 @@ def test_an_entity_with_very_many_mentions(postgres: OpenPostgres, neo4j: OpenNe
     load(manifest, snapshots, stores, MAX_TYPES)
     assert verify(manifest, snapshots, stores, MAX_TYPES).agrees
     for graph, most in ((PostgresGraph(relational), SOURCES), (native, min(SOURCES, CAP))):
-        [found] = graph.entities([entity_id("Ada")])["text_unit_ids"]
-        assert list(found) == units[:most]
+        [found] = graph.entities([entity_id("Ada")])
+        assert list(found.text_unit_ids) == units[:most]
     lists = pd.concat(relational.rows("sources")).set_index("id")["chunk_ids"]
     all_of_them = lists[entity_id("Ada")]
     assert list(all_of_them) == units

@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from typing import LiteralString
 
-import pandas as pd
 import pytest
 from sqlalchemy import text
 
@@ -16,6 +15,7 @@ from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.export.hostile import hostile_tables
 from tests.load.tables import corpus, save
+from tests.records import column
 from tests.stored import stored_hashes
 
 BEFORE = corpus(
@@ -46,9 +46,9 @@ def test_rows_in_the_store_equal_the_snapshots(postgres: OpenPostgres, snapshots
     question = vectors[unit["id"]]
     [[nearest, score]] = store.nearest("chunks", question, 1)
     assert (nearest, round(score, 6)) == (unit["id"], 1)
-    [found] = store.chunks([nearest], question).to_dict("records")
-    assert found["content"] == unit["text"]
-    assert found["source"] in ("a.txt", "b.txt")
+    [found] = store.chunks([nearest], question)
+    assert found.content == unit["text"]
+    assert found.source in ("a.txt", "b.txt")
 
 
 def test_a_second_load_writes_nothing(postgres: OpenPostgres, snapshots: SnapshotStore):
@@ -201,11 +201,11 @@ def test_both_graphs_come_out_equal(postgres: OpenPostgres, neo4j: Callable[...,
         assert counts["neo4j"]["relationships"] == counts["postgres"]["edges"]
     graph = PostgresGraph(relational)
     ids = [entity_id(name) for name in ("Turin", "Ada", "Babbage", "London")]
-    pd.testing.assert_frame_equal(graph.entities(ids), native.entities(ids))
-    pd.testing.assert_frame_equal(graph.relationships_of(ids, 9), native.relationships_of(ids, 9))
-    pd.testing.assert_frame_equal(graph.shared_units(ids), native.shared_units(ids))
+    assert graph.entities(ids) == native.entities(ids)
+    assert graph.relationships_of(ids, 9) == native.relationships_of(ids, 9)
+    assert graph.shared_units(ids) == native.shared_units(ids)
     assert native.live() == relational.live()
-    assert native.entities(ids)["type"].tolist() == ["CITY", "PERSON", "ENGINEER"]
+    assert column(native.entities(ids), "type") == ["CITY", "PERSON", "ENGINEER"]
 
 
 def test_names_of_any_length_are_loaded_and_verified(

@@ -21,6 +21,7 @@ from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
+from tests.records import column
 
 BEFORE = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
 AFTER = corpus({"a.txt": "Ada met Cayley."}, {"Ada": "person", "Cayley": "person"}, [("Ada", "Cayley", ["met"])])
@@ -176,7 +177,7 @@ def test_a_graph_that_has_moved_is_not_read_where_it_was(
     before, after = save(BEFORE, snapshots), save(AFTER, snapshots)
 
     def names(store: VectorStore, graph: GraphStore) -> list[str]:
-        return graph.entities([entity_id(name) for name in ("Babbage", "Cayley")])["name"].tolist()
+        return column(graph.entities([entity_id(name) for name in ("Babbage", "Cayley")]), "name")
 
     load(before, snapshots, [whole], MAX_TYPES)
     assert read_together(whole, PostgresGraph(whole), names) == (["Babbage"], ())

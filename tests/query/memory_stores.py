@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,23 +13,27 @@ from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result,
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live, Writer
+from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
-from pipeline.stores.reads import (
-    CHUNK_COLUMNS,
-    CLAIM_COLUMNS,
-    COMMUNITY_COLUMNS,
-    ENTITY_COLUMNS,
-    LINK_COLUMNS,
-    MENTION_COLUMNS,
-    OPENING_COLUMNS,
-    RELATIONSHIP_COLUMNS,
-    REPORT_COLUMNS,
-    Lexical,
-    Within,
+from pipeline.stores.reads import Lexical, Within
+from pipeline.stores.records import (
+    Claim,
+    Document,
+    Entity,
+    EntityMentions,
+    Link,
+    Membership,
+    Passage,
+    Relationship,
+    Report,
+    SharedUnit,
 )
 from pipeline.text.ids import words
 from tests.talking import converse
 
+REPORT_COLUMNS, CLAIM_COLUMNS, COMMUNITY_COLUMNS = map(field_names, (Report, Claim, Membership))
+CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS = map(field_names, (Passage, Entity, Relationship))
+Record = TypeVar("Record")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PROMPTS = {
     "extract_keywords": "Keywords of: $query",
@@ -151,8 +155,7 @@ class MemoryStores:
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
         if within:
             origins = self.origins(table, [id for id, _ in scored], within)
-            seen = set(origins["id"][origins["all" if table == "reports" else "some"]])
-            scored = [(id, score) for id, score in scored if id in seen]
+            scored = [(id, score) for id, score in scored if origins[id][table == "reports"]]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
@@ -162,10 +165,10 @@ class MemoryStores:
         scored = [(id, float(letters(text) @ vector)) for id, text in zip(rows["id"], texts, strict=True)]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
-    def documents(self, within: Within = ()) -> pd.DataFrame:
+    def documents(self, within: Within = ()) -> list[Document]:
         self.reads.append("documents")
         rows = self.chunk_rows[self._allowed(within)].drop_duplicates("document_id")
-        return rows[["document_id", "title", "source", "metadata"]].rename(columns={"document_id": "id"})
+        return [Document(row.document_id, row.title, row.source, row.metadata) for row in rows.itertuples()]
 
     def _allowed(self, within: Within) -> list[bool]:
         """Of each text unit whether its document satisfies the conditions."""
@@ -175,20 +178,19 @@ class MemoryStores:
         ]
         return [all(holds(conditions, each) for conditions in within) for each in fields]
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> dict[str, tuple[bool, bool]]:
         self.reads.append(f"origins {table}")
         inside = set(self.chunk_rows["id"][self._allowed(within)])
         sources = [[id] for id in ids] if table == "chunks" else _chosen(self._rows_of(table), ids)["text_unit_ids"]
-        rows = [
-            (id, any(unit in inside for unit in units), all(unit in inside for unit in units))
+        return {
+            id: (any(unit in inside for unit in units), all(unit in inside for unit in units))
             for id, units in zip(ids, sources, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=["id", "some", "all"])
+        }
 
-    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         self.reads.append("chunks")
         found = _chosen(self.chunk_rows, ids)
-        return found.assign(score=[float(letters(text) @ question) for text in found["content"]])[CHUNK_COLUMNS]
+        return records(Passage, found.assign(score=[float(letters(text) @ question) for text in found["content"]]))
 
     def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
         self.reads.append("lexical")
@@ -202,19 +204,18 @@ class MemoryStores:
         hits = [hit for hit in shown if hit[1] > 0]
         return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         self.reads.append("mentions")
-        rows = [
-            (row.id, row.name, row.text_unit_ids if len(row.text_unit_ids) <= most else [])
+        return [
+            EntityMentions(row.id, row.name, row.text_unit_ids if len(row.text_unit_ids) <= most else [])
             for row in self.entity_rows.sort_values("id").itertuples(index=False)
             if row.id in entity_ids or set(row.text_unit_ids) & set(text_unit_ids)
         ]
-        return pd.DataFrame(rows, columns=MENTION_COLUMNS)
 
-    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+    def openings(self, ids: Sequence[str], length: int) -> dict[str, tuple[str, str]]:
         self.reads.append("openings")
         found = _chosen(self.chunk_rows, sorted(ids))
-        return found.assign(opening=found["content"].str[:length])[OPENING_COLUMNS]
+        return {row.id: (row.title, row.content[:length]) for row in found.itertuples()}
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         self.reads.append(f"embeddings {table}")
@@ -222,34 +223,34 @@ class MemoryStores:
         texts = found["content" if table == "reports" else "description"]
         return dict(zip(found["id"], map(letters, texts), strict=True))
 
-    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+    def reports(self, ids: Sequence[str]) -> list[Report]:
         self.reads.append("reports")
-        return _chosen(self.report_rows, ids)[REPORT_COLUMNS]
+        return records(Report, _chosen(self.report_rows, ids))
 
-    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         self.reads.append("reports_at")
         rows = self.report_rows
         cover = rows[(rows["level"] == level) | ((rows["level"] < level) & (rows["children"].map(len) == 0))]
         if within:
             origins = self.origins("reports", cover["id"].tolist(), within)
-            cover = cover[cover["id"].isin(origins["id"][origins["all"]])]
+            cover = cover[[origins[id][1] for id in cover["id"]]]
         ranked = cover.sort_values(["weight", "rating", "id"], ascending=[False, False, True])
-        return ranked[REPORT_COLUMNS].head(limit).reset_index(drop=True)
+        return records(Report, ranked.head(limit))
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
         self.reads.append("claims_of")
         rows = self.claim_rows
         found = rows[rows["subject_id"].isin(entity_ids) | rows["object_id"].isin(entity_ids)]
         documents = set(self.chunk_rows["document_id"][self._allowed(within)])
         found = found[found["document_id"].isin(documents)] if within else found
-        return found.sort_values(["subject", "id"])[CLAIM_COLUMNS].head(limit).reset_index(drop=True)
+        return records(Claim, found.sort_values(["subject", "id"]).head(limit))
 
-    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         self.reads.append("communities_of")
         rows = self.community_rows
         found = rows[rows["entity_id"].isin(entity_ids) & (rows["level"] <= level)]
         deepest = found.sort_values("level").drop_duplicates("entity_id", keep="last").sort_values("entity_id")
-        return deepest[COMMUNITY_COLUMNS].reset_index(drop=True)
+        return records(Membership, deepest)
 
     def _rows_of(self, table: str) -> pd.DataFrame:
         return {
@@ -259,42 +260,46 @@ class MemoryStores:
             "reports": self.report_rows,
         }[table]
 
-    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
         self.reads.append("links")
         few = set(self.entity_rows.loc[self.entity_rows["degree"] <= most, "id"]) & set(entity_ids)
         rows = self.relationship_rows
         touching = rows[rows["source_entity_id"].isin(few) | rows["target_entity_id"].isin(few)]
-        return touching.sort_values(["rank", "id"])[LINK_COLUMNS].head(limit).reset_index(drop=True)
+        return records(Link, touching.sort_values(["rank", "id"]).head(limit))
 
-    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+    def entities(self, ids: Sequence[str]) -> list[Entity]:
         self.reads.append("entities")
-        return _chosen(self.entity_rows, ids)[ENTITY_COLUMNS]
+        return records(Entity, _chosen(self.entity_rows, ids))
 
-    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+    def relationships(self, ids: Sequence[str]) -> list[Relationship]:
         self.reads.append("relationships")
-        return _chosen(self.relationship_rows, ids)[RELATIONSHIP_COLUMNS]
+        return records(Relationship, _chosen(self.relationship_rows, ids))
 
-    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
         self.reads.append("relationships_of")
         rows = self.relationship_rows
         touching = rows[rows["source_entity_id"].isin(entity_ids) | rows["target_entity_id"].isin(entity_ids)]
         ranked = touching.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
-        return ranked[RELATIONSHIP_COLUMNS].head(limit).reset_index(drop=True)
+        return records(Relationship, ranked.head(limit))
 
-    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+    def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         self.reads.append("shared_units")
         units = dict(zip(self.entity_rows["id"], map(set, self.entity_rows["text_unit_ids"]), strict=True))
-        rows = [
-            (id, unit, sum(unit in units[neighbour] for neighbour in self._neighbours(id)))
+        return [
+            SharedUnit(id, unit, sum(unit in units[neighbour] for neighbour in self._neighbours(id)))
             for id in entity_ids
             for unit in sorted(units[id])
         ]
-        return pd.DataFrame(rows, columns=["entity_id", "text_unit_id", "neighbours"])
 
     def _neighbours(self, id: str) -> set[str]:
         rows = self.relationship_rows
         ends = list(zip(rows["source_entity_id"], rows["target_entity_id"], strict=True))
         return {other for pair in ends for one, other in (pair, pair[::-1]) if one == id}
+
+
+def records(kind: type[Record], frame: pd.DataFrame) -> list[Record]:
+    """Of rows in pandas."""
+    return [kind(*row) for row in frame[field_names(kind)].itertuples(index=False)]
 
 
 def _chosen(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:

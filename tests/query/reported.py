@@ -9,8 +9,14 @@ from typing import Any
 import pandas as pd
 
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.stores.reads import CLAIM_COLUMNS, COMMUNITY_COLUMNS, REPORT_COLUMNS
-from tests.query.memory_stores import MemoryStores, ScriptedChat, village
+from tests.query.memory_stores import (
+    CLAIM_COLUMNS,
+    COMMUNITY_COLUMNS,
+    REPORT_COLUMNS,
+    MemoryStores,
+    ScriptedChat,
+    village,
+)
 
 COMMUNITIES = {
     # id: level, parent, children, entities, text units

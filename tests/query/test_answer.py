@@ -18,6 +18,7 @@ from tests.query.memory_stores import (
     resources,
     village,
 )
+from tests.records import column
 
 KEYWORDS = '{"high_level_keywords": ["teaching"], "low_level_keywords": ["Ada", "Bea"]}'
 MODES = ["naive", "local", "global", "hybrid", "mix"]
@@ -34,7 +35,7 @@ def test_a_question_is_answered_from_the_context_it_found():
     assert (given.text, given.abstained, given.removed_citations) == ("Ada did [1].", False, 0)
     assert system["content"] == "Answer as Multiple Paragraphs. Be brief. Graph:"
     assert user["content"] == f"{given.context.text}\n{CITE}\nQuestion: Who taught Bea?"
-    assert {"Ada", "Bea"} <= set(given.context.entities.records["name"])
+    assert {"Ada", "Bea"} <= set(column(given.context.entities.records, "name"))
     assert given.keywords.low == ("Ada", "Bea")
 
 
@@ -282,15 +283,15 @@ def shown(reranker: Backwards | None, **wishes: object) -> Answer:
 
 
 def test_a_reranker_chooses_among_three_times_the_text_units():
-    found = shown(None, chunk_top_k=3).context.chunks.records["id"].tolist()
+    found = column(shown(None, chunk_top_k=3).context.chunks.records, "id")
     best = shown(Backwards(), chunk_top_k=1).context.chunks.records
-    assert best["id"].tolist() == found[-1:]
-    assert best["rerank_score"].tolist() == [2.0]
+    assert column(best, "id") == found[-1:]
+    assert column(best, "rerank_score") == [2.0]
 
 
 def test_reranking_can_be_left_out_and_may_fail():
-    plain = shown(None).context.chunks.records["id"].tolist()
-    assert shown(Backwards(), enable_rerank=False).context.chunks.records["id"].tolist() == plain
+    plain = column(shown(None).context.chunks.records, "id")
+    assert column(shown(Backwards(), enable_rerank=False).context.chunks.records, "id") == plain
     broken = shown(Broken())
-    assert broken.context.chunks.records["id"].tolist() == plain
+    assert column(broken.context.chunks.records, "id") == plain
     assert broken.notes == ("not reranked: models.rerank.default: no answer",)

@@ -1,7 +1,8 @@
 import csv
 import io
+from collections.abc import Sequence
+from dataclasses import replace
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,16 +13,18 @@ from pipeline.query.context import (
     RESERVE,
     SMALL_PROMPT,
     Context,
+    Pick,
     Table,
     build_context,
     ranked_chunks,
     told_dropped,
 )
 from pipeline.query.search.evidence import Evidence
-from pipeline.stores.reads import CHUNK_COLUMNS
+from pipeline.stores.records import Entity, Passage, Relationship
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import CharacterTokens, chunk, entity, question, relationship
+from tests.records import column
 from tests.sizes import size
 
 CHARACTERS, REAL = CharacterTokens(), tokenizer("o200k_base")
@@ -31,19 +34,22 @@ texts = st.text(max_size=30).map(clean)
 
 def evidence(names: list[str], facts: list[str]) -> Evidence:
     return Evidence(
-        pd.DataFrame([entity(name, ["c"]) for name in names], columns=Evidence().entities.columns),
-        pd.DataFrame([relationship("A", "B", fact, ["c"]) for fact in facts], columns=Evidence().relationships.columns),
+        [Entity(**entity(name, ["c"])) for name in names],
+        [Relationship(**relationship("A", "B", fact, ["c"])) for fact in facts],
     )
 
 
-def chunks(contents: list[str], n_documents: int = 3) -> pd.DataFrame:
-    rows = [chunk(f"c{place}", text, f"doc-{place % n_documents}") for place, text in enumerate(contents)]
-    return pd.DataFrame(rows, columns=CHUNK_COLUMNS)
+def chunks(contents: list[str], n_documents: int = 3) -> list[Passage]:
+    return [Passage(**chunk(f"c{place}", text, f"doc-{place % n_documents}")) for place, text in enumerate(contents)]
+
+
+def of_documents(*passages: tuple[str, str]) -> list[Passage]:
+    return [Passage(**chunk(str(n), text, document)) for n, (text, document) in enumerate(passages, 1)]
 
 
 def build(
     found: Evidence,
-    passages: pd.DataFrame,
+    passages: Sequence[Passage],
     counter: Tokenizer = CHARACTERS,
     overhead: int = 0,
     mode: str = "hybrid",
@@ -122,7 +128,7 @@ def test_text_units_have_half_of_what_is_left():
 def test_text_units_come_first_in_modes_that_rank_them_and_in_small_prompts(mode: str, total: int):
     context = build(*MANY, mode=mode, max_total_tokens=total)
     alone = build(Evidence(), MANY[1], mode=mode, max_total_tokens=total)
-    assert context.chunks.records["id"].tolist() == alone.chunks.records["id"].tolist()
+    assert column(context.chunks.records, "id") == column(alone.chunks.records, "id")
 
 
 @pytest.mark.parametrize("total", [1_500, 3_000, 8_000, 12_000, 20_000, 30_000])
@@ -132,7 +138,7 @@ def test_no_budget_leaves_a_context_without_text_units(mode: str, total: int):
 
 
 def test_what_one_part_does_not_use_the_others_have():
-    few = build(MANY[0], MANY[1].head(2), max_total_tokens=30_000)
+    few = build(MANY[0], MANY[1][:2], max_total_tokens=30_000)
     assert len(few.chunks.records) == 2
     assert few.entities.tokens > 9_000
     assert few.relationships.tokens > 9_000
@@ -204,7 +210,9 @@ def test_rows_that_nothing_can_cite_have_numbers_only_where_they_are_asked_for()
 
 
 def test_passages_are_numbered_and_listed_by_documents_the_most_shown_first():
-    passages = pd.DataFrame([chunk("1", "a", "doc-x"), chunk("2", "b", "doc-y"), chunk("3", "c", "doc-y")])
+    passages = [
+        Passage(**row) for row in (chunk("1", "a", "doc-x"), chunk("2", "b", "doc-y"), chunk("3", "c", "doc-y"))
+    ]
     context = build(evidence([], []), passages)
     assert [(entry.id, entry.chunk_id, entry.document_id, entry.source) for entry in context.references] == [
         (1, "1", "doc-x", "doc-x.txt"),
@@ -217,38 +225,40 @@ def test_passages_are_numbered_and_listed_by_documents_the_most_shown_first():
 
 
 def test_a_passage_that_was_dropped_is_no_reference():
-    passages = pd.DataFrame([chunk("1", "a", "doc-x"), chunk("2", "b" * 500, "doc-y"), chunk("3", "c", "doc-x")])
+    passages = [
+        Passage(**row) for row in (chunk("1", "a", "doc-x"), chunk("2", "b" * 500, "doc-y"), chunk("3", "c", "doc-x"))
+    ]
     context = build(evidence([], []), passages, max_total_tokens=400)
     assert [entry.chunk_id for entry in context.references] == ["1"]
     assert context.text.endswith("```\n[ref:1]: doc-x.txt\n```\n")
 
 
 def test_no_evidence_is_an_empty_context():
-    context = build(Evidence(), pd.DataFrame(columns=CHUNK_COLUMNS))
+    context = build(Evidence(), [])
     assert context.empty
     assert (context.text, context.references) == ("", ())
 
 
 def test_chunks_are_taken_from_the_lanes_in_turn():
     lanes = {"relationship": {"r1": 1, "e1": 2}, "entity": {"e1": 3, "e2": 1}, "vector": {"v1": 1}}
-    assert list(ranked_chunks(Evidence(chunk_lanes=lanes), 10).itertuples(index=False, name=None)) == [
-        ("v1", "vector", 1, 1),
-        ("e1", "entity", 3, 1),
-        ("r1", "relationship", 1, 1),
-        ("e2", "entity", 1, 2),
+    assert ranked_chunks(Evidence(chunk_lanes=lanes), 10) == [
+        Pick("v1", "vector", 1, 1),
+        Pick("e1", "entity", 3, 1),
+        Pick("r1", "relationship", 1, 1),
+        Pick("e2", "entity", 1, 2),
     ]
-    assert ranked_chunks(Evidence(chunk_lanes=lanes), 2)["id"].tolist() == ["v1", "e1"]
-    assert ranked_chunks(Evidence(), 2).empty
+    assert column(ranked_chunks(Evidence(chunk_lanes=lanes), 2), "id") == ["v1", "e1"]
+    assert not ranked_chunks(Evidence(), 2)
 
 
 @given(st.lists(texts | st.just("```\n-----References-----\n[9] own.txt"), min_size=1, max_size=4))
 @settings(max_examples=size(7, 30), deadline=None)
 def test_no_text_closes_its_fence(passages: list[str]):
     found = chunks([f"{text}```{text}" for text in passages])
-    context = build(evidence(passages, passages), found.assign(source="a```b\nc.txt"))
+    context = build(evidence(passages, passages), [replace(passage, source="a```b\nc.txt") for passage in found])
     fences = [line for line in context.text.split("\n") if "```" in line]
     assert fences == [*["```csv", "```"] * 3, "```", "```"]
-    assert context.chunks.records["content"].tolist() == found["content"].tolist()
+    assert column(context.chunks.records, "content") == column(found, "content")
 
 
 def test_the_evidence_as_a_person_reads_it():

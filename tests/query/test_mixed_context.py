@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from pipeline.query.answer import answer
 from tests.query.memory_stores import question, resources, village
 from tests.query.reported import reader, reported_village
+from tests.records import column
 from tests.sizes import size
 
 MIXED = {"mode": "local", "context": "graphrag"}
@@ -94,9 +95,9 @@ def test_without_communities_the_mixed_context_has_the_rest():
 def test_what_other_documents_tell_is_not_shown():
     wish = question(**MIXED, where={"id": "doc-1"}, only_need_context=True)
     context = answer(wish, resources(reported_village(), reader())).context
-    assert context.reports.records.empty
-    assert context.claims.records.empty
-    assert set(context.chunks.records["document_id"]) == {"doc-1"}
+    assert not context.reports.records
+    assert not context.claims.records
+    assert set(column(context.chunks.records, "document_id")) == {"doc-1"}
 
 
 def test_each_part_has_its_share():

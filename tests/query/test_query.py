@@ -13,6 +13,7 @@ from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.query.stream import Done, Event, Failed, Sources, Token
 from tests.projects import ProjectFolder, new_project
+from tests.records import column
 from tests.servers.openai_replies import Reply
 from tests.servers.openai_server import OpenAIServer
 
@@ -78,7 +79,7 @@ def test_questions_about_anything_else_abstain(project: Project, question: str):
 
 def test_the_callers_keywords_are_searched_for(project: Project):
     found = project.query(QUESTION, mode="local", ll_keywords=("Tollen Observatory",), top_k=1)
-    assert found.context.entities.records["name"].tolist() == ["Tollen Observatory"]
+    assert column(found.context.entities.records, "name") == ["Tollen Observatory"]
     half = project.query(QUESTION, mode="hybrid", ll_keywords=("Tollen Observatory",))
     assert half.notes == ("no high-level keywords: relationships were not searched",)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.stores.reads import COMMUNITY_COLUMNS
+from pipeline.stores.records import Membership
 from pipeline.text.ids import digest
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
 
@@ -45,8 +45,12 @@ def load(opened: LoadableGraph, content: int) -> tuple[pd.DataFrame, dict[str, i
     return rows, delta.counts
 
 
-def expected_communities_of(rows: pd.DataFrame, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
-    members = rows[["entity_ids", "id", "level"]].explode("entity_ids").set_axis(COMMUNITY_COLUMNS, axis=1)
+def expected_communities_of(rows: pd.DataFrame, entity_ids: Sequence[str], level: int) -> list[Membership]:
+    members = (
+        rows[["entity_ids", "id", "level"]]
+        .explode("entity_ids")
+        .set_axis(["entity_id", "community_id", "level"], axis=1)
+    )
     found = members[members["entity_id"].isin(entity_ids) & (members["level"] <= level)].sort_values("level")
     deepest = found.drop_duplicates("entity_id", keep="last").sort_values("entity_id")
-    return deepest[COMMUNITY_COLUMNS].reset_index(drop=True)
+    return [Membership(*row) for row in deepest.itertuples(index=False)]

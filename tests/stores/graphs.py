@@ -3,12 +3,14 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live, Store
-from pipeline.stores.reads import ENTITY_COLUMNS, LINK_COLUMNS, RELATIONSHIP_COLUMNS, GraphStore
+from pipeline.stores.reads import GraphStore
+from pipeline.stores.records import Entity, Link, Relationship, SharedUnit
 from pipeline.text.ids import digest, entity_id, relationship_id
 from tests.stores.sources import tables_of
 
@@ -47,7 +49,7 @@ class LoadableGraph:
             writer.publish()
         return counts
 
-    def content(self) -> dict[str, pd.DataFrame]:
+    def content(self) -> dict[str, Sequence[Any]]:
         """All that the store holds, as its reads tell it."""
         with self.store.writing(LIVE) as writer:
             graph_tables = [table for table in self.store.tables if table.endswith(("nodes", "edges"))]
@@ -107,43 +109,43 @@ def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int =
     return graph(nodes, edges)
 
 
-def expected_entities(graph: Graph, ids: Sequence[str]) -> pd.DataFrame:
+def expected_entities(graph: Graph, ids: Sequence[str]) -> list[Entity]:
     rows = {
-        row.id: (row.id, row.display_name, row.entity_type, row.description, row.degree, row.source_id)
+        row.id: Entity(row.id, row.display_name, row.entity_type, row.description, row.degree, row.source_id)
         for row in graph.nodes.itertuples()
     }
-    return pd.DataFrame([rows[id] for id in ids if id in rows], columns=ENTITY_COLUMNS)
+    return [rows[id] for id in ids if id in rows]
 
 
-def expected_relationships(graph: Graph, ids: Sequence[str]) -> pd.DataFrame:
+def expected_relationships(graph: Graph, ids: Sequence[str]) -> list[Relationship]:
     rows = {row[0]: row for row in _relationship_rows(graph)}
-    return pd.DataFrame([rows[id] for id in ids if id in rows], columns=RELATIONSHIP_COLUMNS)
+    return [Relationship(*rows[id]) for id in ids if id in rows]
 
 
-def expected_relationships_of(graph: Graph, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+def expected_relationships_of(graph: Graph, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
     asked = set(entity_ids)
     rows = [row for row in _relationship_rows(graph) if row[1] in asked or row[2] in asked]
     rows.sort(key=lambda row: (-row[8], -row[7], row[0]))
-    return pd.DataFrame(rows[:limit], columns=RELATIONSHIP_COLUMNS)
+    return [Relationship(*row) for row in rows[:limit]]
 
 
-def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> pd.DataFrame:
+def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> list[SharedUnit]:
     units = dict(zip(graph.nodes["id"], graph.nodes["source_id"], strict=True))
     pairs = list(zip(graph.edges["source_entity_id"], graph.edges["target_entity_id"], strict=True))
     rows = []
     for id in sorted(set(entity_ids) & set(units)):
         neighbours = ({b for a, b in pairs if a == id} | {a for a, b in pairs if b == id}) - {id}
         shared = {unit: sum(unit in units[neighbour] for neighbour in neighbours) for unit in sorted(set(units[id]))}
-        rows.extend((id, unit, count) for unit, count in shared.items())
-    return pd.DataFrame(rows, columns=["entity_id", "text_unit_id", "neighbours"])
+        rows.extend(SharedUnit(id, unit, count) for unit, count in shared.items())
+    return rows
 
 
-def expected_links(graph: Graph, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+def expected_links(graph: Graph, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
     degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
     few = {id for id in entity_ids if id in degrees and degrees[id] <= most}
     rows = [row for row in _relationship_rows(graph) if row[1] in few or row[2] in few]
     rows.sort(key=lambda row: (row[8], row[0]))
-    return pd.DataFrame([row[:3] for row in rows[:limit]], columns=LINK_COLUMNS)
+    return [Link(*row[:3]) for row in rows[:limit]]
 
 
 def _relationship_rows(graph: Graph) -> list[tuple]:

@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from pipeline.load.loader import load
@@ -20,6 +20,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.load.tables import corpus, save
+from tests.records import column
 from tests.sizes import size
 
 TURNS = size(15, 1000)
@@ -105,13 +106,13 @@ def check(side: Side, shown: int | None) -> int:
     pairs = [relationship_id(one, other) for one, other in itertools.pairwise(ids)]
     question = np.ones(DIMENSIONS[side.canary], np.float32)
 
-    def everything(vectors: VectorStore, graph: GraphStore) -> dict[str, pd.DataFrame]:
+    def everything(vectors: VectorStore, graph: GraphStore) -> dict[str, list[Any]]:
         near = {table: vectors.nearest(table, question, 99) for table in VECTOR_TABLES}
         for other in set(DIMENSIONS.values()) - {len(question)}:
             assert vectors.nearest("chunks", np.ones(other, np.float32), 99) == []
         return {
             "chunks": vectors.chunks([id for id, _ in near["chunks"]], question),
-            "near": pd.DataFrame([id for table in NAMED for id, _ in near[table]]),
+            "near": [id for table in NAMED for id, _ in near[table]],
             "entities": graph.entities(ids),
             "relationships": graph.relationships(pairs),
             "around": graph.relationships_of(ids, 999),
@@ -126,16 +127,17 @@ def check(side: Side, shown: int | None) -> int:
     assert {table: len(rows) for table, rows in found.items()} == _sizes(shown)
     if shown is None:
         return 0
-    assert set(found["chunks"]["title"]) == {side.canary}
-    assert all(text == SHARED or text.startswith(side.canary) for text in found["chunks"]["content"])
+    assert set(column(found["chunks"], "title")) == {side.canary}
+    assert all(text == SHARED or text.startswith(side.canary) for text in column(found["chunks"], "content"))
     for table in ("entities", "relationships", "around"):
-        assert set(found[table]["description"]) == {f"{side.canary} {shown}"}
-    assert set(found["reports"]["summary"]) == set(found["claims"]["description"]) == {f"{side.canary} {shown}"}
-    assert set(found["entities"]["type"]) == {side.canary.upper()}
-    for words in found["around"]["keywords"]:
+        assert set(column(found[table], "description")) == {f"{side.canary} {shown}"}
+    assert set(column(found["reports"], "summary")) == {f"{side.canary} {shown}"}
+    assert set(column(found["claims"], "description")) == {f"{side.canary} {shown}"}
+    assert set(column(found["entities"], "type")) == {side.canary.upper()}
+    for words in column(found["around"], "keywords"):
         assert list(words) == [side.canary, f"{side.canary} {shown}"]
-    assert set(found["units"]["text_unit_id"]) == {f"chunk-{side.canary}"}
-    assert set(found["units"]["neighbours"]) <= {1, 2}
+    assert set(column(found["units"], "text_unit_id")) == {f"chunk-{side.canary}"}
+    assert set(column(found["units"], "neighbours")) <= {1, 2}
     return sum(map(len, found.values()))
 
 

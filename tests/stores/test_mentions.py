@@ -1,6 +1,7 @@
 """Entities of text units and text units of entities, on a real PostgreSQL."""
 
 from collections.abc import Callable
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def store(postgres: OpenStore) -> PostgresStore:
 
 
 def found(store: PostgresStore, units: list[str], entities: list[str], most: int) -> list[tuple]:
-    return list(store.mentions(units, entities, most).itertuples(index=False, name=None))
+    return [astuple(entity) for entity in store.mentions(units, entities, most)]
 
 
 def test_the_entities_of_text_units(store: PostgresStore):
@@ -68,8 +69,8 @@ def test_an_entity_in_too_many_text_units_is_without_them(store: PostgresStore, 
 
 def test_openings(store: PostgresStore):
     opened = store.openings(["c2", "c-unknown", "c1"], 4)
-    assert list(opened.itertuples(index=False, name=None)) == [("c1", "One", "one"), ("c2", "One", "灯塔 t")]
-    assert store.openings([], 4).empty
+    assert opened == {"c1": ("One", "one"), "c2": ("One", "灯塔 t")}
+    assert not store.openings([], 4)
 
 
 def test_embeddings(store: PostgresStore):

@@ -16,6 +16,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id
 from tests.load.tables import corpus, save
+from tests.records import column
 from tests.sizes import size
 
 NAMES = {f"Person {number}": "person" for number in range(40)}
@@ -46,12 +47,12 @@ def everything(vectors: VectorStore, graph: GraphStore) -> set[str]:
     assert len(near) == 30
     chunks = vectors.chunks([id for id, _ in near], np.ones(live.dimensions, np.float32))
     ids = [entity_id(name) for name in NAMES]
-    keywords = graph.relationships_of(ids, 999)["keywords"]
+    keywords = column(graph.relationships_of(ids, 999), "keywords")
     assert len(keywords) == len(CHAIN)
     return {
         of_model,
-        *chunks["content"].str.split().str[0],
-        *graph.entities(ids)["description"],
+        *(chunk.content.split()[0] for chunk in chunks),
+        *column(graph.entities(ids), "description"),
         *(word for words in keywords for word in words),
     }
 

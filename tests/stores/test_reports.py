@@ -9,9 +9,11 @@ import pytest
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.filtered import FilteredVectors
 from pipeline.stores.base import Live
+from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import CLAIM_COLUMNS, REPORT_COLUMNS
+from pipeline.stores.records import Report
 from tests.query.memory_stores import of_documents
+from tests.records import column
 
 OpenStore = Callable[..., PostgresStore]
 
@@ -79,10 +81,9 @@ def store(postgres: OpenStore) -> PostgresStore:
 
 def test_reports_come_whole_in_the_order_asked(store: PostgresStore):
     found = store.reports(["com-c", "com-unknown", "com-a"])
-    assert found.columns.tolist() == REPORT_COLUMNS
-    assert found["id"].tolist() == ["com-c", "com-a"]
-    expected = {name: REPORTS[2][{"text_unit_ids": "chunk_ids"}.get(name, name)] for name in REPORT_COLUMNS}
-    assert found.iloc[0].to_dict() == expected
+    assert column(found, "id") == ["com-c", "com-a"]
+    expected = {name: REPORTS[2][{"text_unit_ids": "chunk_ids"}.get(name, name)] for name in field_names(Report)}
+    assert found[0] == Report(**expected)
 
 
 @pytest.mark.parametrize(
@@ -96,25 +97,24 @@ def test_reports_come_whole_in_the_order_asked(store: PostgresStore):
     ],
 )
 def test_reports_at_a_level_cover_the_graph_once(store: PostgresStore, level: int, cover: list[str]):
-    assert store.reports_at(level, 9)["id"].tolist() == cover
-    assert store.reports_at(level, 2)["id"].tolist() == cover[:2]
+    assert column(store.reports_at(level, 9), "id") == cover
+    assert column(store.reports_at(level, 2), "id") == cover[:2]
 
 
 def test_claims_are_those_of_subject_and_object(store: PostgresStore):
     found = store.claims_of(["ent-Ada", "ent-nobody"], 9)
-    assert found.columns.tolist() == CLAIM_COLUMNS
-    assert found["id"].tolist() == ["claim-1", "claim-2", "claim-3"]
-    assert found["document_id"].tolist() == ["doc-2", "doc-1", "doc-1"]
-    assert store.claims_of(["ent-Ada", "ent-Dov"], 2)["id"].tolist() == ["claim-1", "claim-2"]
-    assert store.claims_of([], 9).empty
+    assert column(found, "id") == ["claim-1", "claim-2", "claim-3"]
+    assert column(found, "document_id") == ["doc-2", "doc-1", "doc-1"]
+    assert column(store.claims_of(["ent-Ada", "ent-Dov"], 2), "id") == ["claim-1", "claim-2"]
+    assert not store.claims_of([], 9)
 
 
 def test_reports_are_searched_as_other_vectors(store: PostgresStore):
     vector = np.array([1, 0, 0], np.float32)
     assert [id for id, _ in store.nearest("reports", vector, 3)] == ["com-a", "com-d", "com-c"]
     assert set(store.embeddings("reports", ["com-a", "com-unknown"])) == {"com-a"}
-    origins = store.origins("reports", ["com-a", "com-b", "com-c"], of_documents("doc-1")).sort_values("id")
-    assert origins.to_numpy().tolist() == [["com-a", True, False], ["com-b", False, False], ["com-c", True, True]]
+    origins = store.origins("reports", ["com-a", "com-b", "com-c"], of_documents("doc-1"))
+    assert origins == {"com-a": (True, False), "com-b": (False, False), "com-c": (True, True)}
 
 
 def test_who_sees_some_documents_sees_reports_of_these_alone(store: PostgresStore):
@@ -122,9 +122,9 @@ def test_who_sees_some_documents_sees_reports_of_these_alone(store: PostgresStor
     vectors = FilteredVectors(store, of_documents("doc-1"))
     query = np.array([1, 0, 0], np.float32)
     assert [id for id, _ in vectors.nearest("reports", query, 9)] == ["com-c", "com-e"]
-    assert vectors.reports(["com-e", "com-a", "com-c"])["id"].tolist() == ["com-e", "com-c"]
-    assert vectors.reports_at(2, 9)["id"].tolist() == ["com-e"]
-    assert vectors.reports_at(2, 1)["id"].tolist() == ["com-e"]
-    assert vectors.claims_of(["ent-Ada"], 9)["id"].tolist() == ["claim-2", "claim-3"]
-    assert FilteredVectors(store, of_documents("none")).reports_at(2, 9).empty
-    assert FilteredVectors(store, of_documents("none")).claims_of(["ent-Ada"], 9).empty
+    assert column(vectors.reports(["com-e", "com-a", "com-c"]), "id") == ["com-e", "com-c"]
+    assert column(vectors.reports_at(2, 9), "id") == ["com-e"]
+    assert column(vectors.reports_at(2, 1), "id") == ["com-e"]
+    assert column(vectors.claims_of(["ent-Ada"], 9), "id") == ["claim-2", "claim-3"]
+    assert not FilteredVectors(store, of_documents("none")).reports_at(2, 9)
+    assert not FilteredVectors(store, of_documents("none")).claims_of(["ent-Ada"], 9)

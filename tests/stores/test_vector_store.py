@@ -14,8 +14,9 @@ from pipeline.stores.base import Live
 from pipeline.stores.postgres import writer as postgres_writer
 from pipeline.stores.postgres.schema import ENTITIES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import CHUNK_COLUMNS
+from pipeline.stores.records import Document, Passage
 from tests.query.memory_stores import of_documents
+from tests.records import column
 from tests.stored import stored_hashes
 
 OpenStore = Callable[..., PostgresStore]
@@ -167,16 +168,12 @@ def test_the_nearest_of_some_chunks(postgres: OpenStore):
 
 def test_documents_and_the_origins_of_rows(postgres: OpenStore):
     store = within_store(postgres)
-    documents = store.documents().sort_values("id").reset_index(drop=True)
-    pd.testing.assert_frame_equal(documents, DOCUMENTS, check_dtype=False)
-    told = store.origins(
-        "entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], of_documents("doc-2")
-    ).sort_values("id")
-    assert told.to_numpy().tolist() == [
-        ["ent-00000", True, False], ["ent-00001", True, True], ["ent-00002", False, False],
-    ]  # fmt: skip
-    told = store.origins("chunks", ["chunk-00001", "chunk-00002"], of_documents("doc-2")).sort_values("id")
-    assert told.to_numpy().tolist() == [["chunk-00001", True, True], ["chunk-00002", False, False]]
+    documents = sorted(store.documents(), key=lambda document: document.id)
+    assert documents == [Document(**row) for row in DOCUMENTS.to_dict("records")]
+    told = store.origins("entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], of_documents("doc-2"))
+    assert told == {"ent-00000": (True, False), "ent-00001": (True, True), "ent-00002": (False, False)}
+    told = store.origins("chunks", ["chunk-00001", "chunk-00002"], of_documents("doc-2"))
+    assert told == {"chunk-00001": (True, True), "chunk-00002": (False, False)}
 
 
 def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: OpenStore):
@@ -184,9 +181,7 @@ def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: Open
     rows = {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": entities(vectors(2, 1, 8))}
     lists = pd.DataFrame({"id": ["ent-00000"], "chunk_ids": [["chunk-00000", "gone"]]})
     load(store, {**rows, "sources": lists}, 8)
-    assert store.origins("entities", ["ent-00000"], of_documents("doc-1")).to_numpy().tolist() == [
-        ["ent-00000", True, False]
-    ]
+    assert store.origins("entities", ["ent-00000"], of_documents("doc-1")) == {"ent-00000": (True, False)}
 
 
 def test_workspaces_do_not_meet(postgres: OpenStore):
@@ -262,23 +257,14 @@ def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore
     stored, question = vectors(1, 4, 3), vectors(2, 1, 3)[0]
     load(store, {"documents": DOCUMENTS, "chunks": chunks(stored)}, 3)
     found = store.chunks(["chunk-00002", "chunk-00001", "chunk-unknown", "chunk-00003"], question)
-    assert list(found.columns) == CHUNK_COLUMNS
     similarity = dict(nearest_by_hand(stored, question, 4))
-    np.testing.assert_allclose(found["score"], [similarity[f"ent-0000{row}"] for row in (2, 1, 3)], atol=1e-6)
-    first = found.drop(columns="score").iloc[0].to_dict()
-    assert first == {
-        "id": "chunk-00002",
-        "document_id": "doc-1",
-        "source": "a/one.txt",
-        "title": "One",
-        "start": 20,
-        "end": 29,
-        "tokens": 3,
-        "content": "text 2\nof it",
-        "metadata": {"year": 1877, "tags": ["a", "ü"]},
-    }
-    assert found["id"].tolist() == ["chunk-00002", "chunk-00001", "chunk-00003"]
-    assert store.chunks([], question).empty
+    np.testing.assert_allclose(column(found, "score"), [similarity[f"ent-0000{row}"] for row in (2, 1, 3)], atol=1e-6)
+    assert found[0] == Passage(
+        "chunk-00002", "doc-1", "a/one.txt", "One", 20, 29, 3, "text 2\nof it", {"year": 1877, "tags": ["a", "ü"]},
+        found[0].score,
+    )  # fmt: skip
+    assert column(found, "id") == ["chunk-00002", "chunk-00001", "chunk-00003"]
+    assert not store.chunks([], question)
 
 
 def test_a_load_is_one_transaction(postgres: OpenStore):

@@ -141,6 +141,6 @@ def test_no_earlier_night_is_loaded_unasked(tmp_path: Path, postgres_url: str):
         assert (done.exit_code, f"{last}: " in done.stderr) == (1, True)
         assert done.stderr.rstrip().endswith("run 'graphmill index fast' first")
     with folder.open() as project:
-        assert project.stores.vectors.documents().equals(shown)
+        assert project.stores.vectors.documents() == shown
         assert project.run().exit_code == 0
         assert project.verify().agrees

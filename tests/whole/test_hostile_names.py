@@ -139,11 +139,11 @@ def everything(request: pytest.FixtureRequest, url: str, project: ProjectFolder)
 def assert_literal(project: Project, graph: GraphStore) -> None:
     names = [name_of(text) for text in POISON]
     found = graph.entities([entity_id(name) for name in names])
-    assert dict(zip(found["id"], found["name"], strict=True)) == {entity_id(name): name for name in names}
-    assert found["description"].str.contains("of it").all()
+    assert {entity.id: entity.name for entity in found} == {entity_id(name): name for name in names}
+    assert all("of it" in entity.description for entity in found)
     assert len(project.table("entities")) == len(names)
     links = [relationship_id(entity_id(one), entity_id(other)) for one, other in itertools.pairwise(names)]
-    keywords = graph.relationships(links)["keywords"].map(list).tolist()
+    keywords = [list(link.keywords) for link in graph.relationships(links)]
     assert keywords == [list(keywords_of(pair)) for pair in itertools.pairwise(map(clean, POISON))]
     documents = project.table("documents")
     metadata = [json.loads(cell) for cell in documents["metadata"]]

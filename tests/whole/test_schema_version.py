@@ -21,6 +21,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import entity_id
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
+from tests.records import column
 from tests.stores.conftest import neo4j, postgres, workspace
 
 __all__ = ["neo4j", "postgres", "workspace"]
@@ -118,7 +119,7 @@ def test_tables_that_came_later_are_made_by_the_next_load(postgres: Callable[...
         "reports": 3, "claims": 2, "communities": 3
     }  # fmt: skip
     assert len(opened.reports_at(9, 9)) == len(opened.claims_of([*ids, entity_id("Babbage")], 9)) == 2
-    assert graph.communities_of(ids, 9)["level"].tolist() == [1]
+    assert column(graph.communities_of(ids, 9), "level") == [1]
     assert verify(manifest, store, [opened], 100).agrees
 
 

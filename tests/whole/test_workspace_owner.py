@@ -19,6 +19,7 @@ from pipeline.errors import UsageError
 from pipeline.files import read_json
 from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of
 from tests.projects import ProjectFolder, new_project
+from tests.records import column
 from tests.servers.neo4j_server import Neo4jAddress
 
 ROOT = Path(__file__).parents[2]
@@ -107,14 +108,14 @@ def test_taken_over_by_the_owners_name_alone(mine: ProjectFolder, theirs: Projec
     assert "not to somebody" in theirs.invoke_refused("run", "fast", "--take-over", "somebody", "--yes")
     assert "there is no terminal to ask on" in theirs.invoke_refused("run", "fast", "--take-over", owner)
     with mine.open() as opened:
-        assert opened.stores.vectors.documents()["source"].tolist() == ["one.txt"]
+        assert column(opened.stores.vectors.documents(), "source") == ["one.txt"]
     done = theirs.invoke("run", "fast", "--take-over", owner, "--yes")
     assert done.exit_code == 0, done.stderr
     with theirs.open() as opened:
         live = opened.stores.vectors.live()
         assert live
         assert (live.owner, live.place) == (owner_of(theirs.root), opened.place)
-        assert opened.stores.vectors.documents()["source"].tolist() == ["other.txt"]
+        assert column(opened.stores.vectors.documents(), "source") == ["other.txt"]
         assert opened.verify("fast").agrees
     with mine.open() as opened, pytest.raises(UsageError, match=f"belongs to owner {owner_of(theirs.root)}"):
         opened.load("fast")
@@ -127,7 +128,7 @@ def test_a_take_over_asks_and_no_is_no(mine: ProjectFolder, theirs: ProjectFolde
     with pytest.raises(typer.Abort):
         theirs.invoke("run", "fast", "--take-over", owner)
     with mine.open() as opened:
-        assert opened.stores.vectors.documents()["source"].tolist() == ["one.txt"]
+        assert column(opened.stores.vectors.documents(), "source") == ["one.txt"]
         assert opened.verify("fast", quick=True).agrees
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import pandas as pd
-
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import parse_points, parse_ratings
 from pipeline.query import formats
+from pipeline.query.context import Numbers
 from pipeline.query.messages import PreparedQuery, asked_twice, instructed, refuse_all_failed, told_failures
 from pipeline.query.reports.windows import (
     CheckedPoints,
@@ -28,7 +27,8 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.modes import Keywords
-from pipeline.stores.reads import REPORT_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Report
 
 RATE, MAP = "community_rate", "community_map"
 _HAS_RATINGS = readable(parse_ratings, "no ratings in the reply")
@@ -45,7 +45,7 @@ LAST_CALL, MAP_AND_REDUCE = 1, 2
 class ReportChoice:
     """Reports to answer from, the weightiest first; what is to be said of the choice; what it was paid for."""
 
-    reports: pd.DataFrame
+    reports: Sequence[Report]
     notes: tuple[str, ...] = ()
     replies: tuple[ChatReply, ...] = ()
 
@@ -55,7 +55,7 @@ class _Tree:
     """``relevant``: reports by id. A report leaves it when one of its children is relevant, which tells more, unless it
     is among ``uncovered``: a child of these has no report, and nothing else tells of it."""
 
-    relevant: dict[str, pd.Series] = field(default_factory=dict)
+    relevant: dict[str, Report] = field(default_factory=dict)
     uncovered: set[str] = field(default_factory=set)
     unrated: int = 0
     notes: list[str] = field(default_factory=list)
@@ -74,26 +74,25 @@ def _choose(request: QueryRequest, resources: QueryResources) -> Talk[ReportChoi
     reports, notes = read_reports(request, resources, lambda seen, _: seen.reports_at(0, REPORT_LIMIT))
     for level in range(request.community_level + 1):
         ratings = yield from _rated(reports, request, resources, tree)
-        relevant = reports[reports["id"].map(ratings).fillna(RELEVANT) >= RELEVANT]
-        for parent in set(relevant["parent"]) - tree.uncovered:
+        relevant = [report for report in reports if ratings.get(report.id, RELEVANT) >= RELEVANT]
+        for parent in {report.parent for report in relevant} - tree.uncovered:
             tree.relevant.pop(parent, None)
-        tree.relevant |= {row["id"]: row for _, row in relevant.iterrows()}
-        children = relevant.loc[relevant["id"].isin(list(ratings)), "children"]
-        below = [child for ids in children for child in ids]
+        tree.relevant |= {report.id: report for report in relevant}
+        below = [child for report in relevant if report.id in ratings for child in report.children]
         if level == request.community_level or not below:
             break
         reports, more = resources.read(_below(request, below))
         notes = (*notes, *more)
-        told = set(reports["id"])
-        tree.uncovered |= {row["id"] for _, row in relevant.iterrows() if not told.issuperset(row["children"])}
+        told = {report.id for report in reports}
+        tree.uncovered |= {report.id for report in relevant if not told.issuperset(report.children)}
     return _outcome(tree, notes)
 
 
 def _rated(
-    reports: pd.DataFrame, request: QueryRequest, resources: QueryResources, tree: _Tree
+    reports: Sequence[Report], request: QueryRequest, resources: QueryResources, tree: _Tree
 ) -> Generator[Sequence[ChatRequest], Sequence[ChatReply], dict[str, float]]:
     """Rating of each report that was rated, by id. A window whose reply cannot be read is not held against it."""
-    numbered = reports.assign(number=range(1, len(reports) + 1), content=reports["summary"])
+    numbered = [replace(report, number=number, content=report.summary) for number, report in enumerate(reports, 1)]
     windows = windows_of(numbered, window_budget(request, resources, RATE), resources.tokenizer)
     left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
     asked = windows[:left]
@@ -111,16 +110,15 @@ def _rated(
         found = parse_ratings(reply.text)
         rated |= {number: RELEVANT if found is None else found.get(number, 0.0) for number in window.numbers}
     tree.unrated += len(reports) - len(rated)
-    return {id: rated[number] for id, number in zip(numbered["id"], numbered["number"], strict=True) if number in rated}
+    return {report.id: rated[report.number] for report in numbered if report.number in rated}
 
 
-def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, GraphReads], pd.DataFrame]:
+def _below(request: QueryRequest, ids: Sequence[str]) -> Callable[[VectorReads, GraphReads], list[Report]]:
     return allowed(request, lambda vectors, _: vectors.reports(ids))
 
 
 def _outcome(tree: _Tree, notes: Iterable[str]) -> ReportChoice:
-    rows = pd.DataFrame(list(tree.relevant.values()), columns=REPORT_COLUMNS)
-    ranked = rows.sort_values(["weight", "rating", "id"], ascending=[False, False, True]).reset_index(drop=True)
+    ranked = sorted(tree.relevant.values(), key=lambda report: (-report.weight, -report.rating, report.id))
     unrated = [f"max_calls left {tree.unrated} reports without a rating"] if tree.unrated else []
     return ReportChoice(ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies))
 
@@ -134,7 +132,7 @@ def prepare_community(request: QueryRequest, resources: QueryResources) -> Prepa
     with clock.measure("retrieval"):
         chosen = _chosen(request, resources)
     with clock.measure("context"):
-        reports = chosen.reports.assign(number=range(1, len(chosen.reports) + 1))
+        reports = Numbers().given_to("reports", chosen.reports)
         most = request.max_calls - len(chosen.replies) - LAST_CALL
         windows = fewer_windows(reports, window_budget(request, resources, MAP), most, resources.tokenizer)
         context = report_context(reports, windows)

@@ -9,12 +9,11 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-import pandas as pd
 
 from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
 from pipeline.query import formats
-from pipeline.query.context import RESERVE, Context, DataCitations, Numbers, Table
+from pipeline.query.context import RESERVE, Context, DataCitations, Numbered, Numbers, Table
 from pipeline.query.local_context import mixed_citable, mixed_context
 from pipeline.query.messages import (
     PreparedQuery,
@@ -39,6 +38,7 @@ from pipeline.query.resources import Clock, Found, QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.modes import Keywords, QuestionVectors, find_evidence
 from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Report
 
 PRIMER, LOCAL = "drift_primer", "drift_local"
 LAST_CALL = 1
@@ -118,11 +118,12 @@ class LocalContexts:
         return self.request.model_copy(update={"mode": "local", "context": "graphrag", "query": question})
 
 
-def _merged(tables: Sequence[Table]) -> Table:
+def _merged(tables: Sequence[Table[Numbered]]) -> Table[Numbered]:
     """``dropped`` stays a count of all windows together."""
-    filled = [table.records for table in tables if len(table.records)]
-    records = pd.concat(filled).drop_duplicates("id") if filled else tables[0].records.assign(number=[])
-    ordered = records.sort_values("number", kind="stable").reset_index(drop=True)
+    records: dict[str, Numbered] = {}
+    for record in chain.from_iterable(table.records for table in tables):
+        records.setdefault(record.id, record)
+    ordered = sorted(records.values(), key=lambda record: record.number)
     return Table(ordered, "", sum(table.tokens for table in tables), sum(table.dropped for table in tables))
 
 
@@ -177,7 +178,7 @@ def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQ
         reports, notes = _nearest_reports(request, resources)
     with clock.measure("context"):
         numbers = Numbers()
-        reports = reports.assign(number=numbers.of("reports", reports["id"].tolist()))
+        reports = numbers.given_to("reports", reports)
         windows = _folds(reports, request, resources)
         context = report_context(reports, windows)
     calls = _calls(request, len(windows))
@@ -199,22 +200,22 @@ def _calls(request: QueryRequest, folds: int) -> CallBudget:
     return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds), request.max_calls)
 
 
-def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[list[Report], tuple[str, ...]]:
     """The best first."""
     [question] = resources.embedding.embed([request.query])
 
-    def nearest(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
+    def nearest(vectors: VectorReads, graph: GraphReads) -> list[Report]:
         found = vectors.nearest("reports", question, request.primer_reports)
         return vectors.reports([id for id, _ in found])
 
     return read_reports(request, resources, nearest)
 
 
-def _folds(reports: pd.DataFrame, request: QueryRequest, resources: QueryResources) -> list[Window]:
+def _folds(reports: Sequence[Report], request: QueryRequest, resources: QueryResources) -> list[Window]:
     """The reports dealt out to the folds, so that each has some of the best; of each what one window holds."""
     n_folds = min(request.primer_folds, request.max_calls - LAST_CALL, len(reports))
     budget = window_budget(request, resources, PRIMER)
-    hands = [reports.iloc[start::n_folds] for start in range(n_folds)]
+    hands = [reports[start::n_folds] for start in range(n_folds)]
     return [window for hand in hands for window in windows_of(hand, budget, resources.tokenizer)[:1]]
 
 

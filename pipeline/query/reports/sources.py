@@ -9,14 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
-
-from pipeline.query.context import CITATION, Context, Reference, cited_records, references_to
+from pipeline.query.context import CITATION, Context, cited_records, references_to
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import allowed
 from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Passage, Report
 from pipeline.text.ids import is_syllabic, match_key
 from pipeline.text.sentences import sentence_spans
 
@@ -35,15 +33,13 @@ def with_sources(
     """The context with references to the passages that the cited reports rest on; ``text``: the answer, ``numbers``:
     of the reports that it cites."""
     said = said_of(text)
-    rows = context.reports.records
-    cited = {row["number"]: row for _, row in rows[rows["number"].isin(numbers)].iterrows()}
-    units = list(dict.fromkeys(unit for row in cited.values() for unit in row["text_unit_ids"]))
+    cited = {report.number: report for report in context.reports.records if report.number in numbers}
+    units = list(dict.fromkeys(unit for report in cited.values() for unit in report.text_unit_ids))
     [question] = resources.embedding.embed([request.query])
 
-    def find(vectors: VectorReads, graph: GraphReads) -> tuple[dict[int, list[str]], pd.DataFrame]:
-        named = vectors.mentions(units, (), COMMON)
-        mentions = {match_key(name): ids for name, ids in zip(named["name"], named["text_unit_ids"], strict=True)}
-        found = {number: _passages(row, said.get(number, ""), mentions) for number, row in cited.items()}
+    def find(vectors: VectorReads, graph: GraphReads) -> tuple[dict[int, Sequence[str]], list[Passage]]:
+        mentions = {match_key(named.name): named.passages for named in vectors.mentions(units, (), COMMON)}
+        found = {number: _passages(report, said.get(number, ""), mentions) for number, report in cited.items()}
         return found, vectors.chunks(list(dict.fromkeys(id for ids in found.values() for id in ids)), question)
 
     (found, chunks), _ = resources.read(allowed(request, find))
@@ -71,9 +67,9 @@ def _cited_sentences(line: str) -> Iterator[tuple[str, str]]:
         begun = citation.end()
 
 
-def _passages(report: pd.Series, said: str, mentions: Mentions) -> list[str]:
-    units = list(report["text_unit_ids"])
-    for text in (said, f"{report['title']}\n{report['summary']}"):
+def _passages(report: Report, said: str, mentions: Mentions) -> Sequence[str]:
+    units = report.text_unit_ids
+    for text in (said, f"{report.title}\n{report.summary}"):
         if best := _mentioning(text, units, mentions):
             return best
     return units[:1]
@@ -96,12 +92,13 @@ def _names(text: str, name: str) -> bool:
     return any(map(is_syllabic, name)) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def _referred(context: Context, found: Mapping[int, Sequence[str]], chunks: pd.DataFrame) -> Context:
+def _referred(context: Context, found: Mapping[int, Sequence[str]], chunks: Sequence[Passage]) -> Context:
     """A passage that is there already keeps its number."""
-    reports = {id: tuple(number for number, ids in found.items() if id in ids) for id in chunks["id"]}
+    reports = {chunk.id: tuple(number for number, ids in found.items() if chunk.id in ids) for chunk in chunks}
     known = [replace(entry, reports=reports.get(entry.chunk_id, ())) for entry in context.references]
-    new = chunks[~chunks["id"].isin([entry.chunk_id for entry in known])]
+    there = {entry.chunk_id for entry in known}
+    new = (chunk for chunk in chunks if chunk.id not in there)
     first = max((entry.id for entry in known), default=0) + 1
-    numbered = new.assign(number=np.arange(first, first + len(new)).tolist())
-    more: Sequence[Reference] = [replace(entry, reports=reports[entry.chunk_id]) for entry in references_to(numbered)]
+    numbered = [replace(chunk, number=number) for number, chunk in enumerate(new, first)]
+    more = [replace(entry, reports=reports[entry.chunk_id]) for entry in references_to(numbered)]
     return replace(context, references=(*known, *more))

@@ -4,16 +4,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from pipeline.errors import NothingLoadedError
 from pipeline.models.base import ChatReply, Tokenizer
-from pipeline.query.context import RESERVE, SECTION, Context, DataCitations, Table, cited_records, csv_line, cut
+from pipeline.query.context import (
+    NO_TABLE,
+    RESERVE,
+    SECTION,
+    Context,
+    DataCitations,
+    Table,
+    cited_records,
+    csv_line,
+    cut,
+)
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, instructed, messages
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import Work, allowed
-from pipeline.stores.reads import CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Report
 from pipeline.text.ids import digest
 
 if TYPE_CHECKING:
@@ -38,12 +47,12 @@ class ReportRow:
         return next((line for line in self.lines if line[1] <= room), None)
 
 
-def report_rows(reports: pd.DataFrame, tokenizer: Tokenizer) -> Iterator[ReportRow]:
-    """``reports``: REPORT_COLUMNS and ``number``."""
-    columns = ["number", "title", "rating", "content", "summary"]
-    for number, title, rating, content, summary in reports[columns].itertuples(index=False):
-        texts = [csv_line((number, title, f"{rating:g}", text)) for text in (content, summary)]
-        yield ReportRow(number, tuple((text, tokenizer.count(text)) for text in texts))
+def report_rows(reports: Iterable[Report], tokenizer: Tokenizer) -> Iterator[ReportRow]:
+    """``reports``: numbered."""
+    for report in reports:
+        shown = report.number, report.title, f"{report.rating:g}"
+        texts = [csv_line((*shown, text)) for text in (report.content, report.summary)]
+        yield ReportRow(report.number, tuple((text, tokenizer.count(text)) for text in texts))
 
 
 def frame_tokens(tokenizer: Tokenizer) -> int:
@@ -51,7 +60,7 @@ def frame_tokens(tokenizer: Tokenizer) -> int:
     return tokenizer.count(SECTION.format("Reports", HEADER_LINE))
 
 
-def report_table(reports: pd.DataFrame, budget: int, tokenizer: Tokenizer) -> Table:
+def report_table(reports: Sequence[Report], budget: int, tokenizer: Tokenizer) -> Table[Report]:
     """The reports, the first first, that the budget has room for: in full, else by their summaries. ``reports`` as of
     ``report_rows``."""
     used = frame_tokens(tokenizer)
@@ -60,7 +69,7 @@ def report_table(reports: pd.DataFrame, budget: int, tokenizer: Tokenizer) -> Ta
         if line := row.fitting(budget - used):
             lines[row.number] = line[0]
             used += line[1]
-    kept = reports[reports["number"].isin(list(lines))].reset_index(drop=True)
+    kept = [report for report in reports if report.number in lines]
     return Table(kept, "".join([HEADER_LINE, *lines.values()]), used if lines else 0, len(reports) - len(kept))
 
 
@@ -75,24 +84,23 @@ class Window:
         return DataCitations.of({"reports": self.numbers})
 
 
-def shuffled(reports: pd.DataFrame) -> pd.DataFrame:
+def shuffled(reports: Iterable[Report]) -> list[Report]:
     """In an order that has nothing to do with rank, so that no window holds only what matters least. It is the same for
     the same reports, and one more or less leaves that of the others."""
-    places = [digest(f"{SEED} {id}") for id in reports["id"]]
-    return reports.assign(place=places).sort_values("place").drop(columns="place").reset_index(drop=True)
+    return sorted(reports, key=lambda report: digest(f"{SEED} {report.id}"))
 
 
-def windows_of(reports: pd.DataFrame, budget: int, tokenizer: Tokenizer) -> list[Window]:
+def windows_of(reports: Iterable[Report], budget: int, tokenizer: Tokenizer) -> list[Window]:
     """The reports in their order, ``number`` being what they are cited by, in as many windows as it takes, each within
     the budget. One too long for a window is shown by its summary; left out where that is too long too."""
     return list(_packed(report_rows(reports, tokenizer), budget - frame_tokens(tokenizer), frame_tokens(tokenizer)))
 
 
-def fewer_windows(reports: pd.DataFrame, budget: int, most: int, tokenizer: Tokenizer) -> list[Window]:
+def fewer_windows(reports: Sequence[Report], budget: int, most: int, tokenizer: Tokenizer) -> list[Window]:
     """At most so many windows over the shuffled reports; those at the end are left out where it takes more."""
     windows = windows_of(shuffled(reports), budget, tokenizer)
     while len(windows) > most:
-        reports = reports.head(len(reports) * most // len(windows))
+        reports = reports[: len(reports) * most // len(windows)]
         windows = windows_of(shuffled(reports), budget, tokenizer)
     return windows
 
@@ -118,15 +126,15 @@ def _window(lines: dict[int, str], tokens: int) -> Window:
 
 
 def read_reports(
-    request: QueryRequest, resources: QueryResources, find: Work[pd.DataFrame]
-) -> tuple[pd.DataFrame, Notes]:
+    request: QueryRequest, resources: QueryResources, find: Work[list[Report]]
+) -> tuple[list[Report], Notes]:
     """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
 
     Raises NothingLoadedError where the workspace has none at all.
     """
 
-    def read(vectors: VectorReads, graph: GraphReads) -> pd.DataFrame:
-        if vectors.reports_at(0, 1).empty:
+    def read(vectors: VectorReads, graph: GraphReads) -> list[Report]:
+        if not vectors.reports_at(0, 1):
             raise NothingLoadedError(NO_REPORTS)
         return allowed(request, find)(vectors, graph)
 
@@ -139,14 +147,12 @@ def window_budget(request: QueryRequest, resources: QueryResources, prompt: str)
     return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
 
 
-def report_context(reports: pd.DataFrame, windows: Sequence[Window]) -> Context:
+def report_context(reports: Sequence[Report], windows: Sequence[Window]) -> Context:
     """Those of the reports that a window shows."""
     shown = {number for window in windows for number in window.numbers}
-    kept = reports[reports["number"].isin(shown)].reset_index(drop=True)
+    kept = [report for report in reports if report.number in shown]
     table = Table(kept, "", sum(window.tokens for window in windows), len(reports) - len(kept))
-    others = (ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, CHUNK_COLUMNS)
-    entities, relationships, chunks = (Table(pd.DataFrame(columns=names), "", 0, 0) for names in others)
-    return Context(entities, relationships, chunks, (), table, windows=tuple(window.text for window in windows))
+    return Context(NO_TABLE, NO_TABLE, NO_TABLE, (), table, windows=tuple(window.text for window in windows))
 
 
 @dataclass(frozen=True)
@@ -175,12 +181,10 @@ def reduced(
     for. The answer may cite what they cite."""
     points = _ranked(found)
     overhead = count_tokens(messages(prepared.request, resources, ""), resources.tokenizer)
-    rows = pd.DataFrame(
-        {"score": [f"{point.score:g}" for point in points], "point": [point.description for point in points]}
-    )
+    rows = [(f"{point.score:g}", point.description) for point in points]
     room = prepared.request.max_total_tokens - overhead - RESERVE
-    table = cut(rows, rows, POINT_HEADER, max(room, 0), resources.tokenizer)
-    shown = SECTION.format("Points", table.csv) if len(table.records) else ""
+    table = cut(points, rows, POINT_HEADER, max(room, 0), resources.tokenizer)
+    shown = SECTION.format("Points", table.csv) if table.records else ""
     unshown = [f"{table.dropped} points had no room in the last prompt"] if table.dropped else []
     return replace(
         prepared,
@@ -188,7 +192,7 @@ def reduced(
         abstention=_abstention(points, shown),
         notes=tuple(dict.fromkeys((*prepared.notes, *notes, *unshown))),
         replies=(*prepared.replies, *replies),
-        citable=DataCitations.of(cited_records("\n".join(table.records["point"]))),
+        citable=DataCitations.of(cited_records("\n".join(point.description for point in table.records))),
         removed_citations=prepared.removed_citations + sum(one.removed for one in found),
         inquiry=None,
     )

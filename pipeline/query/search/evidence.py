@@ -1,18 +1,18 @@
 """What a retriever finds, before it is cut to a budget: ranked lists merged, text units chosen and reranked."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 
 from pipeline.errors import ModelError
 from pipeline.models.base import Reranker
 from pipeline.settings.query_options import ChunkPick
-from pipeline.stores.reads import CLAIM_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS, REPORT_COLUMNS, VectorReads
+from pipeline.stores.reads import VectorReads
+from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, SharedUnit
 
 Picks = Mapping[str, int]
 """Text units that a lane has chosen, best first, each with how often it came up there."""
@@ -23,38 +23,28 @@ CANDIDATES = 3
 """So many times the text units that are shown are found first, where a reranker chooses among them."""
 
 
-def _empty(columns: list[str]) -> pd.DataFrame:
-    return pd.DataFrame(columns=columns)
-
-
 @dataclass(frozen=True)
 class Evidence:
     """Entities, relationships, reports and claims ranked; text units by the lane that found them, each lane ranked;
     what is to be said of the search."""
 
-    entities: pd.DataFrame = field(default_factory=lambda: _empty(ENTITY_COLUMNS))
-    relationships: pd.DataFrame = field(default_factory=lambda: _empty(RELATIONSHIP_COLUMNS))
+    entities: Sequence[Entity] = ()
+    relationships: Sequence[Relationship] = ()
     chunk_lanes: Mapping[str, Picks] = field(default_factory=dict)
-    reports: pd.DataFrame = field(default_factory=lambda: _empty(REPORT_COLUMNS))
-    claims: pd.DataFrame = field(default_factory=lambda: _empty(CLAIM_COLUMNS))
+    reports: Sequence[Report] = ()
+    claims: Sequence[Claim] = ()
     notes: tuple[str, ...] = ()
 
 
-def round_robin(*rankings: Iterable[Item]) -> list[Item]:
-    """First of each, second of each, ...; each item once, where it first comes up."""
-    lists = [list(ranking) for ranking in rankings]
-    turns = range(max(map(len, lists), default=0))
-    return list(dict.fromkeys(items[turn] for turn in turns for items in lists if turn < len(items)))
-
-
-def merge_frames(frames: Sequence[pd.DataFrame], by: str) -> pd.DataFrame:
-    """Rows of ranked frames in round-robin order, each value of ``by`` once."""
-    filled = [frame for frame in frames if len(frame)] or list(frames[:1])
-    if len(filled) == 1:
-        return filled[0].drop_duplicates(by).reset_index(drop=True)
-    ranked = [frame.assign(turn=range(len(frame)), lane=lane) for lane, frame in enumerate(filled)]
-    merged = pd.concat(ranked, ignore_index=True).sort_values(["turn", "lane"], kind="stable")
-    return merged.drop_duplicates(by).drop(columns=["turn", "lane"]).reset_index(drop=True)
+def round_robin(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> list[Item]:
+    """First of each, second of each, ...; of items that are equal ``by`` something the first that comes up."""
+    turns = range(max(map(len, rankings), default=0))
+    found: dict[Hashable, Item] = {}
+    for turn in turns:
+        for items in rankings:
+            if turn < len(items):
+                found.setdefault(by(items[turn]), items[turn])
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -82,30 +72,25 @@ class ChunkChoice:
 
 
 def by_question(
-    links: pd.DataFrame, entity_ids: Sequence[str], question: np.ndarray, vectors: VectorReads
-) -> pd.DataFrame:
+    links: Sequence[Relationship], entity_ids: Sequence[str], question: np.ndarray, vectors: VectorReads
+) -> list[Relationship]:
     """Relationships by the entity that leads to them, then by how similar they are to the question, then by rank and
     weight."""
     place = {id: position for position, id in enumerate(entity_ids)}
-    ends = [links[end].map(place) for end in ("source_entity_id", "target_entity_id")]
-    alike = dict(vectors.nearest_of("relationships", links["id"].tolist(), question, len(links)))
-    ranked = links.assign(
-        place=pd.concat(ends, axis=1).min(axis=1), alike=links["id"].map(alike).fillna(-1.0)
-    ).sort_values(["place", "alike", "rank", "weight", "id"], ascending=[True, False, False, False, True])
-    return ranked.drop(columns=["place", "alike"]).reset_index(drop=True)
+    alike = dict(vectors.nearest_of("relationships", [link.id for link in links], question, len(links)))
+
+    def order(link: Relationship) -> tuple[int, float, int, float, str]:
+        led = min(place.get(end, len(place)) for end in (link.source_entity_id, link.target_entity_id))
+        return led, -alike.get(link.id, -1.0), -link.rank, -link.weight, link.id
+
+    return sorted(links, key=order)
 
 
-def by_relation(shared: pd.DataFrame, entity_ids: Sequence[str]) -> Picks:
-    """Text units of entities: by the entity that leads to them, then by how many of its neighbours share them.
-
-    ``shared``: (entity_id, text_unit_id, neighbours).
-    """
+def by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Picks:
+    """Text units of entities: by the entity that leads to them, then by how many of its neighbours share them."""
     place = {id: position for position, id in enumerate(entity_ids)}
-    ranked = shared.assign(place=shared["entity_id"].map(place)).sort_values(
-        ["place", "neighbours", "text_unit_id"], ascending=[True, False, True]
-    )
-    counts = ranked["text_unit_id"].value_counts()
-    return {unit: int(counts[unit]) for unit in ranked["text_unit_id"].drop_duplicates()}
+    ranked = sorted(shared, key=lambda found: (place[found.entity_id], -found.neighbours, found.text_unit_id))
+    return Counter(found.text_unit_id for found in ranked)
 
 
 def by_weight(sources: Sources, most: int) -> Picks:
@@ -141,14 +126,15 @@ def _each_once(sources: Sources) -> list[list[str]]:
     return result
 
 
-def reranked(chunks: pd.DataFrame, query: str, reranker: Reranker) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def reranked(chunks: Sequence[Passage], query: str, reranker: Reranker) -> tuple[Sequence[Passage], tuple[str, ...]]:
     """The chunks by their relevance, kept as ``rerank_score``, ties in the order given; and what is to be said of it:
     a reranker that fails leaves them as they are."""
-    if chunks.empty:
+    if not chunks:
         return chunks, ()
     try:
-        scores = reranker.rerank(query, chunks["content"].tolist())
+        scores = reranker.rerank(query, [chunk.content for chunk in chunks])
     except ModelError as error:
         return chunks, (f"not reranked: {error}",)
-    ranked = chunks.assign(rerank_score=scores).sort_values("rerank_score", ascending=False, kind="stable")
-    return ranked.reset_index(drop=True), ()
+    scored = [(float(score), chunk) for score, chunk in zip(scores, chunks, strict=True)]
+    scored.sort(key=lambda entry: -entry[0])
+    return [replace(chunk, rerank_score=score) for score, chunk in scored], ()

@@ -6,17 +6,29 @@ is there if all of its sources are text units of these documents, a claim if its
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
 from pipeline.stores.reads import GraphReads, Lexical, VectorReads, Within
+from pipeline.stores.records import (
+    Claim,
+    Document,
+    Entity,
+    EntityMentions,
+    Link,
+    Membership,
+    Passage,
+    Relationship,
+    Report,
+    SharedUnit,
+)
 
-UNTOLD: Mapping[str, Any] = {"description": "", "keywords": ()}
+Sourced = TypeVar("Sourced", Entity, Relationship)
 Work = Callable[[VectorReads, GraphReads], Result]
 
 
@@ -31,46 +43,45 @@ class FilteredVectors:
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
         return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
 
-    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         seen = self.visible("chunks", ids)
         return self.vectors.chunks([id for id in ids if id in seen], question)
 
-    def documents(self, within: Within = ()) -> pd.DataFrame:
+    def documents(self, within: Within = ()) -> list[Document]:
         return self.vectors.documents((*self.allowed, *within))
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
         return self.vectors.origins(table, ids, (*self.allowed, *within))
 
     def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
         return self.vectors.lexical(question, limit, (*self.allowed, *within))
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)
-        seen = found[found["entity_id"].isin(self.visible("entities", found["entity_id"].tolist()))]
-        return self.with_visible_units(seen.reset_index(drop=True))
+        entities = self.visible("entities", [entity.id for entity in found])
+        units = self.visible("chunks", _each([entity.passages for entity in found]))
+        return [
+            replace(entity, passages=[unit for unit in entity.passages if unit in units])
+            for entity in found
+            if entity.id in entities
+        ]
 
-    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, tuple[str, str]]:
         return self.vectors.openings(sorted(self.visible("chunks", ids)), length)
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         return self.vectors.embeddings(table, ids)
 
-    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+    def reports(self, ids: Sequence[str]) -> list[Report]:
         found = self.vectors.reports(ids)
-        whole = self.visible_and_whole("reports", found["id"].tolist())[1]
-        return found[found["id"].isin(whole)].reset_index(drop=True)
+        whole = self.visible_and_whole("reports", [report.id for report in found])[1]
+        return [report for report in found if report.id in whole]
 
-    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         return self.vectors.reports_at(level, limit, (*self.allowed, *within))
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
         return self.vectors.claims_of(entity_ids, limit, (*self.allowed, *within))
-
-    def with_visible_units(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows without the text units of other documents."""
-        units = self.visible("chunks", rows["text_unit_ids"].explode().dropna().unique().tolist())
-        cells = [[unit for unit in cell if unit in units] for cell in rows["text_unit_ids"]]
-        return rows.assign(text_unit_ids=pd.Series(cells, dtype=object))
 
     def visible(self, table: str, ids: Sequence[str]) -> set[str]:
         """The ids that have a source in the documents."""
@@ -79,8 +90,7 @@ class FilteredVectors:
     def visible_and_whole(self, table: str, ids: Sequence[str]) -> tuple[set[str], set[str]]:
         """The ids that have a source in the documents, and those of them that have no other."""
         origins = self.vectors.origins(table, ids, self.allowed)
-        some, whole = (set(origins["id"][origins[column].astype(bool)]) for column in ("some", "all"))
-        return some, whole
+        return {id for id, (some, _) in origins.items() if some}, {id for id, (_, all) in origins.items() if all}
 
 
 @dataclass(frozen=True)
@@ -88,38 +98,46 @@ class FilteredGraph:
     graph: GraphReads
     vectors: FilteredVectors
 
-    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        return self._seen("entities", self.graph.entities(ids), {"description": "", "type": ""})
+    def entities(self, ids: Sequence[str]) -> list[Entity]:
+        seen, whole = self._seen("entities", self.graph.entities(ids))
+        return [row if row.id in whole else replace(row, description="", type="") for row in seen]
 
-    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
-        return self._seen("relationships", self.graph.relationships(ids), UNTOLD)
+    def relationships(self, ids: Sequence[str]) -> list[Relationship]:
+        return self._told(self.graph.relationships(ids))
 
-    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
-        return self._seen("relationships", self.graph.relationships_of(entity_ids, limit), UNTOLD)
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
+        return self._told(self.graph.relationships_of(entity_ids, limit))
 
-    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+    def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         shared = self.graph.shared_units(entity_ids)
-        visible = self.vectors.visible("chunks", shared["text_unit_id"].unique().tolist())
-        return shared[shared["text_unit_id"].isin(visible)].reset_index(drop=True)
+        visible = self.vectors.visible("chunks", list(dict.fromkeys(found.text_unit_id for found in shared)))
+        return [found for found in shared if found.text_unit_id in visible]
 
-    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
         links = self.graph.links(entity_ids, most, limit)
-        visible = self.vectors.visible("relationships", links["id"].tolist())
-        return links[links["id"].isin(visible)].reset_index(drop=True)
+        visible = self.vectors.visible("relationships", [link.id for link in links])
+        return [link for link in links if link.id in visible]
 
-    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         return self.graph.communities_of(sorted(self.vectors.visible("entities", entity_ids)), level)
 
-    def _seen(self, table: str, rows: pd.DataFrame, untold: Mapping[str, Any]) -> pd.DataFrame:
-        """The rows that have a source in the documents, with those sources; ``untold`` in place of what was written
-        from others too."""
-        visible, whole = self.vectors.visible_and_whole(table, rows["id"].tolist())
-        seen = rows[rows["id"].isin(visible)].reset_index(drop=True)
-        told = seen["id"].isin(whole)
-        hidden = {name: [cell if tell else value for cell, tell in zip(seen[name], told, strict=True)]
-                  for name, value in untold.items()}  # fmt: skip
-        told_rows = seen.assign(**{name: pd.Series(cells, dtype=object) for name, cells in hidden.items()})
-        return self.vectors.with_visible_units(told_rows)
+    def _told(self, rows: Sequence[Relationship]) -> list[Relationship]:
+        seen, whole = self._seen("relationships", rows)
+        return [row if row.id in whole else replace(row, description="", keywords=()) for row in seen]
+
+    def _seen(self, table: str, rows: Sequence[Sourced]) -> tuple[list[Sourced], set[str]]:
+        """The rows that have a source in the documents, with those sources; and the ids of those that have no other,
+        of which all may be told that was written."""
+        visible, whole = self.vectors.visible_and_whole(table, [row.id for row in rows])
+        seen = [row for row in rows if row.id in visible]
+        units = self.vectors.visible("chunks", _each([row.text_unit_ids for row in seen]))
+        return [
+            replace(row, text_unit_ids=[unit for unit in row.text_unit_ids if unit in units]) for row in seen
+        ], whole
+
+
+def _each(lists: Sequence[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(chain.from_iterable(lists)))
 
 
 def allowed(request: QueryRequest, work: Work[Result]) -> Work[Result]:

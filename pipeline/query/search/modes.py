@@ -1,9 +1,11 @@
 """Question and mode -> evidence: its keywords (themes, high level; names and details, low level), then local, global,
 hybrid, mix, naive and graph."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,13 @@ import numpy as np
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.errors import AuthError, ModelError, UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Tokenizer, readable
-from pipeline.query.context import ranked_chunks
+from pipeline.query.context import Pick, ranked_chunks
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Embed, Found
-from pipeline.query.search.evidence import ChunkChoice, Evidence, by_question, by_relation, merge_frames
+from pipeline.query.search.evidence import ChunkChoice, Evidence, by_question, by_relation, round_robin
 from pipeline.settings.query_options import RelationshipOrder
 from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Passage
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
 GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
@@ -109,7 +112,7 @@ def local_search(
     if choice.method == "RELATION":
         picks = by_relation(graph.shared_units(ids), ids)
     else:
-        picks = choice.among(entities["text_unit_ids"].tolist())
+        picks = choice.among([entity.text_unit_ids for entity in entities])
     return Evidence(entities, relationships, {"entity": picks})
 
 
@@ -128,13 +131,12 @@ def global_search(
     if not ids:
         return Evidence()
     nearest = graph.relationships(ids)
-    ends = zip(nearest["source_entity_id"], nearest["target_entity_id"], strict=True)
-    by_rank = nearest.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
-    ranked = by_rank if order == "rank" else nearest
+    ends = chain.from_iterable((link.source_entity_id, link.target_entity_id) for link in nearest)
+    by_rank = sorted(nearest, key=lambda link: (-link.rank, -link.weight, link.id))
     return Evidence(
-        entities=graph.entities(list(dict.fromkeys(chain.from_iterable(ends)))),
-        relationships=ranked.reset_index(drop=True),
-        chunk_lanes={"relationship": choice.among(nearest["text_unit_ids"].tolist())},
+        entities=graph.entities(list(dict.fromkeys(ends))),
+        relationships=by_rank if order == "rank" else nearest,
+        chunk_lanes={"relationship": choice.among([link.text_unit_ids for link in nearest])},
     )
 
 
@@ -190,7 +192,7 @@ def retrieve(
     if high is not None:
         found.append(global_search(high, request.top_k, choice, vectors, graph, request.relationship_order))
     evidence = _merged(found)
-    if not by_vector and evidence.entities.empty and evidence.relationships.empty:
+    if not by_vector and not evidence.entities and not evidence.relationships:
         naive = _naive(question, vectors, n_chunks)
         return replace(naive, notes=(*evidence.notes, "the graph holds nothing of it: searched as naive"))
     return evidence
@@ -214,8 +216,8 @@ def _left_out(request: QueryRequest, question: QuestionVectors) -> tuple[str, ..
 
 def _merged(found: Sequence[Evidence]) -> Evidence:
     return Evidence(
-        entities=merge_frames([evidence.entities for evidence in found], "name"),
-        relationships=merge_frames([evidence.relationships for evidence in found], "id"),
+        entities=round_robin(attrgetter("name"), *(evidence.entities for evidence in found)),
+        relationships=round_robin(attrgetter("id"), *(evidence.relationships for evidence in found)),
         chunk_lanes={lane: picks for evidence in found for lane, picks in evidence.chunk_lanes.items()},
         notes=tuple(note for evidence in found for note in evidence.notes),
     )
@@ -224,15 +226,13 @@ def _merged(found: Sequence[Evidence]) -> Evidence:
 def with_communities(evidence: Evidence, level: int, vectors: VectorReads, graph: GraphReads) -> Evidence:
     """The evidence with the claims of its entities, and the reports of their communities down to ``level``: those first
     that hold most of the entities (``found_entities``), then by weight, rating and id. Three reads."""
-    ids = evidence.entities["id"].tolist()
+    ids = [entity.id for entity in evidence.entities]
     if not ids:
         return evidence
-    held = graph.communities_of(ids, level)["community_id"].value_counts()
-    reports = vectors.reports(sorted(held.index))
-    ranked = reports.assign(found_entities=reports["id"].map(held)).sort_values(
-        ["found_entities", "weight", "rating", "id"], ascending=[False, False, False, True]
-    )
-    return replace(evidence, reports=ranked.reset_index(drop=True), claims=vectors.claims_of(ids, CLAIM_LIMIT))
+    held = Counter(entry.community_id for entry in graph.communities_of(ids, level))
+    reports = [replace(report, found_entities=held[report.id]) for report in vectors.reports(sorted(held))]
+    reports.sort(key=lambda report: (-report.found_entities, -report.weight, -report.rating, report.id))
+    return replace(evidence, reports=reports, claims=vectors.claims_of(ids, CLAIM_LIMIT))
 
 
 def refuse_endless(request: QueryRequest, tokenizer: Tokenizer) -> None:
@@ -252,8 +252,12 @@ def find_evidence(
 ) -> Found:
     """Evidence, and the text units to show; reports and claims only where ``context`` asks for them."""
     evidence = retrieve(request, question, vectors, graph, n_chunks, embed)
-    ranked = ranked_chunks(evidence, n_chunks)
-    chunks = vectors.chunks(ranked["id"].tolist(), question.question)
+    picked = {pick.id: pick for pick in ranked_chunks(evidence, n_chunks)}
+    chunks = vectors.chunks(list(picked), question.question)
     if request.mixed:
         evidence = with_communities(evidence, request.community_level, vectors, graph)
-    return evidence, chunks.merge(ranked, on="id", how="left")
+    return evidence, [_as_picked(chunk, picked[chunk.id]) for chunk in chunks]
+
+
+def _as_picked(chunk: Passage, pick: Pick) -> Passage:
+    return replace(chunk, lane=pick.lane, frequency=pick.frequency, place=pick.place)

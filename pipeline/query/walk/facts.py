@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-import pandas as pd
 
 from pipeline.query.resources import Embed
-from pipeline.stores.reads import LINK_COLUMNS, GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import Link, Relationship
 
 FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""
 NEIGHBOURS, LINKS = 100, 500
 """Neighbours an entity may have to be stepped over, and relationships read."""
 PAIRS, PATHS = 100, 5
-TEXT_COLUMNS = ["id", "keywords", "source", "target", "description"]
 TAKEN_OFF = 0.5
 """How much of the first fact's vector is taken off the question's."""
 Pair = tuple[str, str]
@@ -29,11 +28,11 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """``nearest``: RELATIONSHIP_COLUMNS of the facts near the question, the nearest first. ``links``: LINK_COLUMNS of
-    the relationships next to them. ``scores``: relationship -> what it counts, 1 at most."""
+    """``nearest``: the facts near the question, the nearest first. ``links``: the relationships next to them.
+    ``scores``: relationship -> what it counts, 1 at most."""
 
-    nearest: pd.DataFrame
-    links: pd.DataFrame
+    nearest: Sequence[Relationship]
+    links: Sequence[Link]
     scores: Mapping[str, float]
 
 
@@ -46,18 +45,20 @@ def find_facts(
     """The facts near the question and the links of their ends and of ``more_entities``."""
     hits = dict(vectors.nearest("relationships", question, FACTS))
     nearest = graph.relationships(list(hits))
-    ends = chain(nearest["source_entity_id"], nearest["target_entity_id"], more_entities)
+    ends = chain(
+        (fact.source_entity_id for fact in nearest), (fact.target_entity_id for fact in nearest), more_entities
+    )
     links = graph.links(list(dict.fromkeys(ends)), NEIGHBOURS, LINKS)
     best = max(hits.values(), default=0.0)
-    scores = {id: max(hits[id], 0.0) / best for id in nearest["id"].head(START_FACTS)} if best > 0 else {}
+    scores = {fact.id: max(hits[fact.id], 0.0) / best for fact in nearest[:START_FACTS]} if best > 0 else {}
     return GraphFacts(nearest, links, scores)
 
 
 def best_paths(
     question: np.ndarray, facts: GraphFacts, vectors: VectorReads, graph: GraphReads, embed: Embed | None
-) -> tuple[pd.DataFrame, dict[str, float]]:
-    """The relationships of the PATHS best pairs, as RELATIONSHIP_COLUMNS, and what each counts, 1 at most."""
-    ids = list(dict.fromkeys(chain(facts.nearest["id"], facts.links["id"])))
+) -> tuple[list[Relationship], dict[str, float]]:
+    """The relationships of the PATHS best pairs, and what each counts, 1 at most."""
+    ids = list(dict.fromkeys(fact.id for fact in chain(facts.nearest, facts.links)))
     stored = {id: _unit(vector) for id, vector in vectors.embeddings("relationships", ids).items()}
     pairs = _pairs(_unit(question), facts, stored)
     found = graph.relationships(list(dict.fromkeys(chain.from_iterable(pair for _, pair in pairs))))
@@ -67,38 +68,37 @@ def best_paths(
     for score, pair in ranked:
         for id in pair:
             scores[id] = max(scores.get(id, 0.0), score / best if best > 0 else 0.0)
-    return found[found["id"].isin(list(scores))].reset_index(drop=True), scores
+    return [fact for fact in found if fact.id in scores], scores
 
 
 def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
     """The best pairs of a near fact and one that shares an entity with it, the best first."""
     at_entity = defaultdict(list)
-    for id, source, target in facts.links.itertuples(index=False):
-        for end in dict.fromkeys((source, target)):
-            at_entity[end].append(id)
+    for link in facts.links:
+        for end in dict.fromkeys((link.source_entity_id, link.target_entity_id)):
+            at_entity[end].append(link.id)
     scored: dict[Pair, float] = {}
-    for id, source, target in facts.nearest[LINK_COLUMNS].itertuples(index=False):
-        if id not in stored:
+    for fact in facts.nearest:
+        if fact.id not in stored:
             continue
-        beside = dict.fromkeys(chain(at_entity[source], at_entity[target]))
-        left = _unit(question - TAKEN_OFF * stored[id])
-        first = float(question @ stored[id])
+        beside = dict.fromkeys(chain(at_entity[fact.source_entity_id], at_entity[fact.target_entity_id]))
+        left = _unit(question - TAKEN_OFF * stored[fact.id])
+        first = float(question @ stored[fact.id])
         scored |= {
-            (id, other): first + float(left @ stored[other]) for other in beside if other in stored and other != id
+            (fact.id, other): first + float(left @ stored[other])
+            for other in beside
+            if other in stored and other != fact.id
         }
     return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))[:PAIRS]
 
 
 def _judged(
-    question: np.ndarray, pairs: Sequence[tuple[float, Pair]], found: pd.DataFrame, embed: Embed | None
+    question: np.ndarray, pairs: Sequence[tuple[float, Pair]], found: Sequence[Relationship], embed: Embed | None
 ) -> list[tuple[float, Pair]]:
     """The pairs by their similarity to the question as one text, the best first."""
     if embed is None or not pairs:
         return list(pairs)
-    texts = {
-        id: f"{', '.join(keywords)} {source} {target} {description}"
-        for id, keywords, source, target, description in found[TEXT_COLUMNS].itertuples(index=False)
-    }
+    texts = {fact.id: f"{', '.join(fact.keywords)} {fact.source} {fact.target} {fact.description}" for fact in found}
     known = [pair for _, pair in pairs if all(id in texts for id in pair)]
     if not known:
         return []

@@ -7,9 +7,9 @@ started from as well, so that the second hop weighs as much as the first.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
-import pandas as pd
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.resources import Embed
@@ -18,17 +18,16 @@ from pipeline.query.walk.facts import GraphFacts, best_paths, find_facts
 from pipeline.query.walk.pagerank import DAMPING, personalised_pagerank
 from pipeline.query.walk.seeds import (
     FEW,
+    OPENING,
     POOL,
-    EntityMentions,
     WalkSteps,
     mention_steps,
     named_entities,
     named_passages,
     passage_scores,
-    read_mentions,
-    read_openings,
 )
-from pipeline.stores.reads import LINK_COLUMNS, GraphReads, Lexical, VectorReads
+from pipeline.stores.reads import GraphReads, Lexical, VectorReads
+from pipeline.stores.records import EntityMentions, Relationship
 
 SEEDS, TARGETS = 20, 1000
 """Passages that names are looked for in, and passages they are followed to."""
@@ -59,25 +58,24 @@ def graph_search(
     lexical = vectors.lexical(question, POOL)
     restart = passage_scores(lexical, vector, vectors)
     _add(restart, named_passages(named, vectors))
-    started = facts.nearest[facts.nearest["id"].isin(list(facts.scores))]
+    started = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked(restart, restart)[:SEEDS]
     texts = _read_texts([*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors)
     steps = _steps({id: texts[id] for id in seeds if id in texts}, restart, named, facts, lexical, vectors)
     _add(restart, steps.reached, STEPPED)
     for found, scores in ((started, facts.scores), (in_paths, path_scores)):
         _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
-    links = [(source, target, 1.0) for _, source, target in facts.links.itertuples(index=False)]
+    links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
     mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
     return _evidence(mass, facts, steps, top_k, chunk_top_k, graph)
 
 
-def _first_passages(facts: pd.DataFrame) -> list[str]:
-    return [passage for held in facts["text_unit_ids"] for passage in held[:1]]
+def _first_passages(facts: Iterable[Relationship]) -> list[str]:
+    return [passage for fact in facts for passage in fact.text_unit_ids[:1]]
 
 
 def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorReads) -> dict[str, str]:
-    texts = vectors.chunks(list(dict.fromkeys(ids)), vector)
-    return dict(zip(texts["id"], texts["content"], strict=True))
+    return {passage.id: passage.content for passage in vectors.chunks(list(dict.fromkeys(ids)), vector)}
 
 
 def _steps(
@@ -89,15 +87,15 @@ def _steps(
     vectors: VectorReads,
 ) -> WalkSteps:
     """From the passages of ``texts`` over the names in them, and over the ends of facts."""
-    ends = sorted({*facts.nearest["source_entity_id"], *facts.nearest["target_entity_id"]})
-    mentioned = read_mentions(list(texts), ends, vectors)
+    ends = {end for fact in facts.nearest for end in (fact.source_entity_id, fact.target_entity_id)}
+    mentioned = vectors.mentions(list(texts), sorted(ends), FEW)
     targets = sorted({passage for entity in mentioned for passage in entity.passages})[:TARGETS]
     return mention_steps(
         texts,
         scores,
         mentioned,
         {entity.id for entity in named},
-        read_openings(targets, vectors),
+        vectors.openings(targets, OPENING),
         _content_words(lexical),
     )
 
@@ -108,18 +106,21 @@ def _content_words(lexical: Lexical) -> dict[str, float]:
 
 
 def _fact_mass(
-    facts: pd.DataFrame, scores: Mapping[str, float], mentioned: Sequence[EntityMentions], texts: Mapping[str, str]
+    facts: Iterable[Relationship],
+    scores: Mapping[str, float],
+    mentioned: Sequence[EntityMentions],
+    texts: Mapping[str, str],
 ) -> dict[str, float]:
     """What the passages that hold the facts get, and the entities at their ends, each by how few passages it is in."""
     passages = {entity.id: len(entity.passages) for entity in mentioned}
     mass: dict[str, float] = {}
-    columns = [*LINK_COLUMNS, "description", "text_unit_ids"]
-    for id, source, target, description, held in facts[columns].itertuples(index=False):
-        quoted = any(_quotes(description, texts[passage]) for passage in held[:1] if passage in texts)
-        score = scores.get(id, 0.0) * (QUOTED if quoted else 1.0)
+    for fact in facts:
+        held = fact.text_unit_ids
+        quoted = any(_quotes(fact.description, texts[passage]) for passage in held[:1] if passage in texts)
+        score = scores.get(fact.id, 0.0) * (QUOTED if quoted else 1.0)
         for passage in held[:FEW]:
             mass[passage] = max(mass.get(passage, 0.0), score)
-        for end in (source, target):
+        for end in (fact.source_entity_id, fact.target_entity_id):
             if passages.get(end):
                 mass[end] = max(mass.get(end, 0.0), ENTITY * score / passages[end])
     return mass
@@ -132,12 +133,9 @@ def _quotes(description: str, text: str) -> bool:
 def _evidence(
     mass: Mapping[str, float], facts: GraphFacts, steps: WalkSteps, top_k: int, chunk_top_k: int, graph: GraphReads
 ) -> Evidence:
-    links = pd.concat([facts.nearest[LINK_COLUMNS], facts.links]).drop_duplicates("id")
-    entities = {entity.id for entity in steps.mentioned} | {*links["source_entity_id"], *links["target_entity_id"]}
-    weights = {
-        id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0))
-        for id, source, target in links.itertuples(index=False)
-    }
+    ends = {link.id: (link.source_entity_id, link.target_entity_id) for link in chain(facts.nearest, facts.links)}
+    entities = {entity.id for entity in steps.mentioned}.union(*ends.values())
+    weights = {id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0)) for id, (source, target) in ends.items()}
     return Evidence(
         entities=graph.entities(_ranked(mass, entities)[:top_k]),
         relationships=graph.relationships(_ranked(weights, weights)[:top_k]),

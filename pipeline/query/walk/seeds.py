@@ -16,6 +16,7 @@ import numpy as np
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.walk.pagerank import Edge
 from pipeline.stores.reads import Lexical, VectorReads
+from pipeline.stores.records import EntityMentions
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
 
@@ -73,15 +74,6 @@ def _runs(parts: list[str], size: int) -> Iterator[str]:
         joined = "".join(run) if all(map(is_syllabic, run)) else " ".join(run)
         yield joined
         yield joined.strip(_AROUND)
-
-
-@dataclass(frozen=True)
-class EntityMentions:
-    """An entity, and the passages that mention it."""
-
-    id: str
-    name: str
-    passages: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -200,7 +192,7 @@ def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -
 def named_entities(question: str, vectors: VectorReads) -> list[EntityMentions]:
     """The entities whose names the question holds, without those whose names are a part of another's."""
     ids = {entity_id(name): name for name in possible_names(question)}
-    found = read_mentions([], list(ids), vectors)
+    found = vectors.mentions([], list(ids), FEW)
     kept = set(longest_names(question, [ids[entity.id] for entity in found]))
     return [entity for entity in found if ids[entity.id] in kept]
 
@@ -208,7 +200,7 @@ def named_entities(question: str, vectors: VectorReads) -> list[EntityMentions]:
 def named_passages(named: Sequence[EntityMentions], vectors: VectorReads) -> dict[str, float]:
     """What each passage that mentions one of the entities gets for being about it."""
     ids = sorted({passage for entity in named for passage in entity.passages})
-    openings = read_openings(ids, vectors)
+    openings = vectors.openings(ids, OPENING)
     scores: dict[str, float] = {}
     for entity in named:
         most = NAMED if len(match_key(entity.name).split()) > 1 else NAMED_BY_ONE_WORD
@@ -217,18 +209,6 @@ def named_passages(named: Sequence[EntityMentions], vectors: VectorReads) -> dic
                 score = most * aboutness(entity.name, *openings[passage])
                 scores[passage] = max(score, scores.get(passage, 0.0))
     return scores
-
-
-def read_mentions(passages: Sequence[str], entities: Sequence[str], vectors: VectorReads) -> list[EntityMentions]:
-    """The entities that the passages mention and those asked for, with the passages of those that have few."""
-    rows = vectors.mentions(passages, entities, FEW).itertuples(index=False)
-    return [EntityMentions(id, name, units) for id, name, units in rows]
-
-
-def read_openings(ids: Sequence[str], vectors: VectorReads) -> Mapping[str, tuple[str, str]]:
-    """id -> title and opening."""
-    rows = vectors.openings(ids, OPENING).itertuples(index=False)
-    return {id: (title or "", opening or "") for id, title, opening in rows}
 
 
 def _shares(hits: Sequence[tuple[str, float]], power: int) -> dict[str, float]:

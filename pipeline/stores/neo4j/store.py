@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -29,16 +29,10 @@ from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
 from pipeline.stores.neo4j.rows import as_read, as_stored, places
 from pipeline.stores.neo4j.writer import NESTED, Neo4jWriter, read_hashes
-from pipeline.stores.reads import (
-    COMMUNITY_COLUMNS,
-    ENTITY_COLUMNS,
-    LINK_COLUMNS,
-    RELATIONSHIP_COLUMNS,
-    GraphState,
-    VectorStore,
-    in_order,
-)
+from pipeline.stores.reads import GraphState, VectorStore, in_order
+from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
+Record = TypeVar("Record")
 WAITING_SECONDS = 1.0
 """After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""
 
@@ -135,27 +129,27 @@ class Neo4jStore(Neo4jConnection):
             around.commit()
         return {"nodes": nodes, "edges": edges, "communities": communities}
 
-    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
-        return in_order(self._frame(cypher.ENTITIES, ENTITY_COLUMNS, ids=list(ids)), ids)
+    def entities(self, ids: Sequence[str]) -> list[Entity]:
+        return in_order(self._records(Entity, cypher.ENTITIES, ids=list(ids)), ids)
 
-    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
-        return in_order(self._frame(cypher.RELATIONSHIPS, RELATIONSHIP_COLUMNS, rows=places(ids)), ids)
+    def relationships(self, ids: Sequence[str]) -> list[Relationship]:
+        return in_order(self._records(Relationship, cypher.RELATIONSHIPS, rows=places(ids)), ids)
 
-    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
-        return self._frame(cypher.RELATIONSHIPS_OF, RELATIONSHIP_COLUMNS, ids=list(entity_ids), limit=limit)
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
+        return self._records(Relationship, cypher.RELATIONSHIPS_OF, ids=list(entity_ids), limit=limit)
 
-    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
-        return self._frame(cypher.LINKS, LINK_COLUMNS, ids=list(entity_ids), most=most, limit=limit)
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
+        return self._records(Link, cypher.LINKS, ids=list(entity_ids), most=most, limit=limit)
 
-    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+    def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         rows = []
         for id, units, pairs in self._whole_rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
             shared = dict(pairs)
             rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
-        return pd.DataFrame(sorted(rows), columns=["entity_id", "text_unit_id", "neighbours"])
+        return [SharedUnit(*row) for row in sorted(rows)]
 
-    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
-        return self._frame(cypher.COMMUNITIES_OF, COMMUNITY_COLUMNS, ids=list(entity_ids), level=level)
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
+        return self._records(Membership, cypher.COMMUNITIES_OF, ids=list(entity_ids), level=level)
 
     @contextmanager
     def _locked(self, name: str, waits: Waits = silent) -> Iterator[Transaction]:
@@ -188,8 +182,8 @@ class Neo4jStore(Neo4jConnection):
         workspace = name.partition("/")[0]
         waits(f"workspace '{workspace}' is held by {holder}; waiting for that to end")
 
-    def _frame(self, query: LiteralString, columns: list[str], **parameters: Any) -> pd.DataFrame:
-        return pd.DataFrame(self._whole_rows(query, **parameters), columns=columns)
+    def _records(self, kind: type[Record], query: LiteralString, **parameters: Any) -> list[Record]:
+        return [kind(*row) for row in self._whole_rows(query, **parameters)]
 
     def _whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
         """What a load deletes while it is read has lost its id, the first column: LostConnectionError, to be read

@@ -1,13 +1,12 @@
 """The connections to one workspace of a PostgreSQL database, and psycopg's own cursors in them."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-import pandas as pd
 import psycopg
 from pgvector.psycopg import register_vector
 from sqlalchemy import Connection, Engine, Select, create_engine, event
@@ -22,6 +21,7 @@ from pipeline.stores.connection import this_client
 from pipeline.stores.postgres.errors import store_error
 
 KNOWS_TYPES = "graphmill_types"
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,13 @@ class PostgresDatabase:
         with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
-    def frame(self, query: Select, columns: list[str]) -> pd.DataFrame:
-        """The rows that a query finds, under these names."""
+    def rows_of(self, query: Select) -> Sequence[Any]:
         with self.connection() as connection:
-            return pd.DataFrame(connection.execute(query).all(), columns=columns)
+            return connection.execute(query).all()
+
+    def records(self, kind: type[Record], query: Select) -> list[Record]:
+        """What a query finds; its columns are ``field_names(kind)``."""
+        return [kind(*row) for row in self.rows_of(query)]
 
     @property
     def address(self) -> str:
@@ -113,6 +116,11 @@ def _driver_url(url: str) -> str:
     if fault := fault_of_postgres(url):
         raise StoreError(f"stores.postgres.url: {fault}")
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def field_names(kind: type) -> list[str]:
+    """Of a record, those that a database fills in."""
+    return [field.name for field in fields(kind) if field.default is MISSING]
 
 
 def cursor(connection: Connection, binary: bool = False) -> Any:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-import pandas as pd
 from sqlalchemy import (
     ARRAY,
     CTE,
@@ -20,21 +19,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import array
 
+from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.reads import is_of
 from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import (
-    COMMUNITY_COLUMNS,
-    ENTITY_COLUMNS,
-    HUB,
-    LINK_COLUMNS,
-    RELATIONSHIP_COLUMNS,
-    SOURCES,
-    GraphState,
-    VectorStore,
-    in_order,
-)
+from pipeline.stores.reads import HUB, SOURCES, GraphState, VectorStore, in_order
+from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
+LINK_FIELDS = field_names(Link)
 FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(Text)))
 
 
@@ -52,7 +44,7 @@ class PostgresGraph:
         live = self.store.live()
         return GraphState(live.version, owner=live.owner) if live and "nodes" in live.tables else GraphState("")
 
-    def entities(self, ids: Sequence[str]) -> pd.DataFrame:
+    def entities(self, ids: Sequence[str]) -> list[Entity]:
         query = (
             select(
                 NODES.c.id,
@@ -65,9 +57,9 @@ class PostgresGraph:
             .outerjoin_from(NODES, SOURCE_LISTS, is_of(NODES))
             .where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
         )
-        return in_order(self.store.frame(query, ENTITY_COLUMNS), ids)
+        return in_order(self.store.records(Entity, query), ids)
 
-    def relationships(self, ids: Sequence[str]) -> pd.DataFrame:
+    def relationships(self, ids: Sequence[str]) -> list[Relationship]:
         source, target = NODES.alias("source_node"), NODES.alias("target_node")
         rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
         query = (
@@ -77,9 +69,9 @@ class PostgresGraph:
             .outerjoin(SOURCE_LISTS, is_of(EDGES))
             .where(EDGES.c.workspace == self.store.workspace, EDGES.c.id == func.any(list(ids)))
         )
-        return in_order(self.store.frame(query, RELATIONSHIP_COLUMNS), ids)
+        return in_order(self.store.records(Relationship, query), ids)
 
-    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> pd.DataFrame:
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
         """What is shown of them is read of the best alone."""
         workspace = self.store.workspace
         found = _edges_of(workspace, _asked(workspace, entity_ids))
@@ -91,9 +83,9 @@ class PostgresGraph:
             .outerjoin(SOURCE_LISTS, is_of(EDGES))
             .order_by(best.c.rank.desc(), best.c.weight.desc(), best.c.id.collate("C"))
         )
-        return self.store.frame(query, RELATIONSHIP_COLUMNS)
+        return self.store.records(Relationship, query)
 
-    def shared_units(self, entity_ids: Sequence[str]) -> pd.DataFrame:
+    def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         workspace, ids = self.store.workspace, list(entity_ids)
         asked = (SOURCE_LISTS.c.workspace == workspace, SOURCE_LISTS.c.id == func.any(ids))
         found = select(SOURCE_LISTS.c.id, func.unnest(FIRST_UNITS).label("unit")).where(*asked).subquery()
@@ -119,15 +111,15 @@ class PostgresGraph:
             .group_by(found.c.id, found.c.unit)
             .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
         )
-        return self.store.frame(query, ["entity_id", "text_unit_id", "neighbours"])
+        return self.store.records(SharedUnit, query)
 
-    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> pd.DataFrame:
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
         workspace = self.store.workspace
         found = _edges_of(workspace, _asked(workspace, entity_ids, most))
-        query = select(*(found.c[name] for name in LINK_COLUMNS))
-        return self.store.frame(query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit), LINK_COLUMNS)
+        query = select(*(found.c[name] for name in LINK_FIELDS))
+        return self.store.records(Link, query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit))
 
-    def communities_of(self, entity_ids: Sequence[str], level: int) -> pd.DataFrame:
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         ids = cast(sorted(set(entity_ids)), ARRAY(Text))
         asked = func.unnest(ids).table_valued("id", name="asked").render_derived()
         finest = (
@@ -142,7 +134,7 @@ class PostgresGraph:
             .lateral()
         )
         query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
-        return self.store.frame(query.order_by(asked.c.id.collate("C")), COMMUNITY_COLUMNS)
+        return self.store.records(Membership, query.order_by(asked.c.id.collate("C")))
 
 
 def _asked(workspace: str, ids: Sequence[str], most: int | None = None) -> CTE:
@@ -154,13 +146,13 @@ def _asked(workspace: str, ids: Sequence[str], most: int | None = None) -> CTE:
 
 
 def _edges_of(workspace: str, asked: CTE) -> Subquery:
-    """LINK_COLUMNS, weight and rank, which is the degrees of both ends, of the relationships at either end of the
+    """LINK_FIELDS, weight and rank, which is the degrees of both ends, of the relationships at either end of the
     entities, each once. The degree of one end is known: that of the other alone is looked up."""
     other = NODES.alias("other")
     rank = (asked.c.degree + func.coalesce(other.c.degree, 0)).label("rank")
     return union(
         *(
-            select(*(EDGES.c[name] for name in LINK_COLUMNS), EDGES.c.weight, rank)
+            select(*(EDGES.c[name] for name in LINK_FIELDS), EDGES.c.weight, rank)
             .join_from(asked, EDGES, (EDGES.c.workspace == workspace) & (near == asked.c.id))
             .outerjoin(other, (other.c.workspace == workspace) & (other.c.id == far))
             for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
@@ -169,9 +161,9 @@ def _edges_of(workspace: str, asked: CTE) -> Subquery:
 
 
 def _shown(rank: ColumnElement[int]) -> list[ColumnElement]:
-    """RELATIONSHIP_COLUMNS of EDGES beside SOURCE_LISTS."""
+    """The fields of Relationship, of EDGES beside SOURCE_LISTS."""
     made = {"rank": rank.label("rank"), "text_unit_ids": FIRST_UNITS.label("text_unit_ids")}
-    return [made[name] if name in made else EDGES.c[name] for name in RELATIONSHIP_COLUMNS]
+    return [made[name] if name in made else EDGES.c[name] for name in field_names(Relationship)]
 
 
 def _is_end(node: FromClause, end: ColumnElement[str]) -> ColumnElement[bool]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 from pgvector.sqlalchemy import VECTOR
 from psycopg import sql
 from sqlalchemy import (
@@ -26,7 +25,7 @@ from sqlalchemy import (
 from pipeline.contract.schemas import refuse_newer
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
-from pipeline.stores.postgres.database import PostgresDatabase, cursor
+from pipeline.stores.postgres.database import PostgresDatabase, cursor, field_names
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
 from pipeline.stores.postgres.lexical import lexical_search
 from pipeline.stores.postgres.schema import (
@@ -40,17 +39,8 @@ from pipeline.stores.postgres.schema import (
     VECTOR_TABLES,
 )
 from pipeline.stores.postgres.workspaces import workspaces
-from pipeline.stores.reads import (
-    CHUNK_COLUMNS,
-    CLAIM_COLUMNS,
-    MENTION_COLUMNS,
-    OPENING_COLUMNS,
-    REPORT_COLUMNS,
-    SOURCES,
-    Lexical,
-    Within,
-    in_order,
-)
+from pipeline.stores.reads import SOURCES, Lexical, Within, in_order
+from pipeline.stores.records import Claim, Document, EntityMentions, Passage, Report
 
 ID_BYTES = 56
 """More than an id takes in an array."""
@@ -114,13 +104,12 @@ class PostgresReads(PostgresDatabase):
             found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
         return [(id, float(score)) for id, score in found if np.isfinite(score)]
 
-    def documents(self, within: Within = ()) -> pd.DataFrame:
-        columns = ["id", "title", "source", "metadata"]
+    def documents(self, within: Within = ()) -> list[Document]:
         there = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
-        query = select(*(DOCUMENTS.c[name] for name in columns)).where(DOCUMENTS.c.workspace == self.workspace, there)
-        return self.frame(query, columns)
+        columns = (DOCUMENTS.c[name] for name in field_names(Document))
+        return self.records(Document, select(*columns).where(DOCUMENTS.c.workspace == self.workspace, there))
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> pd.DataFrame:
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> dict[str, tuple[bool, bool]]:
         rows = _sources(self.workspace, VECTOR_TABLES[table], ids).subquery()
         chunk = CHUNKS.alias("source")
         belongs = func.coalesce(self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace), False)
@@ -129,9 +118,9 @@ class PostgresReads(PostgresDatabase):
             .outerjoin_from(rows, chunk, (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source))
             .group_by(rows.c.id)
         )
-        return self.frame(query, ["id", "some", "all"])
+        return {id: (some, all) for id, some, all in self.rows_of(query)}
 
-    def chunks(self, ids: Sequence[str], question: np.ndarray) -> pd.DataFrame:
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         distance = cast(CHUNKS.c.embedding, VECTOR(len(question))).cosine_distance(question)
         query = (
             select(
@@ -149,14 +138,14 @@ class PostgresReads(PostgresDatabase):
             .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
             .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(ids)))
         )
-        return in_order(self.frame(query, CHUNK_COLUMNS), ids)
+        return in_order(self.records(Passage, query), ids)
 
     def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
         allowed = self.allowed(within)
         with self.connection() as connection:
             return lexical_search(connection, self.workspace, question, limit, allowed)
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> pd.DataFrame:
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         """A list that is too long is not even read: how much room it takes tells."""
         units = SOURCE_LISTS.c.chunk_ids
         few = case(
@@ -172,16 +161,15 @@ class PostgresReads(PostgresDatabase):
                 or_(units.bool_op("&&")(_ids(text_unit_ids)), SOURCE_LISTS.c.id == func.any(list(entity_ids))),
             )
         )
-        return self.frame(query.order_by(ENTITIES.c.id.collate("C")), MENTION_COLUMNS)
+        return self.records(EntityMentions, query.order_by(ENTITIES.c.id.collate("C")))
 
-    def openings(self, ids: Sequence[str], length: int) -> pd.DataFrame:
+    def openings(self, ids: Sequence[str], length: int) -> dict[str, tuple[str, str]]:
         query = (
             select(CHUNKS.c.id, DOCUMENTS.c.title, func.substr(CHUNKS.c.content, 1, length))
             .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
             .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(ids)))
-            .order_by(CHUNKS.c.id.collate("C"))
         )
-        return self.frame(query, OPENING_COLUMNS)
+        return {id: (title or "", opening or "") for id, title, opening in self.rows_of(query)}
 
     def embeddings(self, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
         """In binary: as text a vector takes longer to read than to find."""
@@ -190,11 +178,11 @@ class PostgresReads(PostgresDatabase):
             found = cursor(connection, binary=True).execute(statement, [self.workspace, list(ids)])
             return {id: vector.to_numpy() for id, vector in found}
 
-    def reports(self, ids: Sequence[str]) -> pd.DataFrame:
+    def reports(self, ids: Sequence[str]) -> list[Report]:
         query = _reports(self.workspace).where(REPORTS.c.id == func.any(list(ids)))
-        return in_order(self.frame(query, REPORT_COLUMNS), ids)
+        return in_order(self.records(Report, query), ids)
 
-    def reports_at(self, level: int, limit: int, within: Within = ()) -> pd.DataFrame:
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
         query = (
             _reports(self.workspace)
@@ -202,13 +190,13 @@ class PostgresReads(PostgresDatabase):
             .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.frame(query.where(told_by(REPORTS, self.allowed(within))) if within else query, REPORT_COLUMNS)
+        return self.records(Report, query.where(told_by(REPORTS, self.allowed(within))) if within else query)
 
-    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> pd.DataFrame:
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
         ids, document = list(entity_ids), CHUNKS.c.full_doc_id
         found = {"document_id": func.coalesce(document, "").label("document_id")}
         query = (
-            select(*(found[name] if name in found else CLAIMS.c[name] for name in CLAIM_COLUMNS))
+            select(*(found[name] if name in found else CLAIMS.c[name] for name in field_names(Claim)))
             .outerjoin_from(
                 CLAIMS, CHUNKS, (CHUNKS.c.workspace == CLAIMS.c.workspace) & (CHUNKS.c.id == CLAIMS.c.text_unit_id)
             )
@@ -219,7 +207,7 @@ class PostgresReads(PostgresDatabase):
             .order_by(CLAIMS.c.subject.collate("C"), CLAIMS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.frame(query.where(self.allowed(within).has(document, CLAIMS.c.workspace)), CLAIM_COLUMNS)
+        return self.records(Claim, query.where(self.allowed(within).has(document, CLAIMS.c.workspace)))
 
 
 def _nearest(
@@ -290,5 +278,5 @@ def _ids(ids: Sequence[str]) -> ColumnElement[Sequence[str]]:
 
 def _reports(workspace: str) -> Select:
     units = REPORTS.c.chunk_ids[1:SOURCES].label("text_unit_ids")
-    columns = [units if name == "text_unit_ids" else REPORTS.c[name] for name in REPORT_COLUMNS]
+    columns = [units if name == "text_unit_ids" else REPORTS.c[name] for name in field_names(Report)]
     return select(*columns).where(REPORTS.c.workspace == workspace)

@@ -10,6 +10,7 @@ from pipeline.query.answer import NOTICE, answer
 from pipeline.query.stream import Done, Sources, Token, stream_answer
 from tests.query.memory_stores import PROMPTS, ScriptedChat, question, resources, village
 from tests.query.reported import many_reports, points, reader, reported_village, rows_of
+from tests.records import column
 from tests.sizes import size
 
 COMMUNITY = {"mode": "community"}
@@ -46,7 +47,7 @@ def test_points_of_all_reports_become_an_answer():
 
 def test_level_0_is_the_coarsest():
     found = answer(question(**COMMUNITY, community_level=0, only_need_context=True), resources(reported_village()))
-    assert found.context.reports.records["title"].tolist() == ["School", "Court"]
+    assert column(found.context.reports.records, "title") == ["School", "Court"]
 
 
 def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
@@ -122,7 +123,7 @@ def test_without_reports_it_says_what_to_run(mode: str, dynamic: bool):
 def test_a_report_that_tells_of_other_documents_too_is_not_shown():
     wish = question(**COMMUNITY, where={"id": "doc-2"})
     given = answer(wish, resources(reported_village(), reader()))
-    assert given.context.reports.records["title"].tolist() == ["Visit", "Court"]
+    assert column(given.context.reports.records, "title") == ["Visit", "Court"]
     nowhere = answer(question(**COMMUNITY, where={"id": "doc-3"}), resources(reported_village(), reader()))
     assert nowhere.abstention == "nothing_found"
 
@@ -204,7 +205,7 @@ def test_dynamic_selection_descends_only_below_what_is_relevant(rated, level: in
     chat = RatingChat(**rated)
     wish = question(**COMMUNITY, dynamic_community_selection=True, community_level=level)
     given = answer(wish, resources(reported_village(), chat))
-    assert given.context.reports.records["title"].tolist() == chosen
+    assert column(given.context.reports.records, "title") == chosen
     assert chat.asked_for == calls
     assert given.usage["calls"] == len(calls) <= given.most_calls == 100
 
@@ -213,6 +214,6 @@ def test_what_no_call_is_left_to_rate_counts_as_relevant():
     chat = RatingChat(Lesson=5)
     wish = question(**COMMUNITY, dynamic_community_selection=True, max_calls=2)
     given = answer(wish, resources(reported_village(), chat))
-    assert given.context.reports.records["title"].tolist() == ["School", "Court"]
+    assert column(given.context.reports.records, "title") == ["School", "Court"]
     assert given.notes[0] == "max_calls left 2 reports without a rating"
     assert chat.asked_for == ["map", "answer"]

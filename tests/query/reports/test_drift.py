@@ -7,6 +7,7 @@ from pipeline.query.answer import answer
 from pipeline.query.stream import Done, Sources, stream_answer
 from tests.query.memory_stores import PROMPTS, question, resources
 from tests.query.reported import many_reports, reader, reported_village
+from tests.records import column
 from tests.sizes import size
 
 DRIFT = {"mode": "drift"}
@@ -89,8 +90,8 @@ def test_where_no_step_helps_there_is_no_answer():
 def test_a_filter_holds_in_every_step():
     chat = reader()
     given = answer(question(**DRIFT, where={"id": "doc-2"}), resources(reported_village(), chat))
-    assert given.context.reports.records["title"].tolist() == ["Visit", "Court"]
-    assert set(given.context.chunks.records["document_id"]) == {"doc-2"}
+    assert column(given.context.reports.records, "title") == ["Visit", "Court"]
+    assert set(column(given.context.chunks.records, "document_id")) == {"doc-2"}
     assert not any("Ada taught" in request.messages[-1]["content"] for request in chat.asked)
 
 

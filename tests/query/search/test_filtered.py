@@ -3,6 +3,7 @@ import pytest
 from pipeline.query.prepare import prepare
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
 from tests.query.memory_stores import letters, of_documents, question, resources, village
+from tests.records import column
 
 MODES = ["naive", "local", "global", "hybrid", "mix"]
 
@@ -15,7 +16,7 @@ def only(*documents: str) -> tuple[FilteredVectors, FilteredGraph]:
 def test_text_units_of_other_documents_are_not_there():
     vectors, _ = only("doc-1")
     assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9)] == ["c1"]
-    assert vectors.chunks(["c2", "c1"], letters("Ada"))["id"].tolist() == ["c1"]
+    assert column(vectors.chunks(["c2", "c1"], letters("Ada")), "id") == ["c1"]
     assert [id for id, _ in vectors.nearest_of("chunks", ["c2", "c1"], letters("Ada"), 9)] == ["c1"]
 
 
@@ -35,24 +36,24 @@ def test_the_words_of_a_question_are_looked_for_in_the_documents_alone():
 def test_what_was_written_from_other_documents_too_is_left_out():
     _, graph = only("doc-2")
     entities = graph.entities(["ent-Ada", "ent-Cid", "ent-Dov"])
-    assert entities["name"].tolist() == ["Ada", "Cid", "Dov"]
-    assert entities["description"].tolist() == ["", "Cid, a person", "Dov, a person"]
-    assert entities["type"].tolist() == ["", "PERSON", "PERSON"]
-    assert entities["text_unit_ids"].tolist() == [["c2"], ["c2", "c3"], ["c3"]]
+    assert column(entities, "name") == ["Ada", "Cid", "Dov"]
+    assert column(entities, "description") == ["", "Cid, a person", "Dov, a person"]
+    assert column(entities, "type") == ["", "PERSON", "PERSON"]
+    assert column(entities, "text_unit_ids") == [["c2"], ["c2", "c3"], ["c3"]]
 
 
 def test_a_record_without_a_source_in_the_documents_is_not_there():
     _, graph = only("doc-1")
-    assert graph.entities(["ent-Dov", "ent-Ada"])["name"].tolist() == ["Ada"]
-    assert graph.relationships_of(["ent-Bea"], 9)["id"].tolist() == ["rel-Ada-Bea"]
-    assert graph.relationships(["rel-Cid-Dov"]).empty
-    assert set(graph.shared_units(["ent-Ada", "ent-Bea"])["text_unit_id"]) == {"c1"}
+    assert column(graph.entities(["ent-Dov", "ent-Ada"]), "name") == ["Ada"]
+    assert column(graph.relationships_of(["ent-Bea"], 9), "id") == ["rel-Ada-Bea"]
+    assert not graph.relationships(["rel-Cid-Dov"])
+    assert set(column(graph.shared_units(["ent-Ada", "ent-Bea"]), "text_unit_id")) == {"c1"}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_query_shows_nothing_of_a_document_outside_its_filter(mode: str):
     prepared = prepare(question(mode=mode, where={"source": "doc-1.txt"}), resources(village()))
-    assert set(prepared.context.chunks.records["document_id"]) == {"doc-1"}
+    assert set(column(prepared.context.chunks.records, "document_id")) == {"doc-1"}
     assert "Cid" not in prepared.context.text
     assert "Ada, a person" not in prepared.context.text
 

@@ -7,7 +7,7 @@ compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit w
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
@@ -26,6 +26,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphReads, GraphStore, VectorReads
 from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, letters, resources, village
+from tests.records import column
 from tests.stores.sources import tables_of
 
 KEYWORDS = Keywords(("lawsuit",), ("Ada",))
@@ -97,21 +98,23 @@ def stores(request: pytest.FixtureRequest, postgres: Callable[..., PostgresStore
 @pytest.mark.parametrize("mode", FOUND)
 def test_each_mode_finds_what_was_worked_out(stores: Opened, mode: str):
     evidence = found(stores, mode=mode, top_k=1, chunk_top_k=2)
-    links = evidence.relationships
     assert (
-        evidence.entities["name"].tolist(),
-        [f"{source} > {target}" for source, target in zip(links["source"], links["target"], strict=True)],
+        column(evidence.entities, "name"),
+        [f"{link.source} > {link.target}" for link in evidence.relationships],
         {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()},
     ) == FOUND[mode]
 
 
 def test_records_are_whole(stores: Opened):
     evidence = found(stores, mode="hybrid", top_k=1)
-    ada, lawsuit = evidence.entities.iloc[0], evidence.relationships.iloc[1]
-    assert ada.drop("id").to_dict() == {
+    ada, lawsuit = asdict(evidence.entities[0]), asdict(evidence.relationships[1])
+    assert ada == {
+        "id": ada["id"], "number": 0,
         "name": "Ada", "type": "PERSON", "description": "Ada, a person", "degree": 1, "text_unit_ids": ["c1", "c2"],
     }  # fmt: skip
-    assert lawsuit.drop(["id", "source_entity_id", "target_entity_id"]).to_dict() == {
+    ends = {name: lawsuit[name] for name in ("id", "source_entity_id", "target_entity_id")}
+    assert lawsuit == {
+        **ends, "number": 0,
         "source": "Cid", "target": "Dov", "description": "lawsuit", "keywords": ["knows", "since long"], "weight": 2.0,
         "rank": 3, "text_unit_ids": ["c3"],
     }  # fmt: skip

@@ -19,6 +19,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.query.memory_stores import LETTERS, LetterEmbedding, MemoryStores, empty_village, letters
+from tests.records import column
 from tests.stores.sources import tables_of
 
 QUESTION = "Who taught the mother of Ada Moor?"
@@ -138,7 +139,7 @@ def write(store: PostgresStore | Neo4jStore, tables: dict[str, pd.DataFrame]) ->
 
 
 def names(evidence: Evidence) -> list[str]:
-    return evidence.entities["name"].tolist()
+    return column(evidence.entities, "name")
 
 
 def test_the_records_it_finds(open_stores: Callable[..., Stores]):
@@ -147,7 +148,7 @@ def test_the_records_it_finds(open_stores: Callable[..., Stores]):
     evidence = search(open_stores())
     assert list(evidence.chunk_lanes["graph"]) == ["c1", "c2", "c4", "c3", "c5", "c6"]
     assert names(evidence) == ["Bea Quill", "Ada Moor", "Cid Vane", "Dov Pell"]
-    assert evidence.relationships["description"].tolist() == [text for _, _, text, _ in LINKS]
+    assert column(evidence.relationships, "description") == [text for _, _, text, _ in LINKS]
 
 
 def test_limits(open_stores: Callable[..., Stores]):
@@ -161,8 +162,8 @@ def test_nothing_to_find():
     stores = empty_village()
     evidence = search(Stores(stores, stores))
     assert evidence.chunk_lanes == {"graph": {}}
-    assert evidence.entities.empty
-    assert evidence.relationships.empty
+    assert not evidence.entities
+    assert not evidence.relationships
 
 
 @pytest.mark.parametrize("question", ["?", "zzz", "' OR 1=1 --", "灯塔", "x" * 5000, "a " * 3000])

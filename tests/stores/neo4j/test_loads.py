@@ -17,6 +17,7 @@ from pipeline.stores.neo4j.rows import NAME_KEY_LENGTH, as_stored, batches, name
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.reads import GraphState
 from pipeline.text.ids import entity_id
+from tests.records import column
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, edge, graph, node, random_graph
 
 OpenStore = Callable[..., Neo4jStore]
@@ -63,7 +64,7 @@ def test_a_list_of_sources_is_capped_and_counted(neo4j: OpenStore):
     stored = graph([node("A", units=units), node("B", units=units[:3])], [(*edge("A", "B")[:-1], units)])
     load(store, stored)
     assert_stored(store, stored)
-    assert store.entities([entity_id("A")])["text_unit_ids"].tolist() == [units[:3]]
+    assert column(store.entities([entity_id("A")]), "text_unit_ids") == [units[:3]]
     counts = "MATCH (n:Entity {workspace: $workspace})-[r]->() RETURN n.source_count, r.source_count, size(r.source_id)"
     assert run(store, counts) == [[8, 8, 3]]
     assert load(store, stored)["nodes"]["unchanged"] == 2

@@ -14,6 +14,7 @@ from pipeline.contract.conditions import holds, operators
 from pipeline.stores.postgres.conditions import SPACES
 from pipeline.stores.postgres.store import PostgresStore
 from tests.query.memory_stores import of_documents
+from tests.records import column
 from tests.sizes import size
 from tests.stores.test_vector_store import load
 
@@ -78,18 +79,18 @@ def test_the_database_finds_the_documents_that_satisfy_the_conditions(store: Pos
         for row in DOCUMENTS.itertuples()
         if holds(where, {**row.metadata, "id": row.id, "title": row.title, "source": row.source})
     ]
-    assert sorted(store.documents([where])["id"]) == expected
-    assert store.documents([where, *of_documents("doc-000")])["id"].tolist() == [
+    assert sorted(column(store.documents([where]), "id")) == expected
+    assert column(store.documents([where, *of_documents("doc-000")]), "id") == [
         id for id in expected if id == "doc-000"
     ]
 
 
 def test_what_few_documents_satisfy_is_known_until_the_next_load(store: PostgresStore):
     of_2020 = [{"year": {"=": 2020}}]
-    assert "doc-999" not in set(store.documents(of_2020)["id"])
+    assert "doc-999" not in set(column(store.documents(of_2020), "id"))
     newer = DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])
     load(store, {"documents": newer}, 0, version="2")
-    assert store.documents(of_2020)["id"].tolist() == ["doc-999"]
+    assert column(store.documents(of_2020), "id") == ["doc-999"]
 
 
 def test_the_database_strips_what_python_does():

@@ -40,8 +40,8 @@ def version(name: str, snapshots: SnapshotStore) -> Manifest:
 
 
 def keywords(vectors: VectorStore, graph: GraphStore) -> set[str]:
-    found = graph.relationships_of([entity_id(name) for name in NAMES], 999)["keywords"]
-    return {word for words in found for word in words}
+    found = graph.relationships_of([entity_id(name) for name in NAMES], 999)
+    return {word for link in found for word in link.keywords}
 
 
 def test_loads_and_queries_outlive_a_restart(server: OwnServer, store: PostgresStore, snapshots: SnapshotStore):
