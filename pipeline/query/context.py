@@ -307,7 +307,8 @@ def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
 def told_once(links: Sequence[Relationship]) -> list[Relationship]:
     """The relationships without those whose description has been told: a graph that was made without a model has one
     sentence for all that it names."""
-    return round_robin(lambda link: link.description or link.id, links)
+    first = {link.description: place for place, link in reversed(list(enumerate(links)))}
+    return [link for place, link in enumerate(links) if not link.description or first[link.description] == place]
 
 
 def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
