@@ -449,6 +449,7 @@ class Project(Services):
         from pipeline.query.account import Account, AccountedChat, AccountedEmbedding, AccountedReranker
         from pipeline.query.asker import ANYONE
         from pipeline.query.resources import QueryResources, noting
+        from pipeline.query.search.narrowed import narrowed
 
         live = self.stores.live()
         if live is None:
@@ -462,7 +463,7 @@ class Project(Services):
             return AccountedChat(chat, account) if chat else None
 
         return QueryResources(
-            noting(self.notes_on_owner(live), self.stores.read),
+            narrowed(account.asker.where, noting(self.notes_on_owner(live), self.stores.read)),
             AccountedEmbedding(self.embedding_like(live.embedding), account),
             partial(counted, self.query_chat),
             partial(counted, self.keyword_chat),

@@ -131,6 +131,8 @@ def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
         return _type(schema["$defs"][field["$ref"].rpartition("/")[2]], schema)
     if "anyOf" in field:
         return " or ".join(_type(part, schema) for part in field["anyOf"] if part != {"type": "null"})
+    if "const" in field:
+        return f"`{field['const']}`"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":

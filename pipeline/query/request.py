@@ -28,7 +28,7 @@ class Turn(BaseModel):
     content: str
 
 
-def _as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
+def as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
     """Raises ValueError for a condition that makes no sense, or has characters that no document's fields have."""
     for text in _texts_in(where):
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
@@ -66,7 +66,7 @@ class QueryRequest(QueryOptions):
     hl_keywords: tuple[str, ...] = ()
     ll_keywords: tuple[str, ...] = ()
     conversation_history: tuple[Turn, ...] = ()
-    where: Annotated[dict[str, Any], AfterValidator(_as_operators)] = Field(default={})
+    where: Annotated[dict[str, Any], AfterValidator(as_operators)] = Field(default={})
 
     @property
     def searched(self) -> str:

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache as memoized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
@@ -63,6 +63,12 @@ KEYWORD_SECONDS = 10.0
 """For a call that only makes a search better."""
 
 
+SHARED = (
+    "cache", "tokenizer", "query_chat", "keyword_chat", "embedding", "query_embedding", "reranker", "question_journal",
+)  # fmt: skip
+"""What questions of several workspaces share."""
+
+
 @dataclass(frozen=True)
 class Services:
     """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the workspace for this once,
@@ -75,6 +81,21 @@ class Services:
     def close(self) -> None:
         if "stores" in self.__dict__:
             self.stores.close()
+        for other in self.__dict__.get("_over", {}).values():
+            other.close()
+
+    def over(self, workspace: str) -> Self:
+        """The same project over another workspace, whosever it is; models and cache are the same ones. It is closed
+        with this one."""
+        if workspace not in self._over:
+            settings = self.settings.model_copy(update={"workspace": workspace})
+            other = self._over[workspace] = replace(self, settings=settings, names_workspace=True)
+            other.__dict__.update({name: getattr(self, name) for name in SHARED})
+        return self._over[workspace]
+
+    @made_once
+    def _over(self) -> dict[str, Self]:
+        return {}
 
     def workflow(self, name: str | None = None) -> Workflow:
         """A workflow of this project; the one that settings name by default."""

@@ -16,11 +16,13 @@ from starlette.types import ASGIApp
 
 from pipeline.project import Project
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
+from pipeline.serve.doors import Door, doors_of
 from pipeline.serve.failures import failure_of, invalid, refusal, respond
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
+from pipeline.settings.query_options import QuerySettings
 
 ABOUT = """
 Questions over a project's loaded documents: an answer with its sources, the same as a stream, or what was found without
@@ -40,8 +42,10 @@ KEYS = [Depends(HTTPBearer(auto_error=False)), Depends(APIKeyHeader(name="X-API-
 """For the OpenAPI document; Guard checks them, before a request is read."""
 FAILURES: dict[int | str, dict[str, Any]] = {
     401: {"model": Failed, "description": "The key is missing or wrong."},
+    403: {"model": Failed, "description": "Who asks may not ask for that (serve.allow, serve.keys)."},
     413: {"model": Failed, "description": "The body is too large."},
     422: {"model": Failed, "description": "The request makes no sense; `fields` says where."},
+    429: {"model": Failed, "description": "What may be spent in a day is spent (cost_per_day)."},
     502: {"model": Failed, "description": "The model failed, or refused the server's key."},
     503: {"model": Failed, "description": "A store is unavailable, nothing is loaded, or too many queries wait."},
     504: {"model": Failed, "description": "The query took too long."},
@@ -62,10 +66,9 @@ def api_of(project: Project, any_host: bool = False) -> Api:
 
     app = FastAPI(title="graphmill", version=version("graphmill"), description=ABOUT, lifespan=lifespan)
     _answer_errors(app)
-    _add_queries(app, project, queries)
+    _add_queries(app, project.settings.query, queries)
     _add_health(app, project, queries, health)
-    key, open_paths = limits.api_key.get_secret_value(), frozenset({"/health"})
-    guarded: ASGIApp = Guard(app, key, 1024 * limits.max_body_kb, open_paths, any_host)
+    guarded: ASGIApp = Guard(app, doors_of(project), 1024 * limits.max_body_kb, frozenset({"/health"}), any_host)
     if limits.cors_origins:
         guarded = CORSMiddleware(
             guarded,
@@ -77,25 +80,30 @@ def api_of(project: Project, any_host: bool = False) -> Api:
     return Api(RequestLog(guarded), queries)
 
 
-def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
+def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> None:
     post = partial(app.post, responses=FAILURES, dependencies=KEYS, tags=["query"])
     stream = partial(app.post, responses={**FAILURES, **STREAM}, dependencies=KEYS, tags=["query"])
-    body_type = body_of(project.settings.query)
+    body_type = body_of(defaults)
 
     async def query(body: Asked, http: Request, include: Include = None) -> Response:
         """The answer and its references."""
-        work = partial(_json, lambda: project.query(body.query, **body.options).to_json(bool(include)))
+        door = _door(http)
+        work = partial(_json, lambda: door.project.query(body.query, door.asker, **body.options).to_json(bool(include)))
         return await answered(http, queries.run(work))
 
     async def query_data(body: Asked, http: Request) -> Response:
         """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
-        work = partial(_json, lambda: project.query_data(body.query, **body.options))
+        door = _door(http)
+        work = partial(_json, lambda: door.project.query_data(body.query, door.asker, **body.options))
         return await answered(http, queries.run(work))
 
     async def query_stream(body: Asked, http: Request, include: Include = None) -> Response:
+        door = _door(http)
+
         def frames() -> Iterator[bytes]:
-            request = project.request(body.query, **body.options)
-            yield from framed(project.query_stream(body.query, **body.options), request, bool(include))
+            request = door.project.request(body.query, door.asker, **body.options)
+            events = door.project.query_stream(body.query, door.asker, **body.options)
+            yield from framed(events, request, bool(include))
 
         return await answered(http, _events(queries, frames))
 
@@ -106,6 +114,10 @@ def _add_queries(app: FastAPI, project: Project, queries: Queries) -> None:
     stream("/query/stream", summary="Answer as a stream", description=STREAM_ABOUT, response_class=StreamingResponse)(
         query_stream
     )
+
+
+def _door(http: Request) -> Door:
+    return http.scope["door"]
 
 
 def _json(work: Callable[[], dict[str, Any]]) -> Response:
@@ -127,7 +139,8 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
     async def look(request: Request) -> HealthShown:
         """Asks the stores, now. Wants no key, and says what is wrong to those who have one."""
         state = await health.look()
-        body = health_json(state, project, request.scope["has_key"])
+        door: Door | None = request.scope["door"]
+        body = health_json(state, project, door is not None and door.all_told)
         body["queries"] = {"running": queries.running, "waiting": queries.waiting}
         return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
 

@@ -8,10 +8,13 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from pipeline.engine.usage.questions import seconds_left
 from pipeline.errors import (
     AuthError,
+    BudgetError,
     GraphmillError,
     ModelError,
+    NotAllowedError,
     NothingLoadedError,
     OtherOwnerError,
     SettingsError,
@@ -28,6 +31,8 @@ BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
     (AuthError, 502, "model_key_refused"),
     (ModelError, 502, "model_failed"),
     (SettingsError, 500, "settings"),
+    (NotAllowedError, 403, "not_allowed"),
+    (BudgetError, 429, "spent"),
     (NothingLoadedError, 503, "nothing_loaded"),
     (OtherOwnerError, 503, "other_owner"),
     (UsageError, 422, "invalid_request"),
@@ -62,6 +67,8 @@ class Failure:
 
     @property
     def headers(self) -> dict[str, str]:
+        if self.status == 429:
+            return {"Retry-After": str(seconds_left())}
         return RETRY if self.status == 503 else {}
 
 

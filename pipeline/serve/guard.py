@@ -1,7 +1,6 @@
 """What every request passes before it is read (its host, its key, its size), and its line in the log."""
 
 import logging
-import secrets
 import time
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -10,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.serve.doors import Doors
 from pipeline.serve.failures import refusal
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -21,13 +21,13 @@ WRONG_KEY = "the API key is missing or wrong; send Authorization: Bearer KEY, or
 class Guard:
     """An ASGI application around another.
 
-    ``key`` "": none is wanted, and unless ``any_host`` only those who ask this machine by one of its own names are
-    answered: a web page whose name is made to point here cannot ask. ``open_paths`` want no key; ``scope["has_key"]``
-    says to the application whether there was one.
+    Where a door is open, and unless ``any_host``, only those who ask this machine by one of its own names are
+    answered: a web page whose name is made to point here cannot ask. ``open_paths`` want no key; ``scope["door"]`` says
+    to the application whom theirs has let in, None where there was none.
     """
 
     app: ASGIApp
-    key: str
+    doors: Doors
     max_body: int
     open_paths: frozenset[str] = frozenset()
     any_host: bool = False
@@ -36,10 +36,10 @@ class Guard:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
-        scope["has_key"] = self._has_key(headers)
+        scope["door"] = self.doors.opened_by(_keys_in(headers))
         if not self._is_for_us(headers):
             return await refusal(421, WRONG_HOST)(scope, receive, send)
-        if not scope["has_key"] and scope["path"] not in self.open_paths:
+        if scope["door"] is None and scope["path"] not in self.open_paths:
             return await refusal(401, WRONG_KEY, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         announced = headers.get("content-length", "")
         if announced.isdecimal() and int(announced[:20]) > self.max_body:
@@ -64,18 +64,15 @@ class Guard:
     def _limit(self) -> str:
         return f"the body is larger than {self.max_body // 1024} KB (serve.max_body_kb)"
 
-    def _has_key(self, headers: Headers) -> bool:
-        if not self.key:
-            return True
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        given = [headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""]
-        fits = [secrets.compare_digest(one.encode("latin-1"), self.key.encode()) for one in given]
-        return any(fits)
-
     def _is_for_us(self, headers: Headers) -> bool:
         host = headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return bool(self.key) or self.any_host or name in LOOPBACK_NAMES
+        return self.doors.open is None or self.any_host or name in LOOPBACK_NAMES
+
+
+def _keys_in(headers: Headers) -> list[str]:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return [headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""]
 
 
 LOG = logging.getLogger("graphmill.serve")

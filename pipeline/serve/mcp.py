@@ -12,9 +12,11 @@ from types import FrameType
 from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
+from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED
@@ -22,6 +24,7 @@ from pipeline.project import Project
 from pipeline.query.answer import Answer, reference_json
 from pipeline.query.context import Reference
 from pipeline.runs.services import DEFAULT
+from pipeline.serve.doors import STDIO, Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.queries import Api, Queries
@@ -92,11 +95,14 @@ Themes = Annotated[list[str] | None, Field(description="Themes to look for, inst
 
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """``query_data``, and ``query`` where a chat model is configured."""
+    by_stdin = Door(asker_of(STDIO, project.settings), project)
 
-    async def told(question: str, options: dict[str, Any]) -> Answer:
+    async def told(question: str, options: dict[str, Any], context: Context) -> Answer:
         """Raises ToolError, which the assistant reads."""
+        http: Request | None = context.request_context.request
+        door: Door = http.scope["door"] if http else by_stdin
         try:
-            return await queries.run(lambda: project.query(question, **options))
+            return await queries.run(lambda: door.project.query(question, door.asker, **options))
         except Exception as error:
             raise ToolError(failure_of(error).message) from error
 
@@ -105,7 +111,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     server = MCPServer("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
 
     async def query_data(
-        query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
+        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
         max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None, where: Where = None,
     ) -> CallToolResult:  # fmt: skip
         options = {
@@ -113,17 +119,18 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
             "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where, "only_need_context": True,
             "max_calls": ONE_WINDOW,
         }  # fmt: skip
-        found = await told(query, options)
+        found = await told(query, options, context)
         structured = {"references": _places(found.references)} | {
             name: value for name, value in found.to_json(evidence=False).items() if name in OF_EVIDENCE
         }
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
     async def query(
-        query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
+        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
         where: Where = None,
     ) -> CallToolResult:  # fmt: skip
-        found = await told(query, {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where})
+        options = {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where}
+        found = await told(query, options, context)
         sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.cited]
         sources += [f"Report {report['number']}: {report['title']}" for report in found.cited_reports]
         structured = {"references": _places(found.cited)} | {
@@ -208,5 +215,4 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     """``any_host``: see Guard."""
     settings = project.settings.serve
     app = mcp_of(project, queries).streamable_http_app(stateless_http=True, json_response=True, host=EVERYWHERE)
-    key = settings.api_key.get_secret_value()
-    return RequestLog(Guard(app, key, 1024 * settings.max_body_kb, any_host=any_host))
+    return RequestLog(Guard(app, doors_of(project), 1024 * settings.max_body_kb, any_host=any_host))

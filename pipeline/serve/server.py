@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED, StoreError, Terminated, UsageError
 from pipeline.project import Project
+from pipeline.serve.doors import doors_of
 from pipeline.serve.queries import Api
 
 
@@ -41,7 +42,7 @@ def is_loopback(listening: socket.socket) -> bool:
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
-def refuse_without_key(listening: socket.socket, key: str, no_key: bool) -> None:
+def refuse_without_key(listening: socket.socket, key: bool, no_key: bool) -> None:
     """Raises UsageError where others reach the server and need no key for it, unless that is meant."""
     if key or no_key or is_loopback(listening):
         return
@@ -91,7 +92,7 @@ def serve_as(
     ``what``: its name for people."""
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
-        refuse_without_key(listening, settings.api_key.get_secret_value(), no_key)
+        refuse_without_key(listening, bool(doors_of(project).keyed), no_key)
         make_ready(project)
         api = made(not is_loopback(listening))
         server = Server(api.app, settings.grace, api.queries.end)

@@ -1,6 +1,6 @@
 """settings.yaml, typed: every key optional, an unknown key an error."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from pipeline.settings.addresses import fault_of_neo4j, fault_of_postgres
-from pipeline.settings.query_options import QuerySettings
+from pipeline.settings.query_options import Mode, QuerySettings
 
 EMBEDDED = "embedded"
 
@@ -183,6 +183,40 @@ class EngineSettings(Section):
     workers: int = Field(default=1, ge=1, le=256)
 
 
+SEARCHING: tuple[Mode, ...] = ("naive", "local", "global", "hybrid", "mix", "graph", "community", "drift")
+"""All modes that look into the documents."""
+UNLIMITED = "unlimited"
+
+
+class AllowSettings(Section):
+    """What a question over HTTP and MCP may ask for, and what all of them together may cost in a day of UTC.
+    ``max_prompt_tokens`` and ``max_calls``, of one question: where left out, what ``query`` has as max_total_tokens and
+    max_calls."""
+
+    modes: tuple[Mode, ...] = SEARCHING
+    system_prompt: bool = False
+    max_prompt_tokens: PositiveInt | None = None
+    max_calls: int | None = Field(default=None, ge=2)
+    cost_per_day: NonNegativeFloat | Literal["unlimited"] = 10.0
+
+
+class KeySettings(Section):
+    """Of one who asks by a key of their own; what is left out is as in ``allow``. ``where``: conditions on documents;
+    of others nothing is shown. ``cost_per_day``: of this key's questions."""
+
+    key: SecretStr = SecretStr("")
+    workspace: str = Field(default="", pattern=r"^[a-z0-9_-]{0,63}$")
+    modes: tuple[Mode, ...] | None = None
+    system_prompt: bool | None = None
+    max_prompt_tokens: PositiveInt | None = None
+    max_calls: int | None = Field(default=None, ge=2)
+    cost_per_day: NonNegativeFloat | None = None
+    where: dict[str, Any] = {}
+
+
+KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
 class ServeSettings(Section):
     """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
     wait; ``timeout``: seconds a query may take in all; ``grace``: seconds that queries get to end when the server is
@@ -191,6 +225,8 @@ class ServeSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8020, ge=0, le=65535)
     api_key: SecretStr = SecretStr("")
+    keys: dict[KeyName, KeySettings] = {}
+    allow: AllowSettings = AllowSettings()
     cors_origins: tuple[str, ...] = ()
     concurrency: int = Field(default=64, ge=1, le=1000)
     waiting: int = Field(default=256, ge=0)

@@ -81,13 +81,13 @@ def test_others_need_a_key(project: Project, folder: ProjectFolder):
     done = folder.invoke("serve", "--host", "0.0.0.0", "--port", "0")
     assert (done.exit_code, "--no-key" in done.stderr) == (2, True)
     with listen("0.0.0.0", 0) as listening:
-        refuse_without_key(listening, "a key", no_key=False)
-        refuse_without_key(listening, "", no_key=True)
+        refuse_without_key(listening, True, no_key=False)
+        refuse_without_key(listening, False, no_key=True)
     for host in ("127.0.0.1", "localhost", "127.0.0.2"):
         with listen(host, 0) as listening:
-            refuse_without_key(listening, "", no_key=False)
+            refuse_without_key(listening, False, no_key=False)
     with listen("::1", 0) as listening:
-        refuse_without_key(listening, "", no_key=False)
+        refuse_without_key(listening, False, no_key=False)
         assert address_of(listening).startswith("http://[::1]:")
 
 

@@ -10,12 +10,14 @@ from pipeline.errors import SettingsError
 from pipeline.settings.file import read_settings
 from pipeline.settings.query_options import QuerySettings
 from pipeline.settings.schema import (
+    AllowSettings,
     BatchSettings,
     ChatSettings,
     EmbeddingSettings,
     GraphragSettings,
     HnswSettings,
     InputSettings,
+    KeySettings,
     ModelsSettings,
     Neo4jSettings,
     PostgresSettings,
@@ -44,6 +46,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "query": QuerySettings,
     "graphrag": GraphragSettings,
     "serve": ServeSettings,
+    "serve.allow": AllowSettings,
+    "serve.keys.default": KeySettings,
 }
 UNSAID = {"models.embedding.default.price": {"output"}}
 """An embedding has no output to pay for."""

@@ -1,0 +1,94 @@
+"""Whom each key lets in: who they are, what they may ask for, and of which workspace."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pipeline.errors import SettingsError
+from pipeline.project import Project
+from pipeline.query.asker import Asker
+from pipeline.query.request import as_operators
+from pipeline.settings.schema import UNLIMITED, KeySettings, Settings
+
+API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
+"""Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """``project``: over the workspace that is asked. ``all_told``: who comes in may be told what is wrong with the
+    server, which names hosts and folders."""
+
+    asker: Asker
+    project: Project
+    key: str = field(default="", repr=False)
+    all_told: bool = True
+
+
+@dataclass(frozen=True)
+class Doors:
+    """``open``: for those without a key; None where one is wanted."""
+
+    keyed: tuple[Door, ...]
+    open: Door | None
+
+    def opened_by(self, given: Sequence[str]) -> Door | None:
+        """All keys are compared, each in a time that does not tell how much of it fits."""
+        fits = [
+            [secrets.compare_digest(one.encode("latin-1"), door.key.encode()) for one in given] for door in self.keyed
+        ]
+        return next((door for door, fit in zip(self.keyed, fits, strict=True) if any(fit)), self.open)
+
+
+def doors_of(project: Project) -> Doors:
+    """Raises SettingsError for a key that is empty or that two have, and for conditions that make no sense."""
+    settings = project.settings
+    keyed = [_door(name, key, project) for name, key in settings.serve.keys.items()]
+    if api_key := settings.serve.api_key.get_secret_value():
+        keyed.append(Door(asker_of(API_KEY, settings), project, api_key))
+    names: dict[str, str] = {}
+    for door in keyed:
+        if door.key in names:
+            names_both = f"'{names[door.key]}' and '{door.asker.name}'"
+            raise SettingsError(f"serve.keys: {names_both} have the same key; give each its own")
+        names[door.key] = door.asker.name
+    return Doors(tuple(keyed), None if keyed else Door(asker_of(OPEN, settings), project))
+
+
+def asker_of(name: str, settings: Settings) -> Asker:
+    """Who may ask for all that serve.allow says."""
+    allow = settings.serve.allow
+    return Asker(
+        name,
+        allow.modes,
+        allow.system_prompt,
+        allow.max_prompt_tokens or settings.query.max_total_tokens,
+        allow.max_calls or settings.query.max_calls,
+        shared_cost_per_day=None if allow.cost_per_day == UNLIMITED else allow.cost_per_day,
+    )
+
+
+def _door(name: str, key: KeySettings, project: Project) -> Door:
+    where = f"serve.keys.{name}"
+    if name in (API_KEY, OPEN, STDIO):
+        raise SettingsError(f"{where}: the name says something else in usage; choose another")
+    if not key.key.get_secret_value():
+        raise SettingsError(f"{where}.key: empty; set the environment variable that it names, or remove {where}")
+    try:
+        conditions = as_operators(key.where)
+    except ValueError as error:
+        raise SettingsError(f"{where}.where: {error}") from None
+    usual = asker_of(name, project.settings)
+    asker = Asker(
+        name,
+        usual.modes if key.modes is None else key.modes,
+        usual.system_prompt if key.system_prompt is None else key.system_prompt,
+        key.max_prompt_tokens or usual.max_prompt_tokens,
+        key.max_calls or usual.max_calls,
+        key.cost_per_day,
+        usual.shared_cost_per_day,
+        conditions,
+        apart=True,
+    )
+    asked = project.over(key.workspace) if key.workspace else project
+    return Door(asker, asked, key.key.get_secret_value(), all_told=False)

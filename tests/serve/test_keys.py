@@ -1,0 +1,137 @@
+"""Who asks by which key, and what they may ask for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from pipeline.errors import SettingsError
+from pipeline.project import Project
+from pipeline.serve.doors import doors_of
+from tests.projects import ProjectFolder
+from tests.serve.conftest import models_of
+from tests.serve.serving import QUESTION, Serving, serving
+from tests.servers.openai_server import OpenAIServer
+
+MASTER, WIKI, DESK = "master-key", "wiki-kéy", "desk-key"
+KEYS = [
+    f"serve.api_key={MASTER}",
+    f"serve.keys.wiki={{key: {WIKI}, modes: [naive], max_prompt_tokens: 2000, where: {{source: institute.txt}}}}",
+    f"serve.keys.desk={{key: {DESK}, modes: [naive, bypass], system_prompt: true, cost_per_day: 0.0001}}",
+]
+
+
+@pytest.fixture
+def asked(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Serving]:
+    prices = ["models.chat.default.price={input: 100, output: 100}"]
+    with folder.open(*models_of(openai), *KEYS, *prices, "cache=''") as project, serving(project) as served:
+        yield served
+
+
+def ask(served: Serving, key: str, path: str = "/query", **body: Any) -> httpx2.Response:
+    headers = [(b"x-api-key", key.encode())]
+    return httpx2.post(f"{served.url}{path}", json={"query": QUESTION, **body}, headers=headers, timeout=60)
+
+
+def test_each_key_has_its_own_terms(asked: Serving):
+    assert ask(asked, WIKI, mode="naive").status_code == 200
+    assert ask(asked, WIKI, mode="local").status_code == 403
+    assert ask(asked, DESK, mode="bypass", system_prompt="Sing.").status_code == 200
+    assert ask(asked, MASTER, mode="bypass").status_code == 403
+    assert ask(asked, MASTER, mode="local").status_code == 200
+    assert ask(asked, "other", mode="naive").status_code == 401
+    assert ask(asked, "", mode="naive").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/query", "/query/data", "/query/stream"])
+@pytest.mark.parametrize(
+    ("wish", "action"),
+    [
+        ({"mode": "bypass"}, "ask with one of: naive"),
+        ({"mode": "naive", "system_prompt": "Sing."}, "leave it out"),
+        ({"mode": "naive", "max_total_tokens": 2001}, "ask for at most 2,000"),
+        ({"mode": "naive", "user_prompt": "word " * 3000}, "shorten it"),
+    ],
+)
+def test_a_refusal_has_its_status_and_a_word_on_what_to_do(
+    asked: Serving, openai: OpenAIServer, path: str, wish: dict[str, Any], action: str
+):
+    refused = ask(asked, WIKI, path, **wish)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (403, "not_allowed")
+    assert action in error["message"]
+    assert openai.count("chat") == 0
+
+
+def test_who_has_spent_their_day_is_told_when_to_come_again_and_others_are_not(
+    asked: Serving, folder: ProjectFolder, openai: OpenAIServer
+):
+    assert ask(asked, DESK, mode="naive").status_code in (200, 429)
+    refused = ask(asked, DESK, mode="naive")
+    assert (refused.status_code, refused.json()["error"]["type"]) == (429, "spent")
+    assert 0 < int(refused.headers["retry-after"]) <= 86_401
+    assert ask(asked, WIKI, mode="naive").status_code == 200
+    assert ask(asked, DESK, "/query/data", mode="naive").status_code == 200  # no call, no price
+    after_a_restart = [*models_of(openai), *KEYS, "models.chat.default.price={input: 100, output: 100}", "cache=''"]
+    with folder.open(*after_a_restart) as project, serving(project) as served:
+        assert ask(served, DESK, mode="naive").status_code == 429
+
+
+def test_all_share_the_ceiling_of_a_day(folder: ProjectFolder, openai: OpenAIServer):
+    settings = [*models_of(openai), *KEYS, "models.chat.default.price={input: 100, output: 100}", "cache=''"]
+    with folder.open(*settings, "serve.allow.cost_per_day=0") as project, serving(project) as served:
+        assert {ask(served, key, mode="naive").status_code for key in (MASTER, WIKI, DESK)} == {429}
+        assert project.query(QUESTION, mode="naive").text  # who runs the project is not held to it
+    with folder.open(*settings, "serve.allow.cost_per_day=unlimited") as project, serving(project) as served:
+        assert ask(served, MASTER, mode="naive").status_code == 200
+
+
+def test_a_caller_may_ask_for_what_the_settings_have_and_less(served: Serving, project: Project):
+    most = project.settings.query.max_total_tokens
+    assert served.ask("/query/data", max_total_tokens=most).status_code == 200
+    refused = served.ask("/query/data", max_total_tokens=most + 1)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (403, "not_allowed")
+    assert served.ask("/query/data", mode="bypass").status_code == 403
+
+
+def test_what_is_wrong_is_told_to_the_api_key_alone(folder: ProjectFolder):
+    with folder.open(*KEYS, "workspace=nothing-here") as project, serving(project) as served:
+        told = {}
+        for key in (MASTER, WIKI):
+            headers = [(b"x-api-key", key.encode())]
+            told[key] = httpx2.get(f"{served.url}/health", headers=headers, timeout=60).json()["problem"]
+    assert "nothing is loaded" in told[MASTER]
+    assert told[WIKI] == ""
+
+
+def test_a_key_asks_its_own_workspace(folder: ProjectFolder):
+    other = f"serve.keys.other={{key: other-key, workspace: {folder.open().settings.workspace}}}"
+    with folder.open(other, "workspace=nothing-here") as project, serving(project) as served:
+        found = ask(served, "other-key", "/query/data", mode="naive")
+        assert found.status_code == 200
+        assert found.json()["chunks"]
+        assert served.ask().status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("{a: {key: ''}}", "serve.keys.a.key: empty"),
+        ("{a: {key: x}, b: {key: x}}", "'a' and 'b' have the same key"),
+        ("{api_key: {key: x}}", "choose another"),
+        ("{a: {key: x, where: {year: {'~': 1}}}}", "serve.keys.a.where: 'year' has no operator"),
+    ],
+)
+def test_keys_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, keys: str, said: str):
+    with folder.open(f"serve.keys={keys}") as project, pytest.raises(SettingsError, match=said):
+        doors_of(project)
+
+
+def test_no_key_is_written_anywhere(asked: Serving, folder: ProjectFolder):
+    for key in (MASTER, WIKI, DESK, "wrong-key"):
+        ask(asked, key, mode="naive")
+    files = [path for path in (folder.root / "data").rglob("*") if path.is_file() and "postgres" not in path.parts]
+    for secret in (MASTER, WIKI, DESK, "wrong-key"):
+        assert not [path for path in files if secret.encode() in path.read_bytes()]
+        assert secret not in repr(doors_of(folder.open(*KEYS)))
