@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 USAGE_FOLDER = "data/usage"
 HASHES_FOLDER = "data/file-hashes"
-KEYWORD_SECONDS = 10.0
+KEYWORD_SECONDS = 8.0
 """For a call that only makes a search better."""
 
 
