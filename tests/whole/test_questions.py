@@ -2,9 +2,12 @@
 any version of the code, to see whether it would have failed."""
 
 import json
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +25,7 @@ CORPUS = Path(__file__).parents[2] / "data" / "input"
 SMALL = 8000
 """Tokens of a prompt: of many models that run on one's own machine it is all that they read."""
 LONG = 30.0
-KEYWORDS = {"hl_keywords": ["harbour lights"], "ll_keywords": ["Skarrow Light"]}
+KEYWORDS: dict[str, Any] = {"hl_keywords": ["harbour lights"], "ll_keywords": ["Skarrow Light"]}
 Keep = Callable[..., Project]
 
 
@@ -178,10 +181,8 @@ def test_every_form_of_no_answer_is_seen(chatting: Keep, openai: OpenAIServer, s
 
 def test_each_reason_for_no_answer_has_its_own_words(chatting: Keep):
     project = chatting()
-    said = {
-        project.query("Who designed the Skarrow Light?", mode="naive", **options).text
-        for options in ({"max_total_tokens": 400}, {"min_score": 1.0}, {"where": {"title": "nothing of the kind"}})
-    }
+    wishes: list[dict[str, Any]] = [{"max_total_tokens": 400}, {"min_score": 1.0}, {"where": {"title": "none such"}}]
+    said = {project.query("Who designed the Skarrow Light?", mode="naive", **wish).text for wish in wishes}
     assert len(said) == 3
 
 
@@ -277,7 +278,68 @@ def test_a_model_that_is_of_no_use_leaves_the_search(folder: ProjectFolder, open
     assert openai.count("chat") <= 1
 
 
-# What is read and sent
+def test_answers_that_stream_keep_to_the_calls_at_once(chatting: Keep, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("one word after the other, " * 8, pause=0.005)
+    project = chatting("models.chat.default.concurrency=1")
+    heard: list[int] = []
+
+    def listen(number: int) -> None:
+        pieces = project.query_stream("Who designed the Skarrow Light?", mode="naive", chunk_top_k=number)
+        heard.extend(number for piece in pieces if hasattr(piece, "text"))
+
+    listeners = [threading.Thread(target=listen, args=(number,)) for number in (1, 2)]
+    for listener in listeners:
+        listener.start()
+    for listener in listeners:
+        listener.join(LONG)
+    assert set(heard) == {1, 2}
+    assert sum(a != b for a, b in pairwise(heard)) == 1
+
+
+# What is read, sent and kept
+
+
+def test_the_default_is_the_mode_that_finds_most_for_few_tokens(project: Project):
+    found = project.query_data("Who designed the Skarrow Light?")
+    assert found["mode"] == "graph"
+    assert 8 <= len(found["chunks"]) <= 10
+    assert found["tokens"]["prompt"] < 15_000
+
+
+def test_a_question_s_calls_are_accounted(folder: ProjectFolder, openai: OpenAIServer):
+    price, before = "models.chat.default.price={input: 1000, output: 1000}", billed(folder)
+    with folder.open(*models_of(openai), "cache=''", price) as project:
+        answer = project.query("Who designed the Skarrow Light?", mode="hybrid").to_json()
+    assert answer["usage"]["calls"] == openai.count("chat") == 2
+    cost = (answer["usage"]["input_tokens"] + answer["usage"]["output_tokens"]) / 1000
+    after = billed(folder)
+    assert after[0] - before[0] == 2
+    assert after[1] - before[1] == pytest.approx(cost)
+    assert answer["cost"] == pytest.approx(cost)
+
+
+def billed(folder: ProjectFolder) -> tuple[int, float]:
+    """Calls and price, of all that was ever asked of the chat model."""
+    rows = [row for row in folder.invoke("usage", "--by", "model", "--json").json if row["model"] == "gpt-4o-mini"]
+    return sum(row["calls"] for row in rows), sum(row["cost"] or 0 for row in rows)
+
+
+def test_paths_of_facts_do_not_fill_the_cache(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    folder = new_project(tmp_path / "p", postgres_url)
+    where = "models.embedding.default"
+    embedding = {"provider": "openai", "base_url": openai.base_url, "api_key": openai.key, "model": "small"}
+    with folder.open(*(f"{where}.{name}={value}" for name, value in embedding.items())) as project:
+        project.run("fast")
+        before = vectors_kept(folder)
+        for asked in ("Who taught Mira Vale?", "Who founded the institute?", "Who opened the observatory?"):
+            project.query_data(asked, mode="graph")
+    assert vectors_kept(folder) - before <= 3 * 3  # the question, and its two kinds of keywords
+
+
+def vectors_kept(folder: ProjectFolder) -> int:
+    with closing(sqlite3.connect(folder.root / "data" / "cache.sqlite")) as cache:
+        [count] = cache.execute("SELECT count(*) FROM embeddings").fetchone()
+        return count
 
 
 def test_a_filter_reads_no_list_of_documents(tmp_path: Path, postgres_url: str):
