@@ -1,6 +1,6 @@
 """settings.yaml, typed: every key optional, an unknown key an error."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -183,7 +183,7 @@ class EngineSettings(Section):
     workers: int = Field(default=1, ge=1, le=256)
 
 
-SEARCHING: tuple[Mode, ...] = ("naive", "local", "global", "hybrid", "mix", "graph", "community", "drift")
+SEARCHING: tuple[Mode, ...] = tuple(mode for mode in get_args(Mode) if mode != "bypass")
 """All modes that look into the documents."""
 UNLIMITED = "unlimited"
 
