@@ -27,7 +27,7 @@ def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, 
     assert (first["outcome"], first["exit_code"]) == ("completed", 0)
     assert first["totals"]["calls"] == openai.count("chat") == len(DOCUMENTS)
     with project.open(*project.endpoint_overrides) as opened:
-        rows = _rows(opened.stores.vectors)
+        rows = _rows(opened.stores.all[0])
         assert rows == {
             "documents": len(opened.table("documents")),
             "chunks": len(opened.table("text_units")),

@@ -20,22 +20,10 @@ import pyarrow as pa
 from pipeline.contract.cells import VECTOR, as_frame, list_of, with_json_texts
 from pipeline.errors import DataError
 
-SCHEMA_VERSION = 7
-UNMARKED = 1
-"""The version that did not write itself down."""
-
-
-def refuse_newer(found: int | None, where: str) -> None:
-    """Raises DataError for what a later version has written; ``found`` is None where none is written."""
-    version = found or UNMARKED
-    if version > SCHEMA_VERSION:
-        raise DataError(
-            f"{where}: written by a newer graphmill (schema {version}; this one reads up to {SCHEMA_VERSION}); "
-            "upgrade graphmill"
-        )
-
-
 STRING, INT, FLOAT, BOOL = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
+
+HASHES = pa.schema([("id", STRING), ("row_hash", STRING)])
+"""What a store tells of its rows, and a load of those that it should have."""
 
 WIDE: Any = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
 """How Parquet is read, so that texts and lists have these types."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError
-from pipeline.load.overwrite_guard import SAME_MODEL, is_of_another, similarity
+from pipeline.load.overwrite_guard import SAME_MODEL, similarity
+from pipeline.load.owners import is_of_another
 from pipeline.models.cache.replies import NO_CACHE
 from pipeline.runs.adapters import embedding_model, postgres_store, reranker
 from pipeline.runs.owner import known_owner

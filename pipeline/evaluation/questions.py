@@ -152,12 +152,16 @@ def find_gold(
     found = {
         "document": documents_named(names["document"], documents),
         "chunk": {id: frozenset([id]) for id in _known_chunks(names["chunk"], vectors)},
-        "text": chunks_holding(names["text"], vectors.rows("chunks", ["content"])) if names["text"] else {},
+        "text": chunks_holding(names["text"], map(_frame, vectors.contents())) if names["text"] else {},
     }
     targets = {item: found[item.kind].get(item.name, frozenset()) for item in gold}
     known = {item: ids for item, ids in targets.items() if len(ids) == 1 or (ids and item.kind == "text")}
     unknown = {item: _why(item, len(ids)) for item, ids in targets.items() if item not in known}
     return known, unknown
+
+
+def _frame(contents: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    return pd.DataFrame(contents, columns=["id", "content"])
 
 
 def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, frozenset[str]]:

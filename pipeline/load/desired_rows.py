@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
+from pipeline.contract.schemas import HASHES
 from pipeline.files import scratch_file
 from pipeline.load.last_load import LoadedVersion
 from pipeline.load.projection import (
@@ -26,7 +27,6 @@ from pipeline.load.projection import (
 )
 from pipeline.load.row_hashes import hashes_of, with_hashes
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import HASHES
 from pipeline.stores.list_columns import frame_of
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.contract.schemas import STRING, STRINGS
+from pipeline.contract.schemas import HASHES, STRING, STRINGS
 from pipeline.load.desired_rows import (
     ALL_SOURCES,
     NO_IDS,
@@ -26,7 +26,7 @@ from pipeline.load.projection import STACKED, TABLE_SOURCES, TYPED, edge_types
 from pipeline.load.row_hashes import TEXT, diff, hashes_of
 from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
 from pipeline.snapshots.store import Snapshot
-from pipeline.stores.base import HASHES, Delta
+from pipeline.stores.base import Delta
 from pipeline.stores.list_columns import frame_of
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them

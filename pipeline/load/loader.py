@@ -12,12 +12,11 @@ from pipeline.load.one_store import Counts, load_store, reported_name
 from pipeline.load.overwrite_guard import (
     dimensions_of,
     known_vectors,
-    of_others,
     probe_of,
-    refuse_other_owner,
     refuse_other_vectors,
     refuse_other_workflow,
 )
+from pipeline.load.owners import of_others, refuse_other_owner
 from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store, VectorProbe, Waits, alone, silent

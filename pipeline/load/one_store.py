@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute
 
-from pipeline.contract.schemas import SCHEMA_VERSION
+from pipeline.contract.schema_version import SCHEMA_VERSION
 from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.differences import Differences, compared, inserted
 from pipeline.load.last_load import LoadedVersions

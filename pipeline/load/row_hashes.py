@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.stores.base import HASHES, Delta
+from pipeline.contract.schemas import HASHES
+from pipeline.stores.base import Delta
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import in_arrow, is_texts, to_arrow
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.loader import Counts, LoadOptions, Owner, load
-from pipeline.load.overwrite_guard import of_others
+from pipeline.load.owners import of_others
 from pipeline.load.projection import require_sources
 from pipeline.purge.intention import WorkspaceContents
 from pipeline.runs.adapters import EMBEDDED_FOLDER, neo4j_store, postgres_store

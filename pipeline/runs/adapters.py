@@ -6,7 +6,7 @@ Each is imported where it is made: who does not use it does not pay for its libr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pipeline.stores.base import Live, Store
     from pipeline.stores.connection import Result, Work
     from pipeline.stores.neo4j.store import Neo4jStore
+    from pipeline.stores.postgres.hnsw import Hnsw
     from pipeline.stores.postgres.store import PostgresStore
     from pipeline.stores.reads import GraphStore, VectorStore
 
@@ -37,11 +38,16 @@ DEFAULT_RERANKER = "default"
 
 @dataclass(frozen=True)
 class Stores:
-    """``all``: what a load writes, in order."""
+    """``vectors`` and ``graph``: what questions read."""
 
     vectors: VectorStore
     graph: GraphStore
-    all: tuple[Store, ...]
+    open_all: Callable[[], tuple[Store, ...]]
+
+    @cached_property
+    def all(self) -> tuple[Store, ...]:
+        """What a load writes, in order. A question needs none of it, nor what it takes."""
+        return self.open_all()
 
     def read(self, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
         """See ``read_together``."""
@@ -52,7 +58,8 @@ class Stores:
         return reconnecting(self.vectors.live, PATIENCE)
 
     def close(self) -> None:
-        for store in self.all:
+        opened = (self.vectors, self.graph, *self.__dict__.get("all", ()))
+        for store in {id(store): store for store in opened}.values():
             store.close()
 
 
@@ -171,13 +178,16 @@ def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | Non
 
 def open_stores(settings: Settings, root: Path) -> Stores:
     """The stores of the project; starts the embedded PostgreSQL where it is asked for."""
-    vectors = postgres_store(settings, root)
-    if vectors.with_graph:
+    from pipeline.stores.postgres.reads import PostgresReads
+
+    url = postgres_url(settings, root)
+    vectors = PostgresReads(url, settings.workspace, hnsw=hnsw(settings))
+    if settings.stores.graph == "postgres":
         from pipeline.stores.postgres.graph import PostgresGraph
 
-        return Stores(vectors, PostgresGraph(vectors), (vectors,))
+        return Stores(vectors, PostgresGraph(vectors), lambda: (_postgres_store(settings, url),))
     graph = neo4j_store(settings)
-    return Stores(vectors, graph, (vectors, graph))
+    return Stores(vectors, graph, lambda: (_postgres_store(settings, url), graph))
 
 
 def loads_into(settings: Settings) -> list[Workspace]:
@@ -189,20 +199,34 @@ def loads_into(settings: Settings) -> list[Workspace]:
 
 
 def postgres_store(settings: Settings, root: Path) -> PostgresStore:
+    return _postgres_store(settings, postgres_url(settings, root))
+
+
+def postgres_url(settings: Settings, root: Path) -> str:
+    """Starts the embedded PostgreSQL where it is asked for."""
+    if settings.stores.postgres.url != EMBEDDED:
+        return settings.stores.postgres.url
+    from pipeline.stores.postgres.embedded import start_embedded
+
+    return start_embedded(root / EMBEDDED_FOLDER)
+
+
+def hnsw(settings: Settings) -> Hnsw:
     from pipeline.stores.postgres.hnsw import Hnsw
+
+    postgres = settings.stores.postgres
+    return Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below)
+
+
+def _postgres_store(settings: Settings, url: str) -> PostgresStore:
     from pipeline.stores.postgres.store import PostgresStore
 
-    postgres, url = settings.stores.postgres, settings.stores.postgres.url
-    if url == EMBEDDED:
-        from pipeline.stores.postgres.embedded import start_embedded
-
-        url = start_embedded(root / EMBEDDED_FOLDER)
     return PostgresStore(
         url,
         settings.workspace,
-        hnsw=Hnsw(**postgres.hnsw.model_dump(), exact_below=postgres.exact_below),
+        hnsw=hnsw(settings),
         with_graph=settings.stores.graph == "postgres",
-        vacuums=postgres.url == EMBEDDED,
+        vacuums=settings.stores.postgres.url == EMBEDDED,
     )
 
 

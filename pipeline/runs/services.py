@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pipeline.errors import SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.load.overwrite_guard import (
-    DROP,
-    READ,
-    is_of_another,
-    of_others,
-    refuse_other_owner,
-    refuse_other_workflow,
-    told_owner,
-)
+from pipeline.load.owners import DROP, READ, is_of_another, of_others, refuse_other_owner, told_owner
 from pipeline.models.conversations import made_once, made_once_each
 from pipeline.models.measured import MeasuredModels
 from pipeline.runs.adapters import (
@@ -222,6 +214,8 @@ class Services:
     def reach_stores(self, workflow: Workflow, options: RunOptions) -> None:
         """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded: the
         workspace is another owner's, or shows another workflow."""
+        from pipeline.load.overwrite_guard import refuse_other_workflow
+
         workspace = self.settings.workspace
         with self._stores_there() as stores:
             others = of_others(stores, self.owner)

@@ -36,7 +36,7 @@ from pipeline.errors import (
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
 from pipeline.load.loader import LoadOptions, Owner, load
-from pipeline.load.overwrite_guard import loaded_elsewhere
+from pipeline.load.owners import loaded_elsewhere
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, this_process
 from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings

@@ -69,7 +69,7 @@ class Health:
             for name, step in asked.items()
         }
         problems = [state.problem for state in states.values() if state.problem]
-        live = states[self._stores.vectors.name].live
+        live = states[self._stores.all[0].name].live
         if not problems and live is not None:
             problems = self._problems_of(live)
         return ServiceState(states, problems[0] if problems else "", live.workflow if live else "")
@@ -77,7 +77,7 @@ class Health:
     def _problems_of(self, live: Live) -> list[str]:
         """What no query is answered from: what an earlier version has loaded, another owner's rows, unless they were
         named, and vectors that no model of the settings makes."""
-        vectors = self._stores.vectors
+        vectors = self._stores.all[0]
         try:
             refuse_earlier(live, f"workspace '{vectors.workspace}', {vectors.name}")
             self.project.notes_on_owner(live)

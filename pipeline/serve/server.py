@@ -103,8 +103,8 @@ def make_ready(project: Project) -> None:
     """Make what queries share, before the first has to wait for it. A store that is down is waited for by
     nobody: queries and /health tell of it."""
     with suppress(StoreError):
-        for store in project.stores.all:
-            store.live()
+        project.stores.live()
+        project.stores.graph.shown()
     project.tokenizer.count("")
     project.reranker  # noqa: B018
     for name in project.settings.models.chat:

@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.cells import as_frame
-from pipeline.contract.schemas import SCHEMA_VERSION, refuse_newer
+from pipeline.contract.schema_version import SCHEMA_VERSION, refuse_newer
 from pipeline.errors import DamagedError, DataError
 from pipeline.files import read_json, sha256_of, sweep_partials, tell, write_json
 from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile, TableFiles

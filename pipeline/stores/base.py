@@ -1,20 +1,20 @@
 """What a load asks of a database: its rows as they are, and to write others. Adapters live beside this file."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pandas as pd
-import pyarrow as pa
-
-from pipeline.contract.schemas import SCHEMA_VERSION, UNMARKED
+from pipeline.contract.schema_version import SCHEMA_VERSION, UNMARKED
 from pipeline.errors import NothingLoadedError
 from pipeline.text.ids import digest
 
-HASHES = pa.schema([("id", pa.large_string()), ("row_hash", pa.large_string())])
-"""Of ``Store.hashes``."""
+if TYPE_CHECKING:  # questions read no tables
+    import pandas as pd
+    import pyarrow as pa
 
 LAYOUT = 7
 """The version of the software's schema since which the stores' tables are as they are: what an earlier one has loaded

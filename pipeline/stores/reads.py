@@ -1,6 +1,6 @@
 """What a query asks of a database: vectors, words, text units, reports and claims, and the graph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from pipeline.contract.conditions import Conditions
-from pipeline.stores.base import Store
+from pipeline.stores.base import Live
 from pipeline.stores.records import (
     Claim,
     Document,
@@ -109,10 +109,28 @@ class VectorReads(Protocol):
         ...
 
 
-class VectorStore(Store, VectorReads, Protocol):
-    def reading(self) -> AbstractContextManager["VectorStore"]:
-        """The store as it is at this moment, whatever is loaded meanwhile."""
+class VectorStore(VectorReads, Protocol):
+    """Of one workspace."""
+
+    @property
+    def workspace(self) -> str: ...
+
+    def live(self) -> Live | None:
+        """What was loaded last; None for an empty workspace.
+
+        Raises DataError when a newer version of the software has loaded it.
+        """
         ...
+
+    def reading(self) -> AbstractContextManager["VectorStore"]:
+        """The same as it is at this moment, whatever is loaded meanwhile."""
+        ...
+
+    def contents(self) -> Iterator[list[tuple[str, str]]]:
+        """(id, content) of every text unit, some thousands at a time."""
+        ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -163,6 +181,8 @@ class GraphStore(GraphReads, Protocol):
         ...
 
     def shown(self) -> GraphState: ...
+
+    def close(self) -> None: ...
 
 
 def in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:

@@ -7,15 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.contract.schemas import SCHEMA_VERSION
+from pipeline.contract.schema_version import SCHEMA_VERSION
+from pipeline.contract.schemas import HASHES
 from pipeline.errors import UsageError
 from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.loader import VECTORS, live_of, target_of
 from pipeline.load.one_store import reported_name
-from pipeline.load.overwrite_guard import VERIFY, of_others, other_vectors, other_workflow, refuse_other_owner
+from pipeline.load.overwrite_guard import other_vectors, other_workflow
+from pipeline.load.owners import VERIFY, of_others, refuse_other_owner
 from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.base import HASHES, Advanced, Live, Store, TableState, silent
+from pipeline.stores.base import Advanced, Live, Store, TableState, silent
 from pipeline.verify.references import IN_STORES, Dangling, References, dangling_in_snapshots
 from pipeline.verify.table_check import TableCheck, check_hashes, check_rows, check_state
 

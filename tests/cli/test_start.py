@@ -18,9 +18,10 @@ from tests.projects import DOCUMENTS, new_project
 
 ROOT = Path(__file__).parents[2]
 NEVER = {"neo4j", "networkx", "openai", "requests", "rich", "scipy", "wordllama"}
-QUERY = NEVER | {
-    "json_repair", "pipeline.engine.workflow", "pipeline.phrases", "pipeline.query.reports.drift",
-    "pipeline.query.walk", "pipeline.verbs", "rapidfuzz", "regex", "stopwordsiso",
+GRAPH = NEVER | {"pandas", "pipeline.engine.workflow", "pipeline.load.projection", "pipeline.verbs", "pyarrow"}
+QUERY = GRAPH | {
+    "json_repair", "pipeline.phrases", "pipeline.query.reports.drift", "pipeline.query.walk", "rapidfuzz", "regex",
+    "stopwordsiso",
 }  # fmt: skip
 PLAN = NEVER | {
     "json_repair", "pipeline.doctor", "pipeline.engine.runner", "pipeline.evaluation", "pipeline.phrases.latin",
@@ -38,6 +39,7 @@ IMPORTED = {
     ("plan",): (PLAN, 1_050),
     ("query", "Who built the Harrow Light?", "--mode", "naive"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "mix"): (QUERY, 1_230),
+    ("query", "Who built the Harrow Light?", "--mode", "graph"): (GRAPH, 1_230),
 }
 """What a command must not import, and how many modules it may: on Python 3.11, and a tenth more."""
 MAIN = """

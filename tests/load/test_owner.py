@@ -14,7 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import UsageError
-from pipeline.load.overwrite_guard import loaded_elsewhere, other_workflow, refuse_other_workflow
+from pipeline.load.overwrite_guard import other_workflow, refuse_other_workflow
+from pipeline.load.owners import loaded_elsewhere
 from pipeline.stores.base import Live, Store, TableState
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.postgres.workspaces import lock

@@ -91,7 +91,7 @@ def test_what_survives_is_as_if_the_document_had_never_been(tmp_path: Path, post
             assert openai.count("chat") == calls
             manifest = project.snapshots.manifest("index")
             hashes.append({name: snapshot.sha256 for name, snapshot in manifest.tables.items()})
-            hashes.append(stored_hashes(project.stores.vectors))
+            hashes.append(stored_hashes(project.stores.all[0]))
     assert hashes[:2] == hashes[2:]
 
 

@@ -76,7 +76,7 @@ def _add_reports(project: Project) -> None:
         "claims": pd.DataFrame([claim]),
         "communities": told.drop(columns=["content", "children", "chunk_ids"]),
     }
-    with project.stores.vectors.writing(live) as writer:
+    with project.stores.all[0].writing(live) as writer:
         for table, frame in tables.items():
             writer.apply(table, diff(with_hashes(frame), writer.hashes(table)))
         writer.publish()

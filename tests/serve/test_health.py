@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.serve import health
-from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.postgres.reads import PostgresReads
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, events_in, serving, wait_until
@@ -82,7 +82,7 @@ def test_what_an_earlier_version_has_loaded_is_not_well(folder: ProjectFolder):
     with folder.open("workspace=earlier") as project:
         project.load("fast")
         vectors = project.stores.vectors
-        assert isinstance(vectors, PostgresStore)
+        assert isinstance(vectors, PostgresReads)
         with vectors.connection() as connection:
             connection.execute(text("UPDATE graphmill_live SET schema_version = 6 WHERE workspace = 'earlier'"))
         with serving(project) as served:

@@ -120,7 +120,7 @@ def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: s
 
 
 def _rows(project: Project) -> Mapping[str, Mapping[str, str]]:
-    return stored_hashes(project.stores.vectors)
+    return stored_hashes(project.stores.all[0])
 
 
 def test_no_earlier_night_is_loaded_unasked(tmp_path: Path, postgres_url: str):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from pipeline.contract.schemas import SCHEMA_VERSION, TEXTS
+from pipeline.contract.schema_version import SCHEMA_VERSION
+from pipeline.contract.schemas import TEXTS
 from pipeline.errors import DataError, NothingLoadedError
 from pipeline.load.loader import load
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord

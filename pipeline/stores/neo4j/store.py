@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 from neo4j import ManagedTransaction, SummaryCounters, Transaction
 
-from pipeline.contract.schemas import refuse_newer
+from pipeline.contract.schema_version import refuse_newer
 from pipeline.errors import LostConnectionError, StoreError
 from pipeline.settings.addresses import shown_neo4j
 from pipeline.stores.base import Advanced, Live, TableState, Waits, read_live, silent

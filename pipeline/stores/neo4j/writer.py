@@ -14,8 +14,9 @@ import pyarrow as pa
 from neo4j import ManagedTransaction, Transaction
 from neo4j.exceptions import TransientError
 
+from pipeline.contract.schemas import HASHES
 from pipeline.errors import LostConnectionError, StoreError
-from pipeline.stores.base import HASHES, Advanced, Delta, Live, TableState, silent
+from pipeline.stores.base import Advanced, Delta, Live, TableState, silent
 from pipeline.stores.list_columns import lengths_of
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection

@@ -20,9 +20,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import array
 
 from pipeline.stores.postgres.database import field_names
-from pipeline.stores.postgres.reads import is_of
+from pipeline.stores.postgres.reads import PostgresReads, is_of
 from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
-from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import HUB, SOURCES, GraphState, VectorStore, in_order
 from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
@@ -34,15 +33,18 @@ FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(
 class PostgresGraph:
     """Reads of the graph that a PostgresStore (``with_graph``) has loaded."""
 
-    store: PostgresStore
+    store: PostgresReads
 
     def beside(self, vectors: VectorStore) -> "PostgresGraph":
-        return PostgresGraph(vectors) if isinstance(vectors, PostgresStore) else self
+        return PostgresGraph(vectors) if isinstance(vectors, PostgresReads) else self
 
     def shown(self) -> GraphState:
         """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
         return GraphState(live.version, owner=live.owner) if live and "nodes" in live.tables else GraphState("")
+
+    def close(self) -> None:
+        self.store.close()
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
         query = (

@@ -12,7 +12,7 @@ from contextlib import suppress
 from psycopg import errors, sql
 from sqlalchemy import Connection, Table, func, select, text
 
-from pipeline.contract.schemas import SCHEMA_VERSION
+from pipeline.contract.schema_version import SCHEMA_VERSION
 from pipeline.stores.base import LAYOUT, Live
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import (

@@ -1,17 +1,18 @@
 """Make the PostgreSQL tables, what they lack of this version's, and their indexes; and watch these being built."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg import errors, sql
 from sqlalchemy import Connection, Engine, cast, func, inspect, select, text
 from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Advanced
-from pipeline.stores.binary_copy import Kind
 from pipeline.stores.postgres.database import cursor, register_types
 from pipeline.stores.postgres.schema import (
     ENTITIES,
@@ -27,6 +28,9 @@ from pipeline.stores.postgres.schema import (
     partition_of,
     stored_in,
 )
+
+if TYPE_CHECKING:  # it loads tables
+    from pipeline.stores.binary_copy import Kind
 
 PLAIN, EXTERNAL = "p", "e"
 PATIENCE = "500ms"

@@ -1,7 +1,9 @@
 """What queries ask of a workspace in PostgreSQL: vectors, words, text units, mentions, reports and claims."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from pgvector.sqlalchemy import VECTOR
@@ -20,12 +22,13 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
 )
 
-from pipeline.contract.schemas import refuse_newer
-from pipeline.stores.base import Live
+from pipeline.contract.schema_version import refuse_newer
+from pipeline.stores.base import Live, refuse_earlier
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
-from pipeline.stores.postgres.database import PostgresDatabase, cursor, field_names
+from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, field_names
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
 from pipeline.stores.postgres.lexical import lexical_search
 from pipeline.stores.postgres.schema import (
@@ -42,6 +45,7 @@ from pipeline.stores.postgres.workspaces import workspaces
 from pipeline.stores.reads import SOURCES, Lexical, Within, in_order
 from pipeline.stores.records import Claim, Document, EntityMentions, Passage, Report
 
+PAGE = 5000
 ID_BYTES = 56
 """More than an id takes in an array."""
 EMBEDDINGS = sql.SQL("SELECT id, embedding FROM {} WHERE workspace = %s AND id = ANY(%s)")
@@ -61,6 +65,17 @@ class PostgresReads(PostgresDatabase):
         live = self.live()
         with self.connection() as connection:
             return self.filters.find(connection, self.workspace, live.version if live else "", within)
+
+    @contextmanager
+    def reading(self) -> Iterator[Self]:
+        """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of the software whose
+        tables lack what is read now."""
+        with self.connection() as connection:
+            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+            live = self.live_in(connection)
+            if live is not None:
+                refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
+            yield replace(self, moment=Moment(connection, live))
 
     def live(self) -> Live | None:
         if self.moment is not None:
@@ -139,6 +154,12 @@ class PostgresReads(PostgresDatabase):
             .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(ids)))
         )
         return in_order(self.records(Passage, query), ids)
+
+    def contents(self) -> Iterator[list[tuple[str, str]]]:
+        query = select(CHUNKS.c.id, CHUNKS.c.content).where(CHUNKS.c.workspace == self.workspace)
+        with self.connection() as connection:
+            found = connection.execute(query, execution_options={"yield_per": PAGE})
+            yield from ([(id, content) for id, content in page] for page in found.partitions())
 
     def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
         allowed = self.allowed(within)

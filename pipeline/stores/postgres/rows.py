@@ -8,7 +8,8 @@ import pyarrow as pa
 from psycopg import sql
 from sqlalchemy import ColumnElement, Connection, Numeric, Table, Text, cast, func, literal, select, union_all
 
-from pipeline.stores.base import HASHES, TableState
+from pipeline.contract.schemas import HASHES
+from pipeline.stores.base import TableState
 from pipeline.stores.binary_copy import TEXT, CopiedRows, Kind, copied, digests
 from pipeline.stores.list_columns import to_arrow
 from pipeline.stores.postgres.database import cursor

@@ -6,15 +6,20 @@ of one model from those of another, so that an index holds one model's only. The
 for the index over them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ARRAY, BigInteger, Column, Double, Index, Integer, MetaData, Table, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipeline.stores.binary_copy import Kind
 from pipeline.text.ids import digest
+
+if TYPE_CHECKING:  # it loads tables
+    from pipeline.stores.binary_copy import Kind
 
 METADATA = MetaData()
 DIALECT = postgresql.dialect()

@@ -3,17 +3,16 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 import pyarrow as pa
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
 from pipeline.errors import StoreError
-from pipeline.stores.base import Advanced, Live, TableState, Waits, refuse_earlier, silent
+from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
 from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
-from pipeline.stores.postgres.database import Moment
 from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, outdated_indexes, unindexed
 from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.lightrag_views import make_views
@@ -75,17 +74,6 @@ class PostgresStore(PostgresReads):
             make_views(connection, workspaces)  # where the load could not
         if self.vacuums:
             self._vacuum(advanced)
-
-    @contextmanager
-    def reading(self) -> Iterator["PostgresStore"]:
-        """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of the software whose
-        tables lack what is read now."""
-        with self.connection() as connection:
-            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-            live = self.live_in(connection)
-            if live is not None:
-                refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
-            yield replace(self, moment=Moment(connection, live))
 
     def begun(self) -> bool:
         """A load is one transaction."""
