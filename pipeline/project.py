@@ -92,7 +92,7 @@ class Project(Services):
         """What the steps of a workflow give up of what a full build would come to, and in how many rows of the last
         run; nothing by default."""
         from pipeline.contract.schemas import REJECTS
-        from pipeline.engine.deletions import trades
+        from pipeline.engine.losses import trades
 
         workflow = self.workflow(name)
         rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")

@@ -13,7 +13,7 @@ from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
-from pipeline.engine.deletions import KEPT, NAMING
+from pipeline.engine.kept_documents import KEPT, NAMING
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError

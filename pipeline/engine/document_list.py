@@ -10,17 +10,9 @@ import pandas as pd
 import pyarrow.compute
 
 from pipeline.engine.bill.counting_models import Tally
-from pipeline.engine.deletions import (
-    DOCUMENTS,
-    RECOVERED,
-    UNREFRESHED,
-    document_changes,
-    documents_before,
-    identities,
-    named_sources,
-    not_converted,
-    with_kept,
-)
+from pipeline.engine.deletions import DOCUMENTS, document_changes, documents_before, identities, not_converted
+from pipeline.engine.kept_documents import named_sources, with_kept
+from pipeline.engine.losses import RECOVERED, UNREFRESHED
 from pipeline.engine.plan import following
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -33,8 +25,8 @@ LISTED = ["id", "source", "title", "content_hash"]
 @dataclass(frozen=True)
 class CurrentDocuments:
     """``sources``: of all documents that are loaded, also where a filter leaves them out; ``unread``: names of the
-    sources that were not read, or not whole (engine/deletions.py); ``to_convert``: of the files whose present content
-    was never converted."""
+    sources that were not read, or not whole (engine/kept_documents.py); ``to_convert``: of the files whose present
+    content was never converted."""
 
     documents: pd.DataFrame
     sources: frozenset[str]

@@ -20,21 +20,10 @@ from pipeline.contract.registry import NOTHING_WRITTEN
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
 from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of, whole
-from pipeline.engine.deletions import (
-    DOCUMENTS,
-    RECOVERED,
-    changes_between,
-    documents_before,
-    lost,
-    no_input,
-    refuse_deletions,
-    refuse_nothing,
-    reject_ratio,
-    trades,
-    unread_ratio,
-    with_kept,
-)
+from pipeline.engine.deletions import DOCUMENTS, changes_between, documents_before, refuse_deletions
 from pipeline.engine.extraction_check import refuse_all_empty
+from pipeline.engine.kept_documents import with_kept
+from pipeline.engine.losses import RECOVERED, lost, no_input, refuse_nothing, reject_ratio, trades, unread_ratio
 from pipeline.engine.plan import (
     ALL,
     PlannedStep,
@@ -69,7 +58,7 @@ ONE_TOKEN = Tokens(1, 1)
 @dataclass(frozen=True)
 class IndexResult:
     """``reject_ratio`` is the worst step's share of rejected rows, ``unread_ratio`` the share of what sources could not
-    read, whenever that began (engine/deletions.py)."""
+    read, whenever that began (engine/losses.py)."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest

@@ -10,8 +10,9 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, name_of, told_name, without
+from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, without
 from pipeline.engine.document_list import present_documents
+from pipeline.engine.kept_documents import name_of, told_name
 from pipeline.engine.plan import RunOptions, Selection
 from pipeline.engine.run_report import Progress, RunReport
 from pipeline.engine.usage.budget import Meter

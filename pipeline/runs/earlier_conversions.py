@@ -10,7 +10,8 @@ from itertools import takewhile
 
 from pipeline.contract.conversion import Conversion, FileToConvert
 from pipeline.documents.files import list_files
-from pipeline.engine.deletions import DOCUMENTS, KEPT, newest_first
+from pipeline.engine.deletions import DOCUMENTS, newest_first
+from pipeline.engine.kept_documents import KEPT
 from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import LOADER, REJECTS
 from pipeline.errors import DataError, SettingsError

@@ -12,7 +12,7 @@ from pipeline.documents import pdf_pages
 from pipeline.documents.conversion import convert
 from pipeline.documents.markdown import cells_of
 from pipeline.documents.pdf import NO_TEXT
-from pipeline.engine.deletions import no_input
+from pipeline.engine.losses import no_input
 from pipeline.verbs.load_documents import LoadParams, load_documents
 from tests.documents.table_pdfs import PROSE, TablePdf, table_pdfs
 

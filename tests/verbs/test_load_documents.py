@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.documents.conversion import NEEDS_EXTRA
-from pipeline.engine.deletions import no_input
+from pipeline.engine.losses import no_input
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest, document_id
 from pipeline.verbs.chunk_documents import chunk_documents

@@ -24,15 +24,9 @@ from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
 from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of
-from pipeline.engine.deletions import (
-    DOCUMENTS,
-    DocumentChanges,
-    changes_between,
-    documents_before,
-    not_converted,
-    refuse_nothing,
-    with_kept,
-)
+from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_between, documents_before, not_converted
+from pipeline.engine.kept_documents import with_kept
+from pipeline.engine.losses import refuse_nothing
 from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow

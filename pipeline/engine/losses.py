@@ -1,0 +1,113 @@
+"""What of a run's rows is lost, by its rejects: how many of a step, which share of them, and what was no input."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import pandas as pd
+
+from pipeline.contract.reasons import EXTRAS
+from pipeline.engine.kept_documents import KEPT, SKIPPED, SOURCE, name_of, named_sources
+from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.errors import DataError, counted
+from pipeline.snapshots.store import Snapshot, StepRecord
+
+RECOVERED = "recovered"
+"""The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
+UNREFRESHED = "unrefreshed"
+"""Of a row that stands as it was though what it was made of has changed, for a workflow says so."""
+ROW = "row"
+_LINE = re.compile(r":\d+$")
+
+
+def lost(rejects: pd.DataFrame) -> pd.DataFrame:
+    """Those of which something is missing in the tables, or out of date."""
+    return rejects[~rejects["kind"].isin([RECOVERED, SKIPPED, UNREFRESHED])]
+
+
+def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
+    """What the steps' params give up of a full build, and of how many rows; ``rejects``: of all steps."""
+    told = {step.id: step.params.trade() for step in workflow.steps}
+    rows = rejects.loc[rejects["kind"] == UNREFRESHED, "step"].value_counts()
+    return [
+        f"{step}: {trade}; {counted(int(rows.get(step, 0)), 'row')} unrefreshed: 'graphmill run --force {step}' "
+        "refreshes all"
+        for step, trade in told.items()
+        if trade
+    ]
+
+
+def no_input(rejects: pd.DataFrame) -> dict[str, int]:
+    """How many files were no input: by suffix where their kind is not read, with what would read it where an extra
+    does, else by reason; the most frequent first."""
+    skipped = rejects[rejects["kind"] == SKIPPED]
+    what = [_what(PurePath(row), reason) for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)]
+    return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def _what(source: PurePath, reason: str) -> str:
+    suffix = source.suffix.lower()[1:] or "without suffix"
+    if reason in EXTRAS:
+        return f"{suffix} ({EXTRAS[reason]})"
+    return suffix if reason == "unsupported" else reason
+
+
+def reject_ratio(
+    step: Step,
+    record: StepRecord,
+    tables: Mapping[str, Snapshot],
+    rejects: pd.DataFrame,
+    loaded: pd.DataFrame | None,
+) -> float:
+    """Share of rejected rows among the rows the step had to decide. Of a source those count that could be read before:
+    its kept documents, and what has failed since the stores were loaded (``loaded``: the rejects of then, None before
+    the first load)."""
+    if step.verb.inputs:
+        rejected = rejects.loc[rejects["kind"] == ROW, "row_id"].nunique()
+        return rejected / max(_rows_decided(step, record, tables, rejected), 1)
+    failed = _failures(rejects)
+    known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
+    return _share(_kept(rejects), failed - known, step, record)
+
+
+def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float:
+    """Share of what a source could not read, whenever that began."""
+    return _share(_kept(rejects), _failures(rejects), step, record)
+
+
+def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.DataFrame) -> None:
+    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
+    Raises DataError for one."""
+    if step.verb.inputs or any(outputs[name].rows for name in step.writes if name != REJECTS):
+        return
+    reasons = rejects["reason"].value_counts()
+    left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
+    raise DataError(
+        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
+        "or set input.path and input.file_pattern; the stores are left as they are"
+    )
+
+
+def _share(kept: Counter[str], failed: Counter[str], step: Step, record: StepRecord) -> float:
+    """Of both by source: a record that cannot be read is, as a rule, one of those that are kept."""
+    rows = sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
+    worst = kept | failed
+    return sum(worst.values()) / max(rows + sum((worst - kept).values()), 1)
+
+
+def _failures(rejects: pd.DataFrame) -> Counter[str]:
+    """Source -> records of it that failed, or 1."""
+    rows = Counter(_LINE.sub("", row) for row in rejects.loc[rejects["kind"] == ROW, "row_id"])
+    return rows | Counter(set(rejects.loc[rejects["kind"] == SOURCE, "row_id"]))
+
+
+def _kept(rejects: pd.DataFrame) -> Counter[str]:
+    named = named_sources(rejects)
+    return Counter(name_of(source, named) or source for source in rejects.loc[rejects["kind"] == KEPT, "row_id"])
+
+
+def _rows_decided(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
+    if step.verb.rowwise:
+        return tables[step.inputs[step.verb.rowwise]].rows
+    return rejected + sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
