@@ -203,14 +203,24 @@ def test_what_documents_say_is_no_rule(chatting: Keep, openai: OpenAIServer):
     assert "[ref:" in by_role["user"].rsplit("```", 1)[1]  # how to cite is said once more after all of it
 
 
-def test_a_report_s_finding_leads_to_documents(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_reports_lead_to_documents_and_are_read_again_where_the_reply_was_no_json(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "p", postgres_url, endpoint=openai)
-    with folder.open(*models_of(openai)) as project:
+    with folder.open(*models_of(openai), "cache=''") as project:
         project.run("communities")
         answer = project.query("What is told of the observatory?", mode="community")
-    assert "[Data: Reports" in answer.text
-    assert answer.references
-    assert {reference.source for reference in answer.references} <= {"harbour.txt", "institute.txt", "observatory.txt"}
+        assert "[Data: Reports" in answer.text
+        sources = {reference.source for reference in answer.references}
+        assert sources
+        assert sources <= {"harbour.txt", "institute.txt", "observatory.txt"}
+        project.doctor()  # by which it knows that the endpoint takes a schema
+        openai.script("chat", [Reply("I do not know.")])
+        openai.forget()
+        again = project.query("What is told of the observatory?", mode="community")
+    assert again.text == answer.text
+    forms = [request.body.get("response_format", {}).get("type") for request in openai.requests]
+    assert forms == ["json_schema", "json_schema", None]
 
 
 # The model, and what it does not do
