@@ -18,11 +18,11 @@ import numpy as np
 from harness import print_table
 
 from benchmarks.questions import PASSAGES
-from pipeline.evaluation.questions import Passage, metrics, places
+from pipeline.evaluation.questions import Passage, metrics, ranks
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
 from pipeline.text.ids import words
 
-KS = (2, 5, 8, 10, 20)
+KS = (1, 2, 5, 8, 10, 20)
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     questions = list(_lines(project / "questions.jsonl"))
     ranked = _rankings([line["text"] for line in passages], [line["question"] for line in questions])
     found = [
-        metrics(places(_gold(question), [_passage(passages[place]) for place in ranking]), KS)
+        metrics(ranks(_gold(question), [_passage(passages[place]) for place in ranking]), KS)
         for question, ranking in zip(questions, ranked, strict=True)
     ]
     print_table([{name: round(100 * float(np.mean([one[name] for one in found])), 1) for name in found[0]}])
@@ -58,7 +58,7 @@ def _gold(question: dict[str, Any]) -> list[tuple[Any, frozenset[str]]]:
 
 def _passage(line: dict[str, Any]) -> Passage:
     source = f"{PASSAGES}#{line['id']}"
-    return Passage(source, source, 0)
+    return Passage(source, source)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

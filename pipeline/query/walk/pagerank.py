@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-DAMPING = 0.5
+DAMPING = 0.3
 STEPS, TOLERANCE = 50, 1e-9
 Edge = tuple[str, str, float]
 """Two nodes and how strongly they are linked, above 0."""

@@ -2,7 +2,8 @@
 
 Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
 are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
-for; and by whether the passage at its end is about the name or just holds it. LinearRAG
+for; by how many of them the passage leaves open, so that an answer in one passage is not left behind for what its names
+lead to; and by whether the passage at its end is about the name or just holds it. LinearRAG
 (Zhuang et al. 2025) walks sentences, entities and passages in the same way.
 """
 
@@ -30,6 +31,9 @@ FIRST, NEAR = 4, 60
 ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
 ANY_NAME = 0.3
 """What a name counts in whose sentences no word of the question is."""
+OPEN, COVERED = 2.0, 0.3
+"""A passage that leaves half of the question's words open, or more, is stepped from in full; and how far one is that
+has them all, for it may name what is asked for and not tell it."""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
 _key = lru_cache(10_000)(match_key)
 """A passage is looked at once for each name in it."""
@@ -94,12 +98,16 @@ def mention_steps(
     openings: Mapping[str, tuple[str, str]],
     weights: Mapping[str, float],
 ) -> WalkSteps:
-    """Steps from the passages of ``texts``, whose scores are known, to those whose title and opening are.
+    """Steps from the passages of ``texts``, whose scores are known, to those whose title and opening are. The fewer of
+    the question's words a passage leaves open, the less leads on from it: what is asked for may be there.
 
     ``asked``: entities that the question names: where they are is known, nothing is stepped over them. ``weights``: the
     question's words.
     """
     sentences = {passage: read_sentences(text) for passage, text in texts.items()}
+    onward = {
+        id: scores[id] * min(1.0, max(COVERED, OPEN * left_open(held, weights))) for id, held in sentences.items()
+    }
     reached: dict[str, float] = {}
     edges = []
     for entity in mentioned:
@@ -111,7 +119,7 @@ def mention_steps(
         for passage, link in links.items():
             for target, share in about.items():
                 if target != passage:
-                    reached[target] = max(reached.get(target, 0.0), scores[passage] * link * share)
+                    reached[target] = max(reached.get(target, 0.0), onward[passage] * link * share)
     return WalkSteps(reached, edges, mentioned)
 
 
@@ -127,6 +135,13 @@ def read_sentences(text: str) -> list[SentenceWords]:
     """What ``overlap`` compares a text by."""
     sentences = (text[start:end] for start, end in sentence_spans(text))
     return [SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences]
+
+
+def left_open(sentences: Sequence[SentenceWords], weights: Mapping[str, float]) -> float:
+    """The share of the question's words, by weight, that none of the sentences has."""
+    held = frozenset().union(*(sentence.words for sentence in sentences))
+    total = sum(weights.values()) or 1.0
+    return sum(weight for word, weight in weights.items() if word not in held) / total
 
 
 def overlap(sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]) -> float:

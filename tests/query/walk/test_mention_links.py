@@ -4,10 +4,12 @@ from pipeline.query.walk.seeds import (
     ABOUT,
     ANY_NAME,
     ASIDE,
+    COVERED,
     PERHAPS,
     EntityMentions,
     aboutness,
     holds,
+    left_open,
     mention_steps,
     overlap,
     read_sentences,
@@ -66,9 +68,33 @@ def test_steps_go_where_the_question_points():
     mentioned = [EntityMentions("bea", "Bea", ["p", "b", "far"]), EntityMentions("cid", "Cid", ["p", "c"])]
     openings = {"p": ("", "Ada"), "b": ("Bea", ""), "c": ("Cid", ""), "far": ("", "nothing")}
     steps = mention_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
-    assert steps.reached == pytest.approx(
-        {"b": 2 * (ANY_NAME + 0.75), "far": 2 * (ANY_NAME + 0.75) * ASIDE, "c": 2 * ANY_NAME}
+    assert steps.reached == pytest.approx({"b": ANY_NAME + 0.75, "far": (ANY_NAME + 0.75) * ASIDE, "c": ANY_NAME}), (
+        "half of its score, for a quarter of the question is left open"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Her dog was Bea.", 1.0),
+        ("Her mother was Bea.", 0.25),
+        ("Her mother was teaching. It rained.", 0.0),
+        ("", 1.0),
+    ],
+)
+def test_what_a_passage_leaves_open_of_a_question(text: str, expected: float):
+    assert left_open(read_sentences(text), WEIGHTS) == expected
+
+
+def test_from_a_passage_that_has_all_that_is_asked_little_leads_on():
+    mentioned = [EntityMentions("bea", "Bea", ["p", "q", "b"])]
+    openings = {"p": ("", "Ada"), "q": ("", "Ada"), "b": ("Bea", "")}
+    whole, part = "Her mother was Bea, whom Cid was teaching.", "Her dog was Bea."
+    assert mention_steps({"p": whole}, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached["b"] == pytest.approx(
+        COVERED * (ANY_NAME + 1.0)
+    )
+    both = mention_steps({"p": whole, "q": part}, {"p": 1.0, "q": 2.0}, mentioned, (), openings, WEIGHTS)
+    assert both.reached["b"] == pytest.approx(2 * ANY_NAME), "from the other one in full"
 
 
 def test_what_the_question_names_is_not_stepped_over():
