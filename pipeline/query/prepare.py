@@ -1,12 +1,13 @@
 """From a question to the messages for the chat model: keywords, evidence, context.
 
-Texts that are found in a read and must be embedded to go on are embedded between two reads, so that no connection to a
-database is held while an endpoint thinks.
+Texts that are found in a read and must be embedded to go on are embedded between two reads where an endpoint does it,
+so that no connection to a database is held while it thinks; a model on this machine embeds them at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -48,22 +49,29 @@ class NotEmbeddedError(Exception):
         self.texts = texts
 
 
-def read_embedding_between(read: ReadTogether, find: Find, embed: Embed) -> tuple[Found, tuple[str, ...]]:
-    """What ``find`` finds at one moment. It is given an ``Embed`` that ends the read at texts not embedded yet; they
-    are embedded, and it starts anew. Texts that change with every read are not embedded: it is given None."""
+def read_embedding_between(
+    read: ReadTogether, find: Find, embed: Embed, calls: Callable[[Sequence[str]], Sequence[Any]]
+) -> tuple[Found, tuple[str, ...]]:
+    """What ``find`` finds at one moment. It is given an ``Embed`` that ends the read at texts not embedded yet, if that
+    takes ``calls``; they are embedded, and it starts anew. Texts that change with every read are not embedded: it is
+    given None."""
     known: dict[str, np.ndarray] = {}
     for _ in range(ATTEMPTS):
         try:
-            return read(partial(find, partial(_vectors, known)))
+            return read(partial(find, partial(_vectors, known, embed, calls)))
         except NotEmbeddedError as missing:
             known |= zip(missing.texts, embed(missing.texts), strict=True)
     return read(partial(find, None))
 
 
-def _vectors(known: Mapping[str, np.ndarray], texts: Sequence[str]) -> np.ndarray:
+def _vectors(
+    known: dict[str, np.ndarray], embed: Embed, calls: Callable[[Sequence[str]], Sequence[Any]], texts: Sequence[str]
+) -> np.ndarray:
     missing = [text for text in dict.fromkeys(texts) if text not in known]
-    if missing:
+    if missing and calls(missing):
         raise NotEmbeddedError(missing)
+    if missing:
+        known |= zip(missing, embed(missing), strict=True)
     return np.array([known[text] for text in texts])
 
 
@@ -133,10 +141,9 @@ def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) 
 
         return allowed(request, look)(vectors, graph)
 
-    embed_for_once = partial(
-        resources.embedding.embed, remember=False
-    )  # paths of two facts: no other question has them
-    return read_embedding_between(resources.read, find, embed_for_once)
+    # Of paths of two facts, which no other question has.
+    embed_for_once = partial(resources.embedding.embed, remember=False)
+    return read_embedding_between(resources.read, find, embed_for_once, resources.embedding.unknown)
 
 
 def _reranked(

@@ -68,6 +68,9 @@ class LetterEmbedding:
     def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
         return np.array([letters(text) for text in texts], dtype=np.float32).reshape(len(texts), len(LETTERS))
 
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return []
+
     def preflight(self) -> None: ...
 
 

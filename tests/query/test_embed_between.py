@@ -39,9 +39,22 @@ class Watched(LetterEmbedding):
         return super().embed(texts, listener)
 
 
-def test_no_read_waits_for_an_embedding():
+class Endpoint(Watched):
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return [list(texts)] if texts else []
+
+
+def test_a_model_on_this_machine_embeds_within_the_read():
     connections = Connections()
     embedding = Watched(connections)
+    prepare(question(mode="graph"), replace(resources(village()), read=connections.read, embedding=embedding))
+    assert [reading for _, reading in embedding.asked] == [False, True]
+    assert connections.reads == 1
+
+
+def test_no_read_waits_for_an_endpoint():
+    connections = Connections()
+    embedding = Endpoint(connections)
     prepare(question(mode="graph"), replace(resources(village()), read=connections.read, embedding=embedding))
     assert len(embedding.asked) == 2  # the question, and the paths
     assert not any(reading for _, reading in embedding.asked)
@@ -64,7 +77,7 @@ def test_texts_that_change_with_every_read_are_not_embedded():
             embed([f"text of read {connections.reads}"])
         return NOTHING
 
-    read_embedding_between(connections.read, find, LetterEmbedding().embed)
+    read_embedding_between(connections.read, find, LetterEmbedding().embed, list)
     assert given == [True, True, True, False]
 
 
@@ -80,5 +93,5 @@ def test_each_text_is_embedded_once_and_has_its_row():
         assert np.array_equal(rows, [letters("b"), letters("a"), letters("b")])
         return NOTHING
 
-    read_embedding_between(Connections().read, find, embed)
+    read_embedding_between(Connections().read, find, embed, list)
     assert asked == [["b", "a"]]

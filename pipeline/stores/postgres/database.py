@@ -48,13 +48,13 @@ class PostgresDatabase:
         return engine
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A transaction. Raises StoreError where the database cannot be reached or refuses, LostConnectionError where
-        it has gone away."""
+    def connection(self, **options: Any) -> Iterator[Connection]:
+        """A transaction, with these options of SQLAlchemy's. Raises StoreError where the database cannot be reached or
+        refuses, LostConnectionError where it has gone away."""
         if self.moment is not None:
             yield self.moment.connection
             return
-        with self._errors(), self.engine.begin() as connection:
+        with self._errors(), self.engine.execution_options(**options).begin() as connection:
             yield connection
 
     @contextmanager

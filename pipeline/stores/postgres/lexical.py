@@ -128,9 +128,29 @@ def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[
     return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
 
 
-def lexical_search(connection: Connection, workspace: str, question: str, limit: int, allowed: Allowed) -> Lexical:
-    """See VectorReads.lexical. Two statements. How rare a word is, is that of all documents, whatever ``allowed``."""
-    statistics = _statistics(connection, workspace)
+@dataclass
+class RememberedStatistics:
+    """Those of the load that a workspace shows: they are large, and the same for each of its questions."""
+
+    known: tuple[str, TextStatistics | None] = ("", None)
+
+    def of(self, connection: Connection, workspace: str, version: str) -> TextStatistics | None:
+        shown, statistics = self.known
+        if shown != version or statistics is None:
+            statistics = _statistics(connection, workspace)
+            self.known = version, statistics
+        return statistics
+
+
+def lexical_search(
+    connection: Connection,
+    workspace: str,
+    question: str,
+    limit: int,
+    allowed: Allowed,
+    statistics: TextStatistics | None,
+) -> Lexical:
+    """See VectorReads.lexical. One statement. How rare a word is, is that of all documents, whatever ``allowed``."""
     asked = list(dict.fromkeys(words(question)))
     if statistics is None or not asked:
         return Lexical([], {})

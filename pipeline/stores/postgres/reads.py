@@ -22,7 +22,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
 )
 
 from pipeline.contract.schema_version import refuse_newer
@@ -30,7 +29,7 @@ from pipeline.stores.base import Live, refuse_earlier
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
 from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, field_names
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
-from pipeline.stores.postgres.lexical import lexical_search
+from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_search
 from pipeline.stores.postgres.schema import (
     CHUNKS,
     CLAIMS,
@@ -58,6 +57,9 @@ class PostgresReads(PostgresDatabase):
 
     hnsw: Hnsw = Hnsw()
     filters: AllowedDocuments = field(default_factory=AllowedDocuments, repr=False, compare=False, kw_only=True)
+    statistics: RememberedStatistics = field(
+        default_factory=RememberedStatistics, repr=False, compare=False, kw_only=True
+    )
 
     def allowed(self, within: Within) -> Allowed:
         if not within:
@@ -70,8 +72,7 @@ class PostgresReads(PostgresDatabase):
     def reading(self) -> Iterator[Self]:
         """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of the software whose
         tables lack what is read now."""
-        with self.connection() as connection:
-            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+        with self.connection(isolation_level="REPEATABLE READ", postgresql_readonly=True) as connection:
             live = self.live_in(connection)
             if live is not None:
                 refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
@@ -162,9 +163,10 @@ class PostgresReads(PostgresDatabase):
             yield from ([(id, content) for id, content in page] for page in found.partitions())
 
     def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
-        allowed = self.allowed(within)
+        allowed, live = self.allowed(within), self.live()
         with self.connection() as connection:
-            return lexical_search(connection, self.workspace, question, limit, allowed)
+            known = self.statistics.of(connection, self.workspace, live.version if live else "")
+            return lexical_search(connection, self.workspace, question, limit, allowed, known)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         """A list that is too long is not even read: how much room it takes tells."""

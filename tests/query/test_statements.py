@@ -1,0 +1,43 @@
+"""How many statements a question takes, whatever it asks for: each is a round trip to a database that may be far."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.project import Project
+from tests.projects import DOCUMENTS, new_project
+
+MOST = {"naive": 10, "local": 14, "global": 12, "hybrid": 19, "mix": 22, "graph": 25}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[Project]:
+    folder: Path = tmp_path_factory.mktemp("statements") / "p"
+    with new_project(folder, postgres_url, DOCUMENTS).open() as project:
+        project.run("fast")
+        project.query_data("Who built it?", mode="graph")  # what is done once: a connection, what is remembered
+        yield project
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those that are sent from now on."""
+    sent: list[str] = []
+    execute = psycopg.Cursor.execute
+
+    def counted(cursor: psycopg.Cursor, query: Any, *rest: Any, **options: Any) -> psycopg.Cursor:
+        sent.append(str(query))
+        return execute(cursor, query, *rest, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
+    return sent
+
+
+@pytest.mark.parametrize("mode", MOST)
+@pytest.mark.parametrize("top_k", [2, 60])
+def test_a_question_takes_no_more_statements(project: Project, statements: list[str], mode: str, top_k: int):
+    project.query_data("Who built the Harrow Light?", mode=mode, top_k=top_k, chunk_top_k=top_k)
+    assert 0 < len(statements) <= MOST[mode], "\n".join(statements)
