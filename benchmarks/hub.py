@@ -65,7 +65,7 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
     )
 
     def read(vectors: VectorStore, graph: GraphStore) -> Evidence:
-        question = QuestionVectors(near, entity, near)
+        question = QuestionVectors(request.query, near, entity, near)
         evidence = retrieve(request, question, vectors, graph, request.chunk_top_k, _embed)
         lanes = [list(picks)[: request.chunk_top_k] for picks in evidence.chunk_lanes.values()]
         vectors.chunks([id for ids in lanes for id in ids], near)

@@ -26,6 +26,7 @@ from benchmarks.graph_tables import FIRST, WORKFLOW, Sizes, write_tables
 from benchmarks.load_once import MAX_TYPES
 from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.load.loader import load
+from pipeline.models.base import Listener
 from pipeline.query.prepare import prepare
 from pipeline.query.request import request_of
 from pipeline.query.resources import QueryResources
@@ -57,7 +58,7 @@ class NearSomeRow:
         moved = vectors + 0.3 * np.linalg.norm(vectors, axis=1, keepdims=True) * noise
         self.near = (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float32)
 
-    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
         return self.near[[crc32(text.encode()) % len(self.near) for text in texts]]
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
@@ -130,11 +131,11 @@ def open_stores(graph: str):
         vectors = PostgresStore(url, "bench", with_graph=graph == "postgres")
         try:
             if graph == "postgres":
-                yield Stores(vectors, PostgresGraph(vectors), (vectors,))
+                yield Stores(vectors, PostgresGraph(vectors), lambda: (vectors,))
             else:
                 with neo4j_server() as address:
                     store = Neo4jStore(address.uri, address.user, address.password, address.database, "bench")
-                    yield Stores(vectors, store, (vectors, store))
+                    yield Stores(vectors, store, lambda: (vectors, store))
                     store.close()
         finally:
             vectors.close()
