@@ -92,7 +92,7 @@ class Journal:
                 return
             if self._file is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._file = (self.folder / f"{self.run_id}.jsonl").open("ab", buffering=0)
+                self._file = (self.folder / f"{self.run_id}.jsonl").open("a+b", buffering=0)
             append(self._file, text)
 
 
@@ -106,15 +106,23 @@ def settle(folder: Path) -> None:
 
 def _settle(folder: Path, journals: Iterable[Path]) -> None:
     for journal in sorted(journals):
-        if _tables_of(journal):  # a kill came between the two
-            journal.unlink()
-            continue
-        frame = USAGE.frame(list(_rows(journal)))
-        with temporary_file(folder) as temporary:
-            table = USAGE.encode(frame, journal.name)
-            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-            publish_file(temporary, folder / f"{digest_named(journal.stem, temporary)}.parquet")
+        there = _tables_of(journal)
+        frame = _not_in([_read_table(path) for path in there], USAGE.frame(list(_rows(journal))))
+        if len(frame) or not there:
+            with temporary_file(folder) as temporary:
+                table = USAGE.encode(frame, journal.name)
+                pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+                publish_file(temporary, folder / f"{digest_named(journal.stem, temporary)}.parquet")
         journal.unlink()
+
+
+def _not_in(tables: Iterable[pd.DataFrame | None], rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a journal that are in none of its tables: all are, where a kill came before it was deleted; none,
+    where a clock that was ahead has ended a day too early."""
+    known = [frame for frame in tables if frame is not None and len(frame)]
+    if not known or rows.empty:
+        return rows
+    return rows[~pd.concat([*known, rows]).duplicated().to_numpy()[-len(rows) :]]
 
 
 def read_usage(folder: Path) -> pd.DataFrame:
@@ -128,9 +136,10 @@ def _read_folder(folder: Path) -> pd.DataFrame:
     for journal in sorted(folder.glob("*.jsonl")):  # before the tables: what is gone by then has become one
         with suppress(FileNotFoundError):
             journals[journal] = USAGE.frame(list(_rows(journal)))
-    tables = sorted(folder.glob("*.parquet"))
-    frames = [frame for frame in map(_read_table, tables) if frame is not None]
-    frames += [frame for journal, frame in journals.items() if not set(_tables_of(journal)) & set(tables)]
+    tables = {path: _read_table(path) for path in sorted(folder.glob("*.parquet"))}
+    frames = [frame for frame in tables.values() if frame is not None]
+    frames += [_not_in(map(tables.get, _tables_of(journal)), frame) for journal, frame in journals.items()]
+    frames = [frame for frame in frames if len(frame)]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
@@ -151,7 +160,7 @@ def _read_table(path: Path) -> pd.DataFrame | None:
 
 
 def _tables_of(journal: Path) -> list[Path]:
-    """One, or none yet."""
+    """None yet, one, or one more for each time that its day was ended too early."""
     return list(journal.parent.glob(f"{journal.stem}.*parquet"))
 
 

@@ -34,8 +34,11 @@ def as_line(content: Mapping[str, Any]) -> bytes:
 
 
 def append(file: BinaryIO, line: bytes) -> None:
-    """All of the line or, where that fails, nothing."""
+    """All of the line or, where that fails, nothing. One that a kill has cut off before it is ended first: the two
+    could not be told apart. ``file`` is open for reading too."""
     before = file.seek(0, SEEK_END)
+    if before and file.seek(before - 1) >= 0 and file.read(1) != b"\n":
+        line = b"\n" + line
     try:
         while line:
             line = line[file.write(line) :]
@@ -49,7 +52,12 @@ def read_lines(lines: Iterable[bytes], where: object) -> Iterator[dict[str, Any]
     for text in lines:
         try:
             yield _line(text)
-        except (ValueError, KeyError, TypeError):  # the machine went down in the middle of a line, or it is damaged
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # the machine went down in the middle of a line, or it is damaged
             tell(f"{where}: a line cannot be read; its call is not counted, or as unknown")
 
 
@@ -68,8 +76,10 @@ def calls_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _line(text: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError or TypeError for what ``as_line`` has not written."""
+    """Raises ValueError, KeyError, TypeError or RecursionError for what ``as_line`` has not written."""
     line = json.loads(text)
+    if not isinstance(line, dict):
+        raise TypeError(text)
     check = line.pop("crc", None)
     if check is not None and check != _crc(line):
         raise ValueError(text)

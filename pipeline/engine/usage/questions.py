@@ -95,12 +95,12 @@ class QuestionJournal:
         whole = added[: added.rfind(b"\n") + 1]
         day.read += len(whole)
         for line in read_lines(whole.splitlines(), path):
-            cost = line["cost"] or 0.0
+            key, cost = line.get("key", ""), line["cost"] or 0.0
             if "begun" in line:
-                day.under_way[line["begun"]] = (line["key"], cost)
+                day.under_way[line["begun"]] = (key, cost)
             else:
-                day.under_way.pop(line["ended"], None)
-                day.spent[line["key"]] += cost
+                day.under_way.pop(line.get("ended") or "", None)
+                day.spent[key] += cost
 
     def _path(self, day: str) -> Path:
         return self.folder / f"{day}.jsonl"
@@ -109,7 +109,7 @@ class QuestionJournal:
         try:
             with full_disk_named(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                with self._path(day).open("ab", buffering=0) as file:
+                with self._path(day).open("a+b", buffering=0) as file:
                     fcntl.flock(file, fcntl.LOCK_EX)
                     append(file, as_line(line))
         except OSError as error:

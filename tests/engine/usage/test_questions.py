@@ -109,6 +109,39 @@ def test_past_days_become_tables_and_count_once(tmp_path: Path):
     assert read_usage(tmp_path).sort_values("at", ignore_index=True).equals(before.sort_values("at", ignore_index=True))
 
 
+def test_a_day_that_a_clock_ahead_has_ended_too_early_goes_on(tmp_path: Path):
+    journal = QuestionJournal(tmp_path / QUESTIONS)
+    for name in ("q-1-1", "q-2-1"):
+        journal.ended(call(journal, name), usage(), "chat", said())
+        with patch("time.time", return_value=time.time() + 3 * 86_400):
+            before = read_usage(tmp_path)
+            settle(tmp_path)
+        assert len(read_usage(tmp_path)) == len(before) == int(name[2])
+
+
+def test_a_line_that_a_kill_cut_off_takes_no_other_with_it(tmp_path: Path):
+    journal = QuestionJournal(tmp_path / QUESTIONS)
+    named = call(journal)
+    path = tmp_path / QUESTIONS / f"{day_of(time.time())}.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"begun": "q-0-1", "work')
+    journal.ended(named, usage(), "chat", said())
+    assert journal.spent_today() == QuestionJournal(tmp_path / QUESTIONS).spent_today() == {"wiki": 0.25}
+    assert read_usage(tmp_path)["cost"].tolist() == [0.25]
+
+
+@pytest.mark.parametrize("line", [b"1", b"null", b"[]", b"\xff\xfe", b"\0\0", b"[" * 50_000, b"{}"])
+def test_a_damaged_line_is_told_and_the_others_count(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes):
+    journal = QuestionJournal(tmp_path / QUESTIONS)
+    named = call(journal)
+    with (tmp_path / QUESTIONS / f"{day_of(time.time())}.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    journal.ended(named, usage(), "chat", said())
+    assert journal.spent_today() == {"wiki": 0.25}
+    assert read_usage(tmp_path)["cost"].tolist() == [0.25]
+    assert "a line cannot be read" in capsys.readouterr().err
+
+
 def test_questions_are_summed_apart_from_runs_and_days_over_both(tmp_path: Path):
     run, journal = Journal(tmp_path, "run-1", "index"), QuestionJournal(tmp_path / QUESTIONS)
     run.ended("extract", "", usage("chunk-1"), run.begun("extract", "", expected("chunk-1")))
