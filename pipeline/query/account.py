@@ -53,8 +53,8 @@ class Account:
         with self.lock:
             self.begun += 1
             self.chat_calls += kind == CHAT and expected.attempt == 1
-            name = f"{self.question}-{self.begun}"
-        if self.asker.max_calls is not None and self.chat_calls > self.asker.max_calls:
+            name, calls = f"{self.question}-{self.begun}", self.chat_calls
+        if self.asker.max_calls is not None and calls > self.asker.max_calls:
             fact = f"more than {self.asker.max_calls} calls of the chat model for one question are not allowed here"
             raise NotAllowedError(f"query: {fact}; ask for less, or in another mode")
         if self.journal is None:
@@ -156,6 +156,9 @@ class AccountedEmbedding(EmbeddingModel):
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
         return self.model.embed(texts, Heard(self.account, EMBEDDING), remember)
+
+    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        return self.model.unknown(texts)
 
 
 @dataclass(frozen=True)

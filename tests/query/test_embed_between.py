@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.models.base import Listener
+from pipeline.query.account import Account, AccountedEmbedding
 from pipeline.query.prepare import prepare, read_embedding_between
 from pipeline.query.search.evidence import Evidence
 from tests.query.memory_stores import LetterEmbedding, letters, question, resources, village
@@ -55,7 +56,8 @@ def test_a_model_on_this_machine_embeds_within_the_read():
 def test_no_read_waits_for_an_endpoint():
     connections = Connections()
     embedding = Endpoint(connections)
-    prepare(question(mode="graph"), replace(resources(village()), read=connections.read, embedding=embedding))
+    accounted = AccountedEmbedding(embedding, Account())
+    prepare(question(mode="graph"), replace(resources(village()), read=connections.read, embedding=accounted))
     assert len(embedding.asked) == 2  # the question, and the paths
     assert not any(reading for _, reading in embedding.asked)
     assert embedding.remembered == [True, False]  # a question may come again, its paths do not
