@@ -60,9 +60,7 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
     own = tables["relationships"].query("src_id == @name")["embedding"]
     near = own.iloc[number % FEW]
     entity = tables["entities"].query("entity_name == @name")["embedding"].iloc[0]
-    request = request_of(
-        f"Whom did {name} meet at quay {number}?", QuerySettings(top_k=60, chunk_top_k=20), {"mode": mode}
-    )
+    request = request_of(f"Whom did {name} meet at quay {number}?", WIDE, {"mode": mode})
 
     def read(vectors: VectorStore, graph: GraphStore) -> Evidence:
         question = QuestionVectors(request.query, near, entity, near)

@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint
 
 @pytest.fixture(scope="module")
 def project(folder: ProjectFolder) -> Iterator[Project]:
-    keys = [f"serve.keys.open={json.dumps(TERMS)}".replace("serve.keys.open", "serve.keys.reader"), "serve.api_key=all"]
+    keys = [f"serve.keys.reader={json.dumps(TERMS)}", "serve.api_key=all"]
     with folder.open(*folder.endpoint_overrides, *keys, "serve.allow.cost_per_day=unlimited") as opened:
         yield opened
 
