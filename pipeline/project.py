@@ -457,13 +457,14 @@ class Project(Services):
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
         account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
+        notes = self.notes_on_owner(live)
 
         def counted(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
             chat = self._answering(chats, name)
             return AccountedChat(chat, account) if chat else None
 
         return QueryResources(
-            narrowed(account.asker.where, noting(self.notes_on_owner(live), self.stores.read)),
+            narrowed(account.asker.where, noting(notes if account.asker.all_told else (), self.stores.read)),
             AccountedEmbedding(self.embedding_like(live.embedding), account),
             partial(counted, self.query_chat),
             partial(counted, self.keyword_chat),
@@ -475,12 +476,14 @@ class Project(Services):
         )
 
     def _resources_of(self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]) -> QueryResources:
-        """With a word on the default mode, once, where neither the question nor the settings name one."""
+        """With a word on the default mode, once, where neither the question nor the settings name one, to who may be
+        told."""
         from pipeline.query.resources import noting
         from pipeline.runs.default_mode import told_once
 
         resources = self.query_resources(request.mode, asker)
-        told = () if options.get("mode") else told_once(self.root, self.settings.query)
+        silent = options.get("mode") or not resources.account.asker.all_told
+        told = () if silent else told_once(self.root, self.settings.query)
         return replace(resources, read=noting(told, resources.read))
 
     def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:

@@ -16,7 +16,8 @@ class Asker:
     """``name``: by which usage knows them; "" is the command line and scripts. None: no ceiling.
 
     ``where``: conditions of the documents that they may see anything of; those of a request narrow them. ``apart``:
-    what a model has answered them is served to nobody else. ``cost_per_day``: of all that goes by their name;
+    what a model has answered them is served to nobody else. ``all_told``: they may be told how the project is run and
+    what is wrong with it, which names hosts and folders. ``cost_per_day``: of all that goes by their name;
     ``shared_cost_per_day``: of all askers that have a name.
     """
 
@@ -29,6 +30,7 @@ class Asker:
     shared_cost_per_day: float | None = None
     where: Conditions = field(default_factory=dict)
     apart: bool = False
+    all_told: bool = True
 
 
 ANYONE = Asker()

@@ -140,7 +140,7 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         """Asks the stores, now. Wants no key, and says what is wrong to those who have one."""
         state = await health.look()
         door: Door | None = request.scope["door"]
-        body = health_json(state, project, door is not None and door.all_told)
+        body = health_json(state, project, door is not None and door.asker.all_told)
         body["queries"] = {"running": queries.running, "waiting": queries.waiting}
         return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
 

@@ -16,13 +16,11 @@ API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 
 @dataclass(frozen=True)
 class Door:
-    """``project``: over the workspace that is asked. ``all_told``: who comes in may be told what is wrong with the
-    server, which names hosts and folders."""
+    """``project``: over the workspace that is asked."""
 
     asker: Asker
     project: Project
     key: str = field(default="", repr=False)
-    all_told: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,7 @@ def _door(name: str, key: KeySettings, project: Project) -> Door:
         usual.shared_cost_per_day,
         conditions,
         apart=True,
+        all_told=False,
     )
     asked = project.over(key.workspace) if key.workspace else project
-    return Door(asker, asked, key.key.get_secret_value(), all_told=False)
+    return Door(asker, asked, key.key.get_secret_value())

@@ -97,16 +97,19 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """``query_data``, and ``query`` where a chat model is configured."""
     by_stdin = Door(asker_of(STDIO, project.settings), project)
 
+    def door_of(context: Context) -> Door:
+        http: Request | None = context.request_context.request
+        return http.scope["door"] if http else by_stdin
+
     async def told(question: str, options: dict[str, Any], context: Context) -> Answer:
         """Raises ToolError, which the assistant reads."""
-        http: Request | None = context.request_context.request
-        door: Door = http.scope["door"] if http else by_stdin
+        door = door_of(context)
         try:
             return await queries.run(lambda: door.project.query(question, door.asker, **options))
         except Exception as error:
             raise ToolError(failure_of(error).message) from error
 
-    few = min(FEW_TOKENS, project.settings.query.max_total_tokens)
+    usual = min(FEW_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
     server = MCPServer("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
 
@@ -114,6 +117,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
         max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None, where: Where = None,
     ) -> CallToolResult:  # fmt: skip
+        few = min(usual, door_of(context).asker.max_prompt_tokens or usual)
         options = {
             "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens or few,
             "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where, "only_need_context": True,

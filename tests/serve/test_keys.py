@@ -114,6 +114,15 @@ def test_a_key_asks_its_own_workspace(folder: ProjectFolder):
         assert served.ask().status_code == 401
 
 
+def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_another(folder: ProjectFolder):
+    there = folder.open().settings.workspace
+    keys = f"serve.keys.other={{key: other-key, workspace: {there}}}", f"serve.api_key={MASTER}"
+    with folder.open(*keys, f"workspace={there}", "owner=somebody") as project, serving(project) as served:
+        notes = [ask(served, key, "/query/data", mode="naive").json()["notes"] for key in ("other-key", MASTER)]
+    assert notes[0] == []
+    assert "belongs to owner" in notes[1][0]
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

@@ -96,6 +96,17 @@ def test_a_result_is_of_a_size_that_assistants_take(tmp_path: Path, postgres_url
     assert not {"chunks", "entities", "relationships"} & results[0].structured_content.keys()
 
 
+def test_a_result_is_no_longer_than_who_asks_may_have(folder: ProjectFolder):
+    with folder.open("serve.allow.max_prompt_tokens=2000") as project:
+        queries = Queries(project.settings.serve)
+        asked = {"query": QUESTION, "mode": "naive"}
+        calls = [("query_data", asked), ("query_data", {**asked, "max_total_tokens": 2001})]
+        _, [found, refused] = call(mcp_of(project, queries), *calls)
+        asyncio.run(queries.close())
+    assert found.structured_content["references"]
+    assert "ask for at most 2,000" in refused.content[0].text
+
+
 def test_modes_that_search_are_offered_and_told(chatting: Project):
     queries = Queries(chatting.settings.serve)
     tools, _ = call(mcp_of(chatting, queries))
