@@ -1,0 +1,172 @@
+"""What is asked of a project whose stores are loaded: answers, their evidence, next questions, evaluations.
+
+What a method does is imported by it: a search needs no chat model's library, a question no evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import NothingLoadedError, UsageError
+from pipeline.runs.services import DEFAULT, Services
+from pipeline.stores.base import Advanced, silent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from pipeline.evaluation.questions import Questions
+    from pipeline.evaluation.results import Evaluation
+    from pipeline.models.base import ChatModel
+    from pipeline.models.measured import Measured
+    from pipeline.query.answer import Answer
+    from pipeline.query.asker import Asker
+    from pipeline.query.request import QueryRequest
+    from pipeline.query.resources import QueryResources
+    from pipeline.query.stream import Event, NextQuestions
+
+MOST_QUESTIONS = 50
+
+
+class Asking(Services):
+    def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
+        """Answer a question over the loaded stores; ``options`` are QueryRequest's. ``asker``: who asks, by default one
+        who may ask for all.
+
+        Raises UsageError for options that make no sense, StoreError and ModelError when the services fail.
+        """
+        from pipeline.query.answer import answer
+
+        request = self.request(question, asker, **options)
+        return answer(request, self._resources_of(request, asker, options))
+
+    def query_stream(self, question: str, asker: Asker | None = None, **options: Any) -> Iterator[Event]:
+        """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
+
+        Raises UsageError for options that make no sense, StoreError when the stores do not answer.
+        """
+        from pipeline.query.stream import stream_answer
+
+        request = self.request(question, asker, **options)
+        return stream_answer(request, self._resources_of(request, asker, options))
+
+    def query_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
+        """What was found, structured, with no model call for an answer."""
+        found = self.query(question, asker, **{**options, "only_need_context": True}).to_json()
+        return {name: value for name, value in found.items() if name != "answer"}
+
+    def questions(self, question: str, number: int = 5, asker: Asker | None = None, **options: Any) -> NextQuestions:
+        """What could be asked next, after this question and ``conversation_history``; ``options`` are QueryRequest's.
+
+        Raises UsageError also without a chat model, ModelError where it gives none.
+        """
+        from pipeline.query.stream import next_questions
+
+        if not 1 <= number <= MOST_QUESTIONS:
+            raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
+        request = self.request(question, asker, **options)
+        return next_questions(request, number, self.query_resources(request.mode, asker))
+
+    async def aquery(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
+        from asyncio import to_thread
+
+        return await to_thread(self.query, question, asker, **options)
+
+    async def aquery_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
+        from asyncio import to_thread
+
+        return await to_thread(self.query_data, question, asker, **options)
+
+    async def aquery_stream(self, question: str, asker: Asker | None = None, **options: Any) -> AsyncIterator[Event]:
+        from asyncio import to_thread
+
+        events = await to_thread(self.query_stream, question, asker, **options)
+        while (event := await to_thread(next, events, None)) is not None:
+            yield event
+
+    def evaluate(
+        self, questions: Questions, modes: Sequence[str] | None = None, ks: Sequence[int] | None = None,
+        budget: int | None = None, by: str = "type", keywords: bool = False, rerank: bool = False,
+        advanced: Advanced = silent,
+    ) -> Evaluation:  # fmt: skip
+        """What each mode, by default any that retrieves, finds of the questions' gold (docs/evaluation.md). No chat
+        model and no reranker is asked, unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that
+        cannot be read, and as ``query``.
+        """
+        from pipeline.evaluation.evaluate import SearchTarget, evaluate
+        from pipeline.evaluation.questions import read_questions
+        from pipeline.evaluation.results import Setup
+
+        setup = Setup.of(modes, ks, budget, by, keywords, rerank)
+        searched = SearchTarget(
+            self.query_data, self.query_resources("evaluate"), self.stores.vectors, self.settings.query
+        )
+        return evaluate(read_questions(questions, by), setup, searched, advanced)
+
+    def request(self, question: str, asker: Asker | None = None, **options: Any) -> QueryRequest:
+        """The request with the project's defaults for what is not given (None counts as not given).
+
+        Raises UsageError for options that make no sense, NotAllowedError for those that the asker may not have.
+        """
+        from pipeline.query.asker import ANYONE, request_for
+
+        return request_for(asker or ANYONE, question, self.settings.query, options, self.tokenizer)
+
+    def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
+        """For one question. Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was
+        not named for this once, and UsageError for vectors that no model of the settings makes."""
+        from pipeline.query.account import Account, AccountedChat, AccountedEmbedding, AccountedReranker
+        from pipeline.query.asker import ANYONE
+        from pipeline.query.resources import QueryResources, noting
+        from pipeline.query.search.narrowed import narrowed
+
+        live = self.stores.live()
+        if live is None:
+            raise NothingLoadedError(
+                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
+            )
+        account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
+        notes = self.notes_on_owner(live)
+
+        def counted(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
+            chat = self._answering(chats, name)
+            return AccountedChat(chat, account) if chat else None
+
+        return QueryResources(
+            narrowed(account.asker.where, noting(notes if account.asker.all_told else (), self.stores.read)),
+            AccountedEmbedding(self.embedding_like(live.embedding), account),
+            partial(counted, self.query_chat),
+            partial(counted, self.keyword_chat),
+            self.tokenizer,
+            self.query_prompt,
+            AccountedReranker(self.reranker, account) if self.reranker else None,
+            cache(self._measured),
+            account,
+        )
+
+    def _resources_of(self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]) -> QueryResources:
+        """With a word on the default mode, once, where neither the question nor the settings name one, to who may be
+        told."""
+        from pipeline.query.resources import noting
+        from pipeline.runs.default_mode import told_once
+
+        resources = self.query_resources(request.mode, asker)
+        silent = options.get("mode") or not resources.account.asker.all_told
+        told = () if silent else told_once(self.root, self.settings.query)
+        return replace(resources, read=noting(told, resources.read))
+
+    def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
+        chat = self.settings.models.chat.get(name)
+        if chat is None and name != DEFAULT:
+            have = ", ".join(sorted(self.settings.models.chat)) or "none"
+            raise UsageError(f"query: no chat model '{name}' in models.chat; have: {have}")
+        return chats(name) if chat and chat.configured else None
+
+    def _measured(self, name: str) -> Measured:
+        """What doctor has found of the chat model that answers under this name, if one does."""
+        from pipeline.models.measured import UNMEASURED
+
+        if self._answering(self.query_chat, name) is None:
+            return UNMEASURED
+        return self.measured.of(self.query_chat(name).endpoint.digest)
