@@ -71,7 +71,12 @@ def doctor(
         if long:
             print_aside(str(call))
             return True
-        return sys.stdin.isatty() and not as_json and typer.confirm(f"{call}; send it?", err=True)
+        if as_json or not sys.stdin.isatty():
+            return False
+        try:
+            return typer.confirm(f"{call}; send it?", err=True)
+        except typer.Abort:  # an Exception, and as such it would be one more finding
+            raise KeyboardInterrupt from None
 
     with open_project(context, folder, overrides, as_json) as project:
         findings = project.doctor(long, consent)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 
 from pipeline.doctor.chat_model import LongCall
 from pipeline.models.measured import FILE, Measured, MeasuredModels
@@ -86,6 +87,19 @@ def test_a_command_without_a_person_asks_nothing_and_says_what_it_sends(project:
     assert done.stderr == (
         "graphmill: chat model 'default': a prompt of about 30,000 tokens shows how much it reads (about 0.0600)\n"
     )
+
+
+def test_who_breaks_off_at_the_question_is_asked_and_examined_no_further(
+    project: ProjectFolder, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    def broken_off(prompt: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(f"{typer.confirm.__module__}.visible_prompt_func", broken_off)
+    done = project.invoke("doctor")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert max(request.prompt_tokens for request in openai.requests) < 5000
 
 
 def test_what_was_measured_is_remembered_until_it_is_measured_anew(project: ProjectFolder, openai: OpenAIServer):
