@@ -71,6 +71,9 @@ class LetterEmbedding:
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         return []
 
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        return set()
+
     def preflight(self) -> None: ...
 
 

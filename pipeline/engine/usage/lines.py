@@ -52,12 +52,7 @@ def read_lines(lines: Iterable[bytes], where: object) -> Iterator[dict[str, Any]
     for text in lines:
         try:
             yield _line(text)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ):  # the machine went down in the middle of a line, or it is damaged
+        except (ValueError, KeyError, TypeError, RecursionError):  # cut off as the machine went down, or damaged
             tell(f"{where}: a line cannot be read; its call is not counted, or as unknown")
 
 
