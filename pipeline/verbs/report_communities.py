@@ -1,8 +1,10 @@
 """report_communities: what a chat model says of each community, from the smallest parts up; with claims, too."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -73,7 +75,8 @@ def report_communities(
     """
     known = facts(entities, relationships, None, ContextPage(params.max_input_tokens, tokenizer))
     kept = kept_reports(last, params.keep_within)
-    return reports(communities, known, ReportQuestion(params, report), chat, kept)
+    told, faults = reports(communities, known, ReportQuestion(params, report), chat, kept)
+    return _with_sources(told, communities, _units_of(relationships)), faults
 
 
 @dataclass(frozen=True)
@@ -231,4 +234,28 @@ def report_communities_with_claims(
     asked about in the very words of report_communities, so that its reply serves both."""
     known = facts(entities, relationships, covariates, ContextPage(params.max_input_tokens, tokenizer))
     kept = kept_reports(last, params.keep_within)
-    return reports(communities, known, ReportQuestion(params, report), chat, kept)
+    told, faults = reports(communities, known, ReportQuestion(params, report), chat, kept)
+    subjects = covariates["subject_id"]
+    homes = subjects.where(subjects.isin(entities["id"]), covariates["object_id"])
+    claimed = zip(homes, ([unit] for unit in covariates["text_unit_id"]), strict=True)
+    return _with_sources(told, communities, chain(_units_of(relationships), claimed)), faults
+
+
+def _units_of(relationships: pd.DataFrame) -> Iterator[tuple[str, Sequence[str]]]:
+    return zip(relationships["id"], relationships["text_unit_ids"], strict=True)
+
+
+def _with_sources(
+    told: pd.DataFrame, communities: pd.DataFrame, found: Iterable[tuple[str, Sequence[str]]]
+) -> pd.DataFrame:
+    """``found``: text units by the entity or relationship that they are told with. A claim or an imported relationship
+    may be of one in which no member was found: who may not see it must not be shown the report."""
+    units: dict[str, set[str]] = defaultdict(set)
+    for id, of_one in found:
+        units[id].update(of_one)
+    cells = communities[["id", "entity_ids", "relationship_ids", "text_unit_ids"]].itertuples(index=False, name=None)
+    sources = {
+        id: sorted(set(own).union(*(units.get(one, ()) for one in (*members, *links))))
+        for id, members, links, own in cells
+    }
+    return told.assign(text_unit_ids=told["id"].map(sources))

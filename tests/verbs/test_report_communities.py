@@ -179,6 +179,24 @@ def test_claims_are_weighed_and_a_community_without_any_is_asked_in_the_same_wor
     assert none.prompts == plain.prompts
 
 
+def test_the_sources_of_a_report_are_those_of_all_that_it_is_told():
+    """A text unit may say something of an entity that was not found in it."""
+    entities, relationships = ranked(nx.DiGraph([("Ann", "Bob"), ("Cid", "Dan")]))
+    communities, _ = detect_communities(entities, relationships)
+    relationships = relationships.assign(text_unit_ids=[[f"of {name}"] for name in relationships["source"]])
+    told = claims(("Ann", "Cid", "owes"), ("nobody", "Bob", "paid")).assign(text_unit_id=["secret", "letter"])
+    asked = ReportParams(), PROMPT, Scripted(), tokenizer("o200k_base")
+    found, _ = report_communities_with_claims(communities, entities, relationships, told, *asked)
+    plain, _ = report_communities(communities, entities, relationships, *asked)
+    known = {unit for units in communities["text_unit_ids"] for unit in units}
+    assert sorted(sorted({*units} - known) for units in plain["text_unit_ids"]) == [["of Ann"], ["of Cid"]]
+    assert sorted(sorted({*units} - known) for units in found["text_unit_ids"]) == [
+        ["letter", "of Ann", "secret"],
+        ["of Cid"],
+    ]
+    assert found["weight"].equals(plain["weight"])
+
+
 def test_no_communities_no_call():
     chat = Scripted()
     empty = (COMMUNITIES.frame(), ENTITIES.frame(), RELATIONSHIPS.frame())
