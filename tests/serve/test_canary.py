@@ -85,7 +85,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint
 
 @pytest.fixture(scope="module")
 def project(folder: ProjectFolder) -> Iterator[Project]:
-    keys = [f"serve.keys.reader={json.dumps(TERMS)}", "serve.api_key=all"]
+    keys = [
+        f"serve.keys.reader={json.dumps(TERMS)}", "serve.keys.stranger={key: s, where: {title: none such}}",
+        "serve.api_key=all",
+    ]  # fmt: skip
     with folder.open(*folder.endpoint_overrides, *keys, "serve.allow.cost_per_day=unlimited") as opened:
         yield opened
 
@@ -167,6 +170,13 @@ def test_what_both_sides_tell_of_is_shown_by_a_name_that_the_open_side_has(serve
     assert not [name for name in entities if "Torr" in name]
     assert {entry["title"] for entry in found["references"]} <= set(OPEN)
     assert found["relationships"]
+
+
+@pytest.mark.parametrize("mode", [mode for mode in Mode.__args__ if mode != "bypass"])
+def test_for_a_key_that_may_see_no_document_nothing_is_found(served: Serving, mode: str):
+    asked = {"query": "Mira Vale and Wenna Marsh", "mode": mode, "context": "graphrag"}
+    answer = httpx2.post(f"{served.url}/query/data", json=asked, headers={"x-api-key": "s"}, timeout=60)
+    assert (answer.status_code, answer.json().get("reason")) == (200, "nothing_found")
 
 
 def test_nor_does_any_tool(project: Project):
