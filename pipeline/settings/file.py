@@ -53,11 +53,13 @@ def _expanded(value: Any, environment: Mapping[str, str | None], where: str) -> 
     return _substituted(value, environment, where) if isinstance(value, str) else value
 
 
-def _without_empty(value: Any) -> Any:
-    """A key with nothing after it counts as left out."""
-    if isinstance(value, dict):
-        return {key: _without_empty(entry) for key, entry in value.items() if entry is not None}
-    return value
+def _without_empty(value: Any, within: str = "") -> Any:
+    """A key with nothing after it counts as left out, but not where that would let somebody in: of conditions, and of
+    who may ask by a key."""
+    if not isinstance(value, dict) or within == "where":
+        return value
+    kept = {key: entry for key, entry in value.items() if entry is not None or within == "keys" or key == "where"}
+    return {key: _without_empty(entry, key) for key, entry in kept.items()}
 
 
 def _substituted(value: str, environment: Mapping[str, str | None], where: str) -> str:

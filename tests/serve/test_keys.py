@@ -130,10 +130,14 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
         ("{a: {key: x}, b: {key: x}}", "'a' and 'b' have the same key"),
         ("{api_key: {key: x}}", "choose another"),
         ("{a: {key: x, where: {year: {'~': 1}}}}", "serve.keys.a.where: 'year' has no operator"),
+        ("{a: {key: x, where: {year: }}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
+        ("{a: {key: x, where: {year: {'=': }}}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
+        ("{a: {key: x, where: }}", "serve.keys.a.where: Input should be a valid dictionary"),
+        ("{a: }", "serve.keys.a: Input should be a valid dictionary"),
     ],
 )
 def test_keys_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, keys: str, said: str):
-    with folder.open(f"serve.keys={keys}") as project, pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=said), folder.open(f"serve.keys={keys}") as project:
         doors_of(project)
 
 
