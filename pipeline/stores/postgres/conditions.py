@@ -67,21 +67,22 @@ class Allowed:
 @dataclass
 class AllowedDocuments:
     """Remembers, while a workspace shows one load, which conditions few documents satisfy: it takes going through all
-    of them to know."""
+    of them to know. Load and answers are one value: who still reads the load before adds nothing to those of this."""
 
-    version: str = ""
-    few: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    known: tuple[str, dict[str, tuple[str, ...] | None]] = field(default_factory=lambda: ("", {}))
 
     def find(self, connection: Connection, workspace: str, version: str, within: Sequence[Conditions]) -> Allowed:
         """``version``: of the load that is shown."""
-        if version != self.version or len(self.few) >= MOST_REMEMBERED:
-            self.version, self.few = version, {}
-        known, key = self.few, repr(within)
-        if key not in known:
+        shown, few = self.known
+        if shown != version or len(few) >= MOST_REMEMBERED:
+            few = {}
+            self.known = version, few
+        key = repr(within)
+        if key not in few:
             rows = select(DOCUMENTS.c.id).where(DOCUMENTS.c.workspace == workspace, *_satisfied(DOCUMENTS, within))
             found = connection.execute(rows.limit(FEW + 1)).scalars().all()
-            known[key] = tuple(found) if len(found) <= FEW else None
-        return Allowed(within, known[key])
+            few[key] = tuple(found) if len(found) <= FEW else None
+        return Allowed(within, few[key])
 
 
 def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:

@@ -93,5 +93,29 @@ def test_what_few_documents_satisfy_is_known_until_the_next_load(store: Postgres
     assert column(store.documents(of_2020), "id") == ["doc-999"]
 
 
+def test_who_reads_one_load_as_another_is_first_asked_adds_nothing_to_what_is_known_of_that(store: PostgresStore):
+    of_2020 = [{"year": {"=": 2020}}]
+
+    def few(version: str, year: int = 2020) -> set[str]:
+        with store.connection() as connection:
+            found = store.filters.find(connection, store.workspace, version, [{"year": {"=": year}}])
+        return set(found.few or ())
+
+    class Before(str):
+        """A version that is compared just as somebody asks the next load."""
+
+        def __ne__(self, other: object) -> bool:
+            few("2", 2021)
+            return str(self) != str(other)
+
+        __hash__ = str.__hash__
+
+    few("1", 2021)
+    assert "doc-999" not in few(Before("1"))
+    load(store, {"documents": DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])}, 0, version="2")
+    assert few("2") in ({"doc-999"}, set())
+    assert column(store.documents(of_2020), "id") == ["doc-999"]
+
+
 def test_the_database_strips_what_python_does():
     assert "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))) == SPACES
