@@ -73,6 +73,8 @@ FOLLOWED = 3000
 """Text units that a word may be in to be followed."""
 LIKELY, CANDIDATES = 500, 100
 """Text units that words are counted in, and those that BM25 is worked out for, at the least."""
+LONGEST_WORD = 2000
+"""Bytes: PostgreSQL refuses a question with a longer one, and has none in its index."""
 
 # Han and kana one by one: PostgreSQL takes a run of them for one word. No more of a text than any index entry may hold.
 LEXEMES = (
@@ -151,7 +153,7 @@ def lexical_search(
     statistics: TextStatistics | None,
 ) -> Lexical:
     """See VectorReads.lexical. One statement. How rare a word is, is that of all documents, whatever ``allowed``."""
-    asked = list(dict.fromkeys(words(question)))
+    asked = [word for word in dict.fromkeys(words(question)) if len(word.encode()) <= LONGEST_WORD]
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _followed(asked, statistics)

@@ -157,6 +157,14 @@ def test_a_text_may_be_longer_than_an_index_entry(postgres: OpenStore):
     assert {id for id, _ in store.lexical("w0000001x", 5).hits} == {"chunk-0000", "chunk-0003"}
 
 
+@pytest.mark.parametrize("word", ["x" * 5000, "ใครสร้างประภาคาร" * 100, "y" * 2044])
+def test_a_question_may_have_a_word_longer_than_the_index_holds(postgres: OpenStore, word: str):
+    store = postgres()
+    load(store, TEXTS)
+    assert store.lexical(f"lighthouse {word}", 5).hits == store.lexical("lighthouse", 5).hits
+    assert store.lexical(word, 5).hits == []
+
+
 def test_the_index_is_used(postgres: OpenStore):
     store = postgres()
     load(store, [f"text number{number} of many" for number in range(3000)])
