@@ -27,6 +27,10 @@ class Measured:
     json_schema: bool = False
     measured: str = ""
 
+    def __post_init__(self) -> None:
+        if not (self.window is None or (isinstance(self.window, int) and self.window > 0)):
+            raise TypeError(f"a window of {self.window}")
+
     @property
     def longest_prompt(self) -> int | None:
         if self.window is None:

@@ -172,6 +172,16 @@ def test_a_damaged_file_is_as_none_and_said_so(tmp_path: Path, capfd: pytest.Cap
     assert "measures the models anew" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("window", [0, -5, "8192", 1e300, []])
+def test_a_window_that_is_none_is_not_what_was_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], window: object
+):
+    (tmp_path / FILE).parent.mkdir()
+    (tmp_path / FILE).write_text(json.dumps({"models": {"a": {"window": window}}}))
+    assert MeasuredModels(tmp_path).of("a").longest_prompt is None
+    assert "measures the models anew" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("window", "prompt"), [(None, None), (8192, 6192), (4096, 3072), (128_000, 126_000)])
 def test_a_reply_has_room_in_the_window(window: int | None, prompt: int | None):
     assert Measured(window).longest_prompt == prompt
