@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import NothingLoadedError, UsageError
+from pipeline.files import SETTINGS
 from pipeline.runs.services import DEFAULT, Services
 from pipeline.stores.base import Advanced, silent
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pipeline.query.stream import Event, NextQuestions
 
 MOST_QUESTIONS = 50
+TOLD_FILE = "data/told-default-mode"
 
 
 class Asking(Services):
@@ -149,12 +151,26 @@ class Asking(Services):
         """With a word on the default mode, once, where neither the question nor the settings name one, to who may be
         told."""
         from pipeline.query.resources import noting
-        from pipeline.runs.default_mode import told_once
 
         resources = self.query_resources(request.mode, asker)
         silent = options.get("mode") or not resources.account.asker.all_told
-        told = () if silent else told_once(self.root, self.settings.query)
-        return replace(resources, read=noting(told, resources.read))
+        return replace(resources, read=noting(() if silent else self._told_mode(), resources.read))
+
+    def _told_mode(self) -> tuple[str, ...]:
+        """Once in the life of a project: an earlier version searched otherwise. Nothing where it cannot be noted that
+        it was told: else every question would say it."""
+        query = self.settings.query
+        if query.names_mode:
+            return ()
+        try:
+            (self.root / TOLD_FILE).touch(exist_ok=False)
+        except OSError:
+            return ()
+        return (
+            f"{SETTINGS} names no query.mode: it is '{query.mode}', with top_k {query.top_k} and chunk_top_k "
+            f"{query.chunk_top_k}, and was 'hybrid' with 60 and 20; set query.mode, or query.preset: lightrag for all "
+            "that was. This is said once",
+        )
 
     def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
         chat = self.settings.models.chat.get(name)
