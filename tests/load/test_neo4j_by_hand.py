@@ -14,6 +14,7 @@ from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.neo4j.writer import Neo4jWriter
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphState
+from pipeline.stores.records import Entity
 from pipeline.text.ids import entity_id, relationship_id
 from pipeline.verify.verify import Verification, verify
 from tests.load.tables import corpus, save
@@ -225,13 +226,12 @@ def test_a_property_that_is_gone_is_empty_to_those_who_read(loaded: Neo4jStore, 
         return [graph.entities(ids), link, graph.relationships_of(ids, 9), graph.shared_units(ids)]
 
     (entities, link, around, units), _ = read_together(postgres(), loaded, read)
-    ada = {"id": ids[0], "name": "", "type": "", "description": "", "degree": 0, "text_unit_ids": []}
-    assert entities.to_dict("records")[0] == ada
-    [row] = link.to_dict("records")
-    assert (row["source"], row["target"], row["description"], row["keywords"]) == ("", "Babbage", "", [])
-    assert (row["weight"], row["rank"], row["text_unit_ids"]) == (0.0, 1, [])  # the degree of the other end
+    assert entities[0] == Entity(ids[0], name="", type="", description="", degree=0, text_unit_ids=[])
+    [row] = link
+    assert (row.source, row.target, row.description, row.keywords) == ("", "Babbage", "", [])
+    assert (row.weight, row.rank, row.text_unit_ids) == (0.0, 1, [])  # the degree of the other end
     assert len(around) == 2
-    assert set(units["entity_id"]) == {ids[1]}
+    assert {unit.entity_id for unit in units} == {ids[1]}
 
 
 def test_a_repair_that_was_cut_off_does_not_stay_under_way(
