@@ -240,7 +240,7 @@ class Spoken:
             print_aside(f"at most {event.most_calls} calls of the chat model")
 
     def rest(self, found: "Answer", all_sources: bool = False) -> None:
-        print(self.wrapped.end())
+        print(self.wrapped.end(), flush=True)  # what is said of it goes to stderr, which may be the same file
         print_notes([*found.notes, *_price(found)])
         if found.request.only_need_context or found.request.only_need_prompt or found.abstained:
             return
@@ -286,7 +286,7 @@ def print_sources(found: "Answer", more: str) -> None:
         if found.request.include_chunk_content:
             print_line("      " + " ".join(reference.content.split()))
     if others and more:
-        shown_too = f"{counted(len(others), 'other passage')} shown to the model, not cited"
+        shown_too = f"{counted(len(others), 'other passage')} found, not cited"
         print()
         print_line(f"and {shown_too}: {more}")
 

@@ -66,7 +66,10 @@ def examine_chat(
     if not chat.configured:
         users = ", ".join(workflows_with(name, workflows)) or "no workflow"
         fact = f"no base_url and no api_key; needed by: {users}"
-        action = "set OPENAI_API_KEY or OPENAI_BASE_URL in .env, or use 'graphmill run fast', which needs neither"
+        action = (
+            "set OPENAI_API_KEY or OPENAI_BASE_URL in .env, which api_key and base_url in settings.yaml name, "
+            "or use 'graphmill run fast', which needs neither"
+        )
         yield Finding("chat", name, "warning", fact, action)
         return
     model = chat_model(settings, name, NO_CACHE)

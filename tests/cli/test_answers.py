@@ -2,6 +2,7 @@
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +23,15 @@ def printed(said: str, capsys: pytest.CaptureFixture[str], all_sources: bool = F
 def test_cited_sources_come_first_and_the_others_are_counted(capsys: pytest.CaptureFixture[str]):
     assert printed("Cid sued [ref:3], Ada taught [ref:1].", capsys) == (
         "\n\nSources:\n  [3] Doc-2 (doc-2.txt)\n  [1] Doc-1 (doc-1.txt)\n"
-        "\nand 2 other passages shown to the model, not cited: --all-sources\n"
+        "\nand 2 other passages found, not cited: --all-sources\n"
     )
+
+
+def test_notes_follow_the_answer_where_both_go_to_one_file(tmp_path: Path):
+    both = tmp_path / "both.txt"
+    with both.open("a") as out, both.open("a", buffering=1) as errors, redirect_stdout(out), redirect_stderr(errors):
+        Spoken().rest(answer(question(mode="naive"), resources(village(), ScriptedChat(["Cid sued [ref:3]."]))))
+    assert both.read_text().startswith("\ngraphmill: 1 call")
 
 
 def test_all_sources_are_listed_on_demand(capsys: pytest.CaptureFixture[str]):

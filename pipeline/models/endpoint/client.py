@@ -221,7 +221,8 @@ class Endpoint:
     def _ways_to_set_them(self) -> str:
         if self.where.startswith("models.chat."):
             return (
-                "set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the environment), or run 'graphmill run fast', "
+                "set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the environment), which settings.yaml names there: "
+                'api_key: "${OPENAI_API_KEY:-}", base_url: "${OPENAI_BASE_URL:-}"; or run \'graphmill run fast\', '
                 "which needs no chat model"
             )
         return f"set {self.where}.base_url or {self.where}.api_key in settings.yaml"
