@@ -29,6 +29,8 @@ from pipeline.runs.adapters import chat_model
 from pipeline.settings.schema import Settings
 
 MUCH_HIDDEN = 0.5
+PASSING = ("server_error", "timeout")
+"""Reasons that say nothing of what a model can do."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ class Checkup:
         messages = [ASK_FOR_GRAPH_JSON, canary(self.needs, 0, self.probe.tokenizer)]
         reply = self.probe.ask(messages, GRAPH_JSON_FORMAT)
         follows = reply.reason is None and found(parse_graph_json(reply.text))
-        self.measuring.models.note(self.digest, json_schema=follows)
+        if reply.reason not in PASSING:
+            self.measuring.models.note(self.digest, json_schema=follows)
         if follows:
             yield self._ok("JSON", "replies follow a JSON schema (response_format)")
             return

@@ -105,7 +105,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> Non
             events = door.project.query_stream(body.query, door.asker, **body.options)
             yield from framed(events, request, bool(include))
 
-        return await answered(http, _events(queries, frames))
+        return await answered(http, _events(queries, frames, door.asker.all_told))
 
     for endpoint in (query, query_data, query_stream):
         endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here
@@ -125,9 +125,9 @@ def _json(work: Callable[[], dict[str, Any]]) -> Response:
     return Response(json_bytes(work()), media_type="application/json")
 
 
-async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]]) -> Response:
+async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]], all_told: bool) -> Response:
     """The first of them is there, so that what goes wrong before it has a status."""
-    return EventStream(await queries.stream(frames))
+    return EventStream(await queries.stream(frames), all_told)
 
 
 def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health) -> None:
@@ -152,7 +152,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:
-        return respond(failure_of(error))
+        return respond(failure_of(error, all_told=False))
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:

@@ -44,6 +44,8 @@ OWN: dict[type[Exception], tuple[int, str, str]] = {
     OverdueError: (504, "timeout", "the query took longer than serve.timeout; ask for less, or ask again"),
     ClosingError: (503, "shutting_down", "the server is being stopped; ask again later"),
 }
+OF_THE_REQUEST = frozenset({"not_allowed", "spent", "nothing_loaded", "invalid_request"})
+"""Types whose messages speak of what was asked for."""
 BY_STATUS = {
     400: "invalid_request",
     401: "unauthorized",
@@ -72,13 +74,17 @@ class Failure:
         return RETRY if self.status == 503 else {}
 
 
-def failure_of(error: Exception) -> Failure:
-    """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it may hold data."""
+def failure_of(error: Exception, all_told: bool) -> Failure:
+    """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it may hold data.
+    ``all_told``: also of hosts and folders; others are told of what they ask for alone."""
     if type(error) in OWN:
         return Failure(*OWN[type(error)])
     for kind, status, name in BY_KIND:
         if isinstance(error, kind):
-            return Failure(status, name, str(error))
+            if all_told or name in OF_THE_REQUEST:
+                return Failure(status, name, str(error))
+            LOG.error("a question of a key of its own failed: %s; 'graphmill doctor' looks for the cause", name)
+            return Failure(status, name, "the question could not be answered; tell who runs this server")
     where = "".join(traceback.format_tb(error.__traceback__))
     LOG.error("unexpected %s at\n%s", type(error).__name__, where.rstrip())
     return Failure(500, "internal", f"unexpected {type(error).__name__}; the server's log says where")

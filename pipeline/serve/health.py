@@ -109,7 +109,7 @@ def _state(store: Store) -> StoreState:
     try:
         live = store.live()
     except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be used
-        return StoreState("unavailable", failure_of(error).message)
+        return StoreState("unavailable", failure_of(error, all_told=True).message)
     if live is None:
         return StoreState("empty", f"workspace '{store.workspace}', {store.name}: {EMPTY}")
     return StoreState("ok", live=live)

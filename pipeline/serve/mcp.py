@@ -107,7 +107,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         try:
             return await queries.run(lambda: door.project.query(question, door.asker, **options))
         except Exception as error:
-            raise ToolError(failure_of(error).message) from error
+            raise ToolError(failure_of(error, door.asker.all_told).message) from error
 
     usual = min(FEW_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."

@@ -28,7 +28,7 @@ async def answered(request: Request, work: Coroutine[Any, Any, Response]) -> Res
         await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
         return answer.result() if answer.done() else Response(status_code=HUNG_UP)
     except Exception as error:  # noqa: BLE001 - every error becomes an answer
-        return respond(failure_of(error))
+        return respond(failure_of(error, request.scope["door"].asker.all_told))
     finally:
         answer.cancel()
         gone.cancel()
@@ -52,9 +52,10 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: Stream[bytes]):
+    def __init__(self, frames: Stream[bytes], all_told: bool):
+        """``all_told``: as of ``failure_of``."""
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(_sent(frames), headers=headers)
+        super().__init__(_sent(frames, all_told), headers=headers)
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +69,7 @@ class EventStream(StreamingResponse):
             self.frames.close()
 
 
-async def _sent(frames: Stream[bytes]) -> AsyncIterator[bytes]:
+async def _sent(frames: Stream[bytes], all_told: bool) -> AsyncIterator[bytes]:
     try:
         while True:
             silent = 0.0
@@ -82,7 +83,7 @@ async def _sent(frames: Stream[bytes]) -> AsyncIterator[bytes]:
                 return
             yield next_frame
     except Exception as error:  # noqa: BLE001 - the status is sent already: it is told as an event
-        yield frame("error", failure_of(error).error)
+        yield frame("error", failure_of(error, all_told).error)
 
 
 def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> Iterator[bytes]:

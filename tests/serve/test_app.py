@@ -180,9 +180,10 @@ def test_other_paths_and_methods_fail_in_the_same_form(served: Serving):
 def test_errors_have_a_status_and_a_type(
     error: Exception, status: int, type: str, told: bool, caplog: pytest.LogCaptureFixture
 ):
-    failure = failure_of(error)
-    assert (failure.status, failure.type) == (status, type)
+    failure, withheld = failure_of(error, all_told=True), failure_of(error, all_told=False)
+    assert {(one.status, one.type) for one in (failure, withheld)} == {(status, type)}
     assert (str(error) in failure.message) == told
+    assert (str(error) in withheld.message) == (type in ("invalid_request", "nothing_loaded"))
     assert "secret-value" not in failure.message + caplog.text
 
 

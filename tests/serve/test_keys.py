@@ -105,6 +105,17 @@ def test_what_is_wrong_is_told_to_the_api_key_alone(folder: ProjectFolder):
     assert told[WIKI] == ""
 
 
+@pytest.mark.parametrize("path", ["/query", "/query/data", "/query/stream"])
+def test_hosts_are_named_to_no_key_of_another(folder: ProjectFolder, path: str):
+    address = "postgresql://somebody@127.0.0.1:1/there"
+    with folder.open(*KEYS, f"stores.postgres.url={address}") as project, serving(project) as served:
+        told = {key: ask(served, key, path, mode="naive") for key in (MASTER, WIKI)}
+    errors = {key: answer.json()["error"] for key, answer in told.items()}
+    assert {error["type"] for error in errors.values()} == {"store_unavailable"}
+    assert "127.0.0.1" in errors[MASTER]["message"]
+    assert "127.0.0.1" not in told[WIKI].text
+
+
 def test_a_key_asks_its_own_workspace(folder: ProjectFolder):
     other = f"serve.keys.other={{key: other-key, workspace: {folder.open().settings.workspace}}}"
     with folder.open(other, "workspace=nothing-here") as project, serving(project) as served:

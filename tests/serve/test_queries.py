@@ -42,7 +42,7 @@ def test_who_does_not_read_or_is_gone_before_the_first_byte_is_cut_off(receive: 
 
     async def send_to_nobody() -> None:
         queries = Queries(ServeSettings(concurrency=1, timeout=0.2))
-        await EventStream(await queries.stream(frames))(SCOPE, receive, nothing_more)
+        await EventStream(await queries.stream(frames), True)(SCOPE, receive, nothing_more)
         await all_ended(queries)
 
     asyncio.run(send_to_nobody())
