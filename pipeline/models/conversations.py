@@ -9,7 +9,8 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from pipeline.errors import AuthError, ModelError
+from pipeline.errors import AuthError, ModelError, counted
+from pipeline.files import tell
 from pipeline.models.base import ChatReply, ChatRequest, Result, Talk
 
 Made = TypeVar("Made")
@@ -23,6 +24,8 @@ Ask = Callable[[Mapping[str, ChatRequest]], Mapping[str, ChatReply]]
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 SECONDS_FOR_THE_HOPELESS = 2.0
+SECONDS_IN_SILENCE = 1.0
+"""After Ctrl-C, before somebody is told why the command goes on."""
 FOLLOW_UP, FIRST = 0, 1
 KeyedRequest = tuple[str, ChatRequest]
 KeyedReply = tuple[str, ChatReply]
@@ -243,7 +246,15 @@ class Workers(Generic[Item, Done]):
         if error is None:
             return
         hopeless = isinstance(error, AuthError | ModelError)
-        deadline = time.monotonic() + (SECONDS_FOR_THE_HOPELESS if hopeless else self.grace)
+        seconds = SECONDS_FOR_THE_HOPELESS if hopeless else self.grace
+        begun = time.monotonic()
+        self._join(begun + min(seconds, SECONDS_IN_SILENCE))
+        under_way = sum(thread.is_alive() for thread in self._threads)
+        if under_way and isinstance(error, KeyboardInterrupt) and seconds > SECONDS_IN_SILENCE:
+            tell(f"{counted(under_way, 'call')} under way: waited for up to {seconds:,.0f} s; Ctrl-C again leaves them")
+        self._join(begun + seconds)
+
+    def _join(self, deadline: float) -> None:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 

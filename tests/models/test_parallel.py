@@ -125,6 +125,29 @@ def test_what_is_under_way_is_waited_for_when_another_call_fails():
     assert sorted(finished) == ["a", "b", "c"]
 
 
+def test_who_stops_the_work_is_told_what_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(parallel, "SECONDS_IN_SILENCE", 0.01)
+    both_started = threading.Barrier(3)
+
+    def work(item: str) -> None:
+        both_started.wait(LONG)
+        for _ in range(500):
+            if "under way" in caplog.text:
+                return
+            time.sleep(0.01)
+
+    def stopped() -> Iterator[str]:
+        yield from ("a", "b")
+        both_started.wait(LONG)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_parallel(stopped(), Workers(work, 2, threading.Event(), LONG))
+    assert f"2 calls under way: waited for up to {LONG:,.0f} s; Ctrl-C again leaves them" in caplog.text
+
+
 def test_calls_that_no_call_can_better_are_not_waited_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(parallel, "SECONDS_FOR_THE_HOPELESS", 0.1)
     started, forever = threading.Event(), threading.Event()
