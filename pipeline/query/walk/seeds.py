@@ -31,8 +31,8 @@ FIRST, NEAR = 4, 60
 ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
 ANY_NAME = 0.3
 """What a name counts in whose sentences no word of the question is."""
-OPEN, COVERED = 2.0, 0.3
-"""A passage that leaves half of the question's words open, or more, is stepped from in full; and how far one is that
+OPEN, COVERED = 3.0, 0.5
+"""A passage that leaves a third of the question's words open, or more, is stepped from in full; and how far one is that
 has them all, for it may name what is asked for and not tell it."""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
 _key = lru_cache(10_000)(match_key)
