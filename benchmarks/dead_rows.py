@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
 from harness import print_table
 from sqlalchemy import Connection
 
+from benchmarks.server_time import postgres_cpu
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres import store as postgres
@@ -39,16 +39,10 @@ class Spent:
 
 @contextmanager
 def spent(folder: Path, so_far: Spent) -> Iterator[None]:
-    cpu, began = _server_cpu(folder), time.perf_counter()
+    cpu, began = postgres_cpu(folder), time.perf_counter()
     yield
-    so_far.cpu += _server_cpu(folder) - cpu
+    so_far.cpu += postgres_cpu(folder) - cpu
     so_far.seconds += time.perf_counter() - began
-
-
-def _server_cpu(folder: Path) -> float:
-    """Of the server and its backends, those that have ended included."""
-    server = psutil.Process(int((folder / "postmaster.pid").read_text().split()[0]))
-    return sum(server.cpu_times()[:4]) + sum(sum(child.cpu_times()[:2]) for child in server.children(recursive=True))
 
 
 def measure(folder: Path, rows: int, dimensions: int) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 """Loads of a synthetic graph into Neo4j and PostgreSQL: the first, one with nothing to do, one after 1 % changed;
-beside the plainest code that writes the same rows, and beside LightRAG's storage classes.
+beside the plainest code that writes the same rows, by COPY and by INSERT, and beside LightRAG's storage classes.
 ``python benchmarks/load.py``, or smaller: ``--entities 10000 --relationships 30000 --units 10000``
 """
 
@@ -17,8 +17,10 @@ from typing import Any
 from harness import measure_load, print_table
 
 from benchmarks import beside_lightrag
-from benchmarks.graph_tables import CHANGED, FIRST, Sizes, write_tables
+from benchmarks.bare_rows import COPY, INSERT
+from benchmarks.graph_tables import CHANGED, FIRST, WORKFLOW, Sizes, write_tables
 from benchmarks.progress import Progress, tenths
+from pipeline.load.desired_rows import VECTORS_OF
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.postgres.embedded import start_embedded
 from tests.servers.neo4j_server import Neo4jUnavailable, neo4j_server
@@ -32,11 +34,15 @@ NO_INDEX, INDEX, DEFAULT = 10**9, 1, 5_000
 """``exact_below``: rows from which a table gets an HNSW index. LightRAG always makes one."""
 
 STORES = ["neo4j", "postgres"]
-PLAIN_AND_FIRST = (("plain loop", "bare COPY"), ("first load",))
+PLAIN_AND_FIRST = (("plain loop", COPY), ("first load",))
+INDEXED = ", indexed"
+"""What the name of a load ends with whose tables have HNSW indexes."""
 SHOWN = (
-    "load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "CPU µs a row", "of the plain CPU",
-    "of the first CPU", "of the plain rate", "graphmill is",
+    "load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "CPU µs a row", "server's",
+    "of the plain CPU", "of INSERT's CPU", "with the server's", "of the first CPU", "of the plain rate", "graphmill is",
 )  # fmt: skip
+BOTH = ("CPU s", "server CPU s")
+MEASURED = ("rows", "seconds", "cpu", "server")
 Rows = list[dict[str, Any]]
 
 
@@ -72,21 +78,36 @@ def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Ro
         spec = {**server, "snapshots": folder, "exact_below": NO_INDEX}
         first = measure_load("load_once.py", {**spec, "warm_up": warm_up, "runs": [FIRST]})
         again, changed = measure_load("load_once.py", {**spec, "runs": [FIRST, CHANGED]})["loads"]
-        back = {**spec, "runs": [FIRST], "exact_below": INDEX}
-        indexed = measure_load("load_once.py", back)["loads"][0] if with_index else None
-        bare = measure_load("bare_copy.py", spec)
-    rows = sum(table["rows"] for table in bare.values())
-    seconds, cpu = (sum(table[clock] for table in bare.values()) for clock in ("seconds", "cpu"))
+        indexed = _with_index({**spec, "warm_up": warm_up, "exact_below": INDEX}) if with_index else []
+        bare = measure_load("bare_rows.py", spec)
+    rows, seconds, *_ = (sum(table[COPY][clock] for table in bare.values()) for clock in MEASURED)
     found = [
-        {**plain_line("bare COPY", rows, seconds, cpu), "by table": bare},
+        *({**bare_line(way, bare), "by table": bare} for way in (COPY, INSERT)),
         first_line(first, rows, seconds),
         load_line("again", again),
         load_line("1 % changed", changed),
+        *indexed,
     ]
-    if indexed:  # it changes as many rows back, and makes the indexes
-        vectors = sizes.entities + sizes.relationships + sizes.units
-        found.append(plain_line("HNSW indexes", vectors, indexed["seconds"] - changed["seconds"], None))
     return by_row(found)
+
+
+def _with_index(spec: dict[str, Any]) -> Rows:
+    """1 % changed back, which makes the indexes, and once more; then the rows with vectors of these by INSERT."""
+    built = measure_load("load_once.py", {**spec, "runs": [FIRST]})["loads"][0]
+    changed = measure_load("load_once.py", {**spec, "runs": [CHANGED]})["loads"][0]
+    snapshots = SnapshotStore(Path(spec["snapshots"]))
+    one, other = (snapshots.manifest(WORKFLOW, run).tables for run in (FIRST, CHANGED))
+    ids = {
+        table: snapshots.difference(one[source], other[source], ["id"])[1]["id"].to_pylist()
+        for table, source in VECTORS_OF.items()
+        if source in one
+    }
+    bare = measure_load("bare_rows.py", {**spec, "ids": ids})
+    return [
+        load_line("1 % changed back, indexes made", built),
+        load_line(f"1 % changed{INDEXED}", changed),
+        bare_line(f"{INSERT}{INDEXED}", bare),
+    ]
 
 
 def with_lightrag(folder: Path, warm_up: str) -> Rows:
@@ -137,7 +158,7 @@ def neo4j() -> Iterator[dict[str, Any]]:
 @contextmanager
 def postgres() -> Iterator[dict[str, Any]]:
     with server_folder() as folder:
-        yield {"url": start_embedded(folder), "workspace": "bench"}
+        yield {"url": start_embedded(folder), "folder": str(folder), "workspace": "bench"}
 
 
 def written(folder: Path, sizes: Sizes) -> str:
@@ -147,6 +168,13 @@ def written(folder: Path, sizes: Sizes) -> str:
 
 def plain_line(load: str, rows: int, seconds: float, cpu: float | None) -> dict[str, Any]:
     return {"load": load, **rate(rows, seconds), "CPU s": cpu, "of the plain rate": None}
+
+
+def bare_line(load: str, bare: dict[str, Any]) -> dict[str, Any]:
+    """``bare``: table -> way -> what was measured (bare_rows.py)."""
+    way = load.removesuffix(INDEXED)
+    rows, seconds, cpu, server = (sum(table[way][clock] for table in bare.values()) for clock in MEASURED)
+    return {**plain_line(load, rows, seconds, cpu), "server CPU s": server}
 
 
 def load_line(load: str, measured: dict[str, Any]) -> dict[str, Any]:
@@ -166,18 +194,32 @@ def rate(rows: int, seconds: float) -> dict[str, Any]:
 
 
 def by_row(lines: Rows) -> Rows:
-    """With the client's CPU a row, which is that over the plain one's for a load, and the share of the first load's."""
+    """With the CPU a row, the client's and the server's; of a load what that is over the plainest code's and over
+    INSERT's into the same tables, and the share of the first load's."""
     plain, first = (next(line for line in lines if line["load"] in names) for names in PLAIN_AND_FIRST)
+    inserts = {line["load"]: line for line in lines if line["load"].startswith(INSERT)}
 
     def shares(line: dict[str, Any]) -> dict[str, Any]:
-        cpu, rows = line.get("CPU s"), line["rows"]
-        if cpu is None or not rows:
+        if line.get("CPU s") is None or not line["rows"]:
             return line
-        each = 1e6 * cpu / rows
-        of_plain = each / (1e6 * plain["CPU s"] / plain["rows"])
-        return {**line, "CPU µs a row": each, "of the plain CPU": of_plain, "of the first CPU": cpu / first["CPU s"]}
+        of_insert: dict[str, Any] = {}
+        if insert := inserts.get(f"{INSERT}{INDEXED}" if line["load"].endswith(INDEXED) else INSERT):
+            of_insert = {
+                "of INSERT's CPU": a_row(line, "CPU s") / a_row(insert, "CPU s"),
+                "with the server's": a_row(line, *BOTH) / a_row(insert, *BOTH),
+            }
+        return {
+            **line, "CPU µs a row": a_row(line, "CPU s"), "server's": a_row(line, "server CPU s"),
+            "of the plain CPU": a_row(line, "CPU s") / a_row(plain, "CPU s"), **of_insert,
+            "of the first CPU": line["CPU s"] / first["CPU s"],
+        }  # fmt: skip
 
     return [shares(line) for line in lines]
+
+
+def a_row(line: dict[str, Any], *clocks: str) -> float:
+    """Microseconds."""
+    return 1e6 * sum(line[clock] or 0 for clock in clocks) / line["rows"]
 
 
 def show(title: str, rows: Rows) -> None:

@@ -1,12 +1,25 @@
-"""CPU of the server that the benchmark has started for a measuring process."""
+"""CPU of the server that a measuring process works with."""
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 
-def server_cpu() -> float:
-    """Seconds that the other processes of the starter have taken so far; none of these is known for a server that has
-    left it, as PostgreSQL does."""
+def server_cpu(spec: Mapping[str, Any]) -> float:
+    """Seconds so far. ``spec``: that of load_once.py."""
+    return postgres_cpu(Path(spec["folder"])) if "folder" in spec else sibling_cpu()
+
+
+def postgres_cpu(folder: Path) -> float:
+    """Of the embedded server and its backends, those that have ended included."""
+    server = psutil.Process(int((folder / "postmaster.pid").read_text().split()[0]))
+    return sum(server.cpu_times()[:4]) + sum(sum(child.cpu_times()[:2]) for child in server.children(recursive=True))
+
+
+def sibling_cpu() -> float:
+    """Of the other processes of the starter: a Neo4j's, while PostgreSQL has left it."""
     others = (process for process in psutil.Process(os.getppid()).children() if process.pid != os.getpid())
     return sum(sum(process.cpu_times()[:2]) for process in others)
