@@ -31,7 +31,7 @@ from pipeline.stores.list_columns import frame_of
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-PART_ROWS = 20_000
+PART_ROWS = 10_000
 """Rows, with their vectors, that are held at a time; two such parts, as one is made while another is written."""
 ALL_SOURCES = (*SOURCES, *OPTIONAL)
 VECTOR = "vector"

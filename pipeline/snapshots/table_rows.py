@@ -21,7 +21,7 @@ from pipeline.snapshots.row_hashes import HASH_BYTES, all_hashes, in_one_alone, 
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-BATCH_ROWS = 20_000
+BATCH_ROWS = 10_000
 LEAST_ROWS = 500
 """Rows of a file that are read at once, where several are read side by side."""
 READ_AT_ONCE, LEAST_AT_ONCE = 2**20, 2**16

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, table
+from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, VECTOR, table
 from pipeline.snapshots import table_rows, tables
 from pipeline.snapshots.row_hashes import group_numbers, in_one_alone, row_hashes, table_digest
 from pipeline.snapshots.store import SnapshotStore, snapshot_of
@@ -268,6 +268,15 @@ def test_rows_of_one_key_have_an_order_too(store: SnapshotStore):
 def test_a_table_without_a_key_is_its_rows_in_their_order(store: SnapshotStore):
     one, two = (store.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"]))
     assert one.sha256 != two.sha256
+
+
+def test_only_columns_whose_values_come_again_have_dictionaries(store: SnapshotStore):
+    vectors = pa.array([[0.5, float(n)] for n in range(3)], VECTOR)
+    rows = pa.table({"id": ["a", "b", "c"], "type": ["x"] * 3, "words": [["y"], ["y", "z"], []], "vector": vectors})
+    written = pq.read_metadata(store.root / store.write("rows", rows, ["id"]).files[0].path).row_group(0)
+    columns = [written.column(number) for number in range(written.num_columns)]
+    with_one = {column.path_in_schema for column in columns if column.has_dictionary_page}
+    assert with_one == {"type", "words.list.element"}
 
 
 def test_people_read_the_files(store: SnapshotStore):
