@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.corpus import write_corpus  # noqa: E402
 from pipeline.settings.init import init_project  # noqa: E402
 from pipeline.stores.postgres.embedded import stop_embedded  # noqa: E402
+from tests.servers.neo4j_server import neo4j_server  # noqa: E402
 
 UNIT_TOKENS = 150
 """Size of a text unit where a document has several passages: each becomes a unit of its own."""
@@ -92,6 +93,17 @@ def resolving(root: Path) -> None:
 def _as_steps(steps: Sequence[Mapping[str, Any]]) -> str:
     """Of a workflow's list of steps, each a line of JSON, which is YAML too."""
     return "".join(f"  - {json.dumps(step)}\n" for step in steps)
+
+
+@contextmanager
+def graph_in_neo4j(root: Path) -> Iterator[dict[str, str]]:
+    """A server of its own for the project's graph; what a command needs to talk to it."""
+    settings = root / "settings.yaml"
+    settings.write_text(
+        settings.read_text(encoding="utf-8").replace("graph: postgres", "graph: neo4j"), encoding="utf-8"
+    )
+    with neo4j_server(options=()) as address:
+        yield {"NEO4J_URI": address.uri, "NEO4J_USER": address.user, "NEO4J_PASSWORD": address.password}
 
 
 def measure(root: Path, workflow: str, stage: str = "index", env: Mapping[str, str] | None = None) -> dict[str, Any]:

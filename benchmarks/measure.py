@@ -1,8 +1,9 @@
 """One run of a workflow in this process, measured; prints JSON.
 
 CPU and wall seconds by step, start-up apart: a run over one document goes first, and what that takes (imports,
-ranks, weights) is told as ``startup``. Memory is the process's peak, start-up included. ``written``: bytes that
-this process wrote to files; ``snapshots``: the size of all that are kept, ``live``: of those of the newest tables.
+ranks, weights) is told as ``startup``. ``stores``: of the load of each what it took, with the CPU of its server, and
+the rows it wrote. Memory is the process's peak, start-up included. ``written``: bytes that this process wrote to files;
+``snapshots``: the size of all that are kept, ``live``: of those of the newest tables.
 """
 
 import json
@@ -19,10 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import psutil
 
 from benchmarks.corpus import write_corpus
+from benchmarks.server_time import postgres_cpu, sibling_cpu
 from pipeline.engine.bill.forecast import totals
 from pipeline.engine.run_report import Progress, RunReport, StepReport
+from pipeline.load import loader
 from pipeline.project import Project
 from pipeline.settings.init import init_project
+from pipeline.stores.base import Store
 
 PLAN, LOAD = "plan", "load"
 
@@ -67,6 +71,30 @@ class Steps(Progress):
         self.started = Clock.now()
 
 
+@dataclass
+class Stores:
+    """Takes the time of the load of each store. PostgreSQL is the project's own, Neo4j the starter's."""
+
+    root: Path
+    taken: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def watch(self) -> None:
+        load_store = loader.load_store
+
+        def timed(store: Store, *arguments: Any) -> Any:
+            begun, server = Clock.now(), self._server(store.name)
+            counts = load_store(store, *arguments)
+            written = sum(count[kind] for count in counts.values() for kind in ("inserted", "updated", "deleted"))
+            taken = {**begun.since(), "server": self._server(store.name) - server, "written": written}
+            self.taken[store.name] = taken
+            return counts
+
+        loader.load_store = timed
+
+    def _server(self, store: str) -> float:
+        return sibling_cpu() if store == "neo4j" else postgres_cpu(self.root / "data" / "postgres")
+
+
 def main() -> None:
     root, workflow, stage = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     _warm_up(workflow)
@@ -74,7 +102,8 @@ def main() -> None:
     if stage == PLAN:
         print(json.dumps({**_planned(root, workflow), "startup": startup, "startup_mb": startup_mb}))
         return
-    written = _written()
+    written, stores = _written(), Stores(root)
+    stores.watch()
     with Project.open(root) as project:
         begun, steps = Clock.now(), Steps()
         stages: dict[str, Callable[..., RunReport]] = {"index": project.index, "run": project.run, "load": project.load}
@@ -99,6 +128,7 @@ def main() -> None:
         "cpu": whole["cpu"],
         "wall": whole["wall"],
         "steps": steps.seconds,
+        "stores": stores.taken,
         "peak_mb": peak() / 2**20,
         "written": _written() - written,
         "snapshots": snapshots,

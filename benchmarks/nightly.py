@@ -5,6 +5,9 @@ Seconds of CPU are this program's own, start-up apart, whole and by step; the st
 (their own CPU is not counted). ``command s`` is the wall time of the whole command with start-up. ``written`` is what
 the process wrote to files, ``of the snapshots`` the share of it in the size of the full build's.
 
+With ``--graph neo4j`` the graph goes into a Neo4j that is started for it; the load of each store is told apart in any
+case, with its server's CPU.
+
 With ``--nights 30`` as many nights of such edits follow each other: what each writes, and how the folder of snapshots
 grows, until ``gc`` leaves one night of it. The tables of the last must be those of a full build.
 """
@@ -14,30 +17,35 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from corpus import edit_corpus
-from harness import command, endpoint, measure, new_project, print_table
+from harness import command, endpoint, graph_in_neo4j, measure, new_project, print_table
 
 from pipeline.project import Project
 
-SHARE = 0.01
+SHARE, NEO4J = 0.01, "neo4j"
 FULL, NOTHING, EDITED = "full build", "nothing changed", f"{SHARE:.0%} edited"
 Nights = Mapping[str, Mapping[str, Any]]
 
 
-def nights(workflow: str, units: int, stage: str) -> Nights:
+def nights(workflow: str, units: int, stage: str, graph: str) -> Nights:
     """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command."""
-    with new_project(units) as root, endpoint() as server:
-        first = measure(root, workflow, stage, server.env)
+    with ExitStack() as stack:
+        root = stack.enter_context(new_project(units))
+        env = dict(stack.enter_context(endpoint()).env)
+        if graph == NEO4J:
+            env |= stack.enter_context(graph_in_neo4j(root))
+        first = measure(root, workflow, stage, env)
         started = time.perf_counter()
-        command(root, stage, workflow, env=server.env)
+        command(root, stage, workflow, env=env)
         seconds = time.perf_counter() - started
-        nothing = measure(root, workflow, stage, server.env)
+        nothing = measure(root, workflow, stage, env)
         edit_corpus(root / "data" / "input", units, SHARE)
-        edited = measure(root, workflow, stage, server.env)
+        edited = measure(root, workflow, stage, env)
     return {FULL: first, NOTHING: {**nothing, "command": seconds}, EDITED: edited}
 
 
@@ -94,6 +102,20 @@ def by_step(found: Nights) -> list[dict[str, Any]]:
     return [{"step": step, **{night: _cpu(one, step) for night, one in found.items()}} for step in steps]
 
 
+def by_store(found: Nights) -> list[dict[str, Any]]:
+    """A row for each load that wrote something."""
+    return [
+        {
+            "load into": store, "night": night, "rows written": taken["written"], "CPU s": taken["cpu"],
+            "of the first load": taken["cpu"] / found[FULL]["stores"][store]["cpu"], "server CPU s": taken["server"],
+            "of the first load's": taken["server"] / found[FULL]["stores"][store]["server"],
+        }
+        for store in found[FULL]["stores"]
+        for night, one in found.items()
+        if (taken := one["stores"].get(store))
+    ]  # fmt: skip
+
+
 def _cpu(night: Mapping[str, Any], step: str) -> float | None:
     return night["steps"][step]["cpu"] if step in night["steps"] else None
 
@@ -112,6 +134,7 @@ def main() -> None:
     parser.add_argument("--units", type=int, nargs="+", default=[1_900])
     parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
     parser.add_argument("--stage", default="run", choices=["run", "index"], help="with the stores or without")
+    parser.add_argument("--graph", default="postgres", choices=["postgres", NEO4J])
     parser.add_argument("--nights", type=int, default=0, help="as many nights of edits in a row")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -122,12 +145,15 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     for workflow in options.workflow:
         for units in options.units:
-            found = nights(workflow, units, options.stage)
+            found = nights(workflow, units, options.stage, options.graph)
             rows += summary(workflow, units, found)
             measured.append({"workflow": workflow, "units": units, "nights": found})
             if not options.json:
                 print(f"\n{workflow}, {units:,} text units: CPU s by step")
                 print_table(by_step(found))
+                if loads := by_store(found):
+                    print()
+                    print_table(loads)
     if options.json:
         print(json.dumps(measured, indent=1))
     else:
