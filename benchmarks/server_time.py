@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ def server_cpu(spec: Mapping[str, Any]) -> float:
 def postgres_cpu(folder: Path) -> float:
     """Of the embedded server and its backends, those that have ended included."""
     server = psutil.Process(int((folder / "postmaster.pid").read_text().split()[0]))
-    return sum(server.cpu_times()[:4]) + sum(sum(child.cpu_times()[:2]) for child in server.children(recursive=True))
+    seconds = 0.0
+    for child in server.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it ends now, and is the server's then
+            seconds += sum(child.cpu_times()[:2])
+    return seconds + sum(server.cpu_times()[:4])
 
 
 def sibling_cpu() -> float:

@@ -245,7 +245,8 @@ class TableFiles(TableRows):
         with temporary_file(folder) as temporary:
             pq.write_table(
                 table, temporary, compression="zstd", row_group_size=ROW_GROUP, data_page_size=PAGE_BYTES,
-                use_dictionary=_repeated(table.schema), store_schema=False,
+                use_dictionary=_repeated(table.schema),  # pyright: ignore[reportArgumentType] - names are taken too
+                store_schema=False,
             )  # fmt: skip
             path = folder / f"{sha256_of(temporary)}.parquet"
             relative = path.relative_to(self.root).as_posix()
