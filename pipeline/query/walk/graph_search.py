@@ -21,6 +21,7 @@ from pipeline.query.walk.seeds import (
     OPENING,
     POOL,
     WalkSteps,
+    agreed_first,
     mention_steps,
     named_entities,
     named_passages,
@@ -31,7 +32,7 @@ from pipeline.stores.records import EntityMentions, Relationship
 
 SEEDS, TARGETS = 20, 1000
 """Passages that names are looked for in, and passages they are followed to."""
-STEPPED, FACT, ENTITY = 1.5, 1.0, 0.5
+STEPPED, FACT, ENTITY = 1.5, 0.7, 0.5
 """What the best passage gets for being stepped to, one for holding a fact that is near or on a path, and an end of that
 fact; 1 is what the best by words gets."""
 QUOTED, QUOTED_FROM = 0.2, 40
@@ -56,7 +57,8 @@ def graph_search(
     facts = find_facts(vector, [entity.id for entity in named], vectors, graph)
     in_paths, path_scores = best_paths(vector, facts, vectors, graph, embed)
     lexical = vectors.lexical(question, POOL)
-    restart = passage_scores(lexical, vector, vectors)
+    nearest = vectors.nearest("chunks", vector, POOL)
+    restart = passage_scores(lexical.hits, nearest)
     _add(restart, named_passages(named, vectors))
     started = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked(restart, restart)[:SEEDS]
@@ -67,7 +69,7 @@ def graph_search(
         _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
     links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
     mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
-    return _evidence(mass, facts, steps, top_k, chunk_top_k, graph)
+    return _evidence(mass, agreed_first(lexical.hits, nearest), facts, steps, top_k, chunk_top_k, graph)
 
 
 def _first_passages(facts: Iterable[Relationship]) -> list[str]:
@@ -131,15 +133,23 @@ def _quotes(description: str, text: str) -> bool:
 
 
 def _evidence(
-    mass: Mapping[str, float], facts: GraphFacts, steps: WalkSteps, top_k: int, chunk_top_k: int, graph: GraphReads
+    mass: Mapping[str, float],
+    first: Sequence[str],
+    facts: GraphFacts,
+    steps: WalkSteps,
+    top_k: int,
+    chunk_top_k: int,
+    graph: GraphReads,
 ) -> Evidence:
+    """``first``: passages that stand before all others, whatever their mass."""
     ends = {link.id: (link.source_entity_id, link.target_entity_id) for link in chain(facts.nearest, facts.links)}
     entities = {entity.id for entity in steps.mentioned}.union(*ends.values())
     weights = {id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0)) for id, (source, target) in ends.items()}
+    passages = list(dict.fromkeys([*first, *_ranked(mass, mass.keys() - entities)]))
     return Evidence(
         entities=graph.entities(_ranked(mass, entities)[:top_k]),
         relationships=graph.relationships(_ranked(weights, weights)[:top_k]),
-        chunk_lanes={"graph": dict.fromkeys(_ranked(mass, mass.keys() - entities)[:chunk_top_k], 1)},
+        chunk_lanes={"graph": dict.fromkeys(passages[:chunk_top_k], 1)},
     )
 
 

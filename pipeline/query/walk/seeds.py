@@ -3,8 +3,8 @@
 Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
 are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
 for; by how many of them the passage leaves open, so that an answer in one passage is not left behind for what its names
-lead to; and by whether the passage at its end is about the name or just holds it. LinearRAG
-(Zhuang et al. 2025) walks sentences, entities and passages in the same way.
+lead to, and how many of these begin the passage at its end; and by whether that one is about the name or just holds
+it. LinearRAG (Zhuang et al. 2025) walks sentences, entities and passages in the same way.
 """
 
 import re
@@ -12,11 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.walk.pagerank import Edge
-from pipeline.stores.reads import Lexical, VectorReads
+from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import EntityMentions
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
@@ -34,7 +32,12 @@ ANY_NAME = 0.3
 OPEN, COVERED = 3.0, 0.5
 """A passage that leaves a third of the question's words open, or more, is stepped from in full; and how far one is that
 has them all, for it may name what is asked for and not tell it."""
+GOES_ON, FILLED = 0.6, 2.0
+"""What a step counts to a passage that begins with no word of those left open; and how much each share of them adds, 1
+at most, so that half of them do."""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
+Hits = Sequence[tuple[str, float]]
+"""A lane's passages and their scores, the best first."""
 _key = lru_cache(10_000)(match_key)
 """A passage is looked at once for each name in it."""
 _WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -99,15 +102,17 @@ def mention_steps(
     weights: Mapping[str, float],
 ) -> WalkSteps:
     """Steps from the passages of ``texts``, whose scores are known, to those whose title and opening are. The fewer of
-    the question's words a passage leaves open, the less leads on from it: what is asked for may be there.
+    the question's words a passage leaves open, the less leads on from it: what is asked for may be there. What does
+    counts more the more of them it begins with.
 
     ``asked``: entities that the question names: where they are is known, nothing is stepped over them. ``weights``: the
     question's words.
     """
     sentences = {passage: read_sentences(text) for passage, text in texts.items()}
-    onward = {
-        id: scores[id] * min(1.0, max(COVERED, OPEN * left_open(held, weights))) for id, held in sentences.items()
-    }
+    total = sum(weights.values()) or 1.0
+    left = {id: left_open(held, weights) for id, held in sentences.items()}
+    onward = {id: scores[id] * min(1.0, max(COVERED, OPEN * sum(left[id].values()) / total)) for id in sentences}
+    begins = {id: frozenset(words(f"{title} {opening}")) for id, (title, opening) in openings.items()}
     reached: dict[str, float] = {}
     edges = []
     for entity in mentioned:
@@ -119,7 +124,8 @@ def mention_steps(
         for passage, link in links.items():
             for target, share in about.items():
                 if target != passage:
-                    reached[target] = max(reached.get(target, 0.0), onward[passage] * link * share)
+                    step = onward[passage] * link * share * goes_on(left[passage], begins[target])
+                    reached[target] = max(reached.get(target, 0.0), step)
     return WalkSteps(reached, edges, mentioned)
 
 
@@ -137,11 +143,17 @@ def read_sentences(text: str) -> list[SentenceWords]:
     return [SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences]
 
 
-def left_open(sentences: Sequence[SentenceWords], weights: Mapping[str, float]) -> float:
-    """The share of the question's words, by weight, that none of the sentences has."""
+def left_open(sentences: Sequence[SentenceWords], weights: Mapping[str, float]) -> dict[str, float]:
+    """The question's words that none of the sentences has, and their weights."""
     held = frozenset().union(*(sentence.words for sentence in sentences))
-    total = sum(weights.values()) or 1.0
-    return sum(weight for word, weight in weights.items() if word not in held) / total
+    return {word: weight for word, weight in weights.items() if word not in held}
+
+
+def goes_on(left: Mapping[str, float], begins: Collection[str]) -> float:
+    """What a step counts from a passage that leaves those words open to one that begins with these."""
+    total = sum(left.values()) or 1.0
+    found = sum(weight for word, weight in left.items() if word in begins) / total
+    return GOES_ON + min(1.0, FILLED * found)
 
 
 def overlap(sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]) -> float:
@@ -193,15 +205,20 @@ def _is_inside(pair: str) -> bool:
     return pair.isalnum() and not _WIDE.search(pair)
 
 
-def passage_scores(lexical: Lexical, vector: np.ndarray, vectors: VectorReads) -> dict[str, float]:
+def passage_scores(lexical: Hits, nearest: Hits) -> dict[str, float]:
     """Of the best passages by words and by vector the sum of both scores, each as a share of the best one. One that
     only the other lane has found gets what the last of this one has, which is the most it can have."""
-    nearest = vectors.nearest("chunks", vector, POOL)
-    by_words = _shares(lexical.hits, 1)
+    by_words = _shares(lexical, 1)
     by_vector = {id: BY_VECTOR * share for id, share in _shares(nearest, SHARPNESS).items()}
     floors = [min(shares.values()) if len(shares) == POOL else 0.0 for shares in (by_words, by_vector)]
     found = dict.fromkeys([*by_words, *by_vector])
     return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
+
+
+def agreed_first(lexical: Hits, nearest: Hits) -> list[str]:
+    """The passage that both lanes have first, if there is one."""
+    agreed = lexical and nearest and lexical[0][0] == nearest[0][0]
+    return [lexical[0][0]] if agreed else []
 
 
 def named_entities(question: str, vectors: VectorReads) -> list[EntityMentions]:
@@ -226,6 +243,6 @@ def named_passages(named: Sequence[EntityMentions], vectors: VectorReads) -> dic
     return scores
 
 
-def _shares(hits: Sequence[tuple[str, float]], power: int) -> dict[str, float]:
+def _shares(hits: Hits, power: int) -> dict[str, float]:
     best = max((score for _, score in hits), default=0.0)
     return {id: max(score / best, 0.0) ** power for id, score in hits} if best > 0 else {}

@@ -5,10 +5,13 @@ from pipeline.query.walk.seeds import (
     ANY_NAME,
     ASIDE,
     COVERED,
+    GOES_ON,
     OPEN,
     PERHAPS,
     EntityMentions,
     aboutness,
+    agreed_first,
+    goes_on,
     holds,
     left_open,
     mention_steps,
@@ -69,7 +72,7 @@ def test_steps_go_where_the_question_points():
     mentioned = [EntityMentions("bea", "Bea", ["p", "b", "far"]), EntityMentions("cid", "Cid", ["p", "c"])]
     openings = {"p": ("", "Ada"), "b": ("Bea", ""), "c": ("Cid", ""), "far": ("", "nothing")}
     steps = mention_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
-    onward = 2.0 * OPEN * 0.25  # of the question it leaves a quarter open
+    onward = 2.0 * OPEN * 0.25 * GOES_ON  # of the question it leaves a quarter open
     assert steps.reached == pytest.approx(
         {"b": onward * (ANY_NAME + 0.75), "far": onward * (ANY_NAME + 0.75) * ASIDE, "c": onward * ANY_NAME}
     )
@@ -78,13 +81,13 @@ def test_steps_go_where_the_question_points():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Her dog was Bea.", 1.0),
-        ("Her mother was Bea.", 0.25),
-        ("Her mother was teaching. It rained.", 0.0),
-        ("", 1.0),
+        ("Her dog was Bea.", WEIGHTS),
+        ("Her mother was Bea.", {"teach": 1.0}),
+        ("Her mother was teaching. It rained.", {}),
+        ("", WEIGHTS),
     ],
 )
-def test_what_a_passage_leaves_open_of_a_question(text: str, expected: float):
+def test_what_a_passage_leaves_open_of_a_question(text: str, expected: dict[str, float]):
     assert left_open(read_sentences(text), WEIGHTS) == expected
 
 
@@ -93,10 +96,34 @@ def test_from_a_passage_that_has_all_that_is_asked_little_leads_on():
     openings = {"p": ("", "Ada"), "q": ("", "Ada"), "b": ("Bea", "")}
     whole, part = "Her mother was Bea, whom Cid was teaching.", "Her dog was Bea."
     assert mention_steps({"p": whole}, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached["b"] == pytest.approx(
-        COVERED * (ANY_NAME + 1.0)
+        COVERED * (ANY_NAME + 1.0) * GOES_ON
     )
     both = mention_steps({"p": whole, "q": part}, {"p": 1.0, "q": 3.0}, mentioned, (), openings, WEIGHTS)
-    assert both.reached["b"] == pytest.approx(3 * ANY_NAME), "from the other one in full"
+    assert both.reached["b"] == pytest.approx(3 * ANY_NAME * GOES_ON), "from the other one in full"
+
+
+@pytest.mark.parametrize(
+    ("begins", "expected"),
+    [((), 0), (("taught", "mill"), 0), (("teach",), 0.5), (("mother",), 1), (("mother", "teach"), 1)],
+)
+def test_a_step_counts_by_what_it_finds_of_what_was_left_open(begins: tuple[str, ...], expected: float):
+    assert goes_on(WEIGHTS, begins) == GOES_ON + expected
+    assert goes_on({}, begins) == GOES_ON
+
+
+def test_a_step_to_the_passage_that_tells_what_is_asked_counts_most():
+    texts = {"p": "Her mother was Bea."}
+    mentioned = [EntityMentions("bea", "Bea", ["p", "b", "c"])]
+    openings = {"p": ("", "Ada"), "b": ("Bea", "Her bees."), "c": ("Bea", "She was teaching.")}
+    reached = mention_steps(texts, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached
+    assert reached["c"] == pytest.approx(reached["b"] * (GOES_ON + 1) / GOES_ON)
+
+
+def test_the_first_of_both_lanes():
+    lane = [("p", 3.0), ("q", 1.0)]
+    assert agreed_first(lane, [("p", 0.5)]) == ["p"]
+    assert agreed_first(lane, [("q", 0.5), ("p", 0.4)]) == []
+    assert agreed_first(lane, []) == agreed_first([], lane) == []
 
 
 def test_what_the_question_names_is_not_stepped_over():
