@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -114,13 +114,20 @@ def read_live(stored: Mapping[str, Any]) -> Live:
         stored.get("version") or "",
         stored.get("embedding") or {},
         stored.get("dimensions") or 0,
-        {table: TableState(state["rows"], state["checksum"]) for table, state in (stored.get("tables") or {}).items()},
+        _states(stored.get("tables")),
         stored.get("schema_version") or UNMARKED,
         VectorProbe(**stored["probe"]) if stored.get("probe") else None,
         stored.get("loading") or False,
         stored.get("owner") or "",
         stored.get("place") or "",
     )
+
+
+def _states(stored: Any) -> dict[str, TableState]:
+    """None where they are not what a load has left: the next one compares all rows."""
+    with suppress(AttributeError, KeyError, TypeError):
+        return {table: TableState(state["rows"], state["checksum"]) for table, state in stored.items()}
+    return {}
 
 
 Advanced = Callable[[str, int, int], None]

@@ -290,3 +290,15 @@ def test_other_dimensions_are_said_to_be_loaded(
     assert problem.startswith("neo4j: 7 dimensions are said to be loaded, not 4")
     load(manifest, snapshots, stores, MAX_TYPES)
     assert verify(manifest, snapshots, stores, MAX_TYPES).agrees
+
+
+@pytest.mark.parametrize("tables", ["junk", "[]", '{"sourced_nodes": 1}', 7])
+def test_what_a_load_has_noted_is_written_anew_where_somebody_has_altered_it(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, tables: object
+):
+    change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n")
+    change(loaded, "MATCH (live:GraphmillLive {workspace: $w}) SET live.tables = $tables", tables=tables)
+    assert differences(verify(manifest, snapshots, [loaded], MAX_TYPES))["nodes"] == {"missing": 1}
+    assert load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]["nodes"]["inserted"] == 1
+    assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
+    assert set(loaded.workspaces()) >= {loaded.workspace}

@@ -198,4 +198,12 @@ class Neo4jStore(Neo4jConnection):
 
 def _live(properties: Mapping[str, Any]) -> Live:
     """Empty texts where a first load has not ended."""
-    return read_live({**properties, **{name: json.loads(properties.get(name, "{}")) for name in NESTED}})
+    return read_live({**properties, **{name: _nested(properties.get(name)) for name in NESTED}})
+
+
+def _nested(stored: Any) -> Mapping[str, Any]:
+    """Nothing where somebody has altered it: the next load writes it anew."""
+    with suppress(TypeError, ValueError):
+        found = json.loads(stored)
+        return found if isinstance(found, Mapping) else {}
+    return {}
