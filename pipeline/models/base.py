@@ -68,11 +68,13 @@ def one_question(request: ChatRequest) -> Talk[ChatReply]:
 
 
 class Tokens(NamedTuple):
-    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache."""
+    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache. ``searches``: of a reranker,
+    which may be paid by these."""
 
     input: int
     output: int
     cached: int = 0
+    searches: int = 0
 
 
 NO_TOKENS = Tokens(0, 0)

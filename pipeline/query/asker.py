@@ -10,10 +10,14 @@ from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest, request_of
 from pipeline.settings.query_options import QuerySettings
 
+RECORDS = ("top_k", "chunk_top_k", "related_chunk_number", "primer_reports")
+"""Options that say how much is read."""
+
 
 @dataclass(frozen=True)
 class Asker:
-    """``name``: by which usage knows them; "" is the command line and scripts. None: no ceiling.
+    """``name``: by which usage knows them; "" is the command line and scripts. None: no ceiling. ``models``: of
+    models.chat; ``max_records``: of each of ``RECORDS``.
 
     ``where``: conditions of the documents that they may see anything of; those of a request narrow them. ``apart``:
     what a model has answered them is served to nobody else. ``all_told``: they may be told how the project is run and
@@ -23,7 +27,9 @@ class Asker:
 
     name: str = ""
     modes: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
     system_prompt: bool = True
+    max_records: int | None = None
     max_prompt_tokens: int | None = None
     max_calls: int | None = None
     cost_per_day: float | None = None
@@ -45,10 +51,13 @@ def request_for(
     if asker == ANYONE:
         return request_of(question, defaults, options)
     ceilings = {"max_total_tokens": asker.max_prompt_tokens, "max_calls": asker.max_calls}
+    ceilings |= dict.fromkeys(RECORDS, asker.max_records)
     lowered = {name: min(most, getattr(defaults, name)) for name, most in ceilings.items() if most is not None}
     request = request_of(question, defaults.model_copy(update=lowered), options)
     if asker.modes is not None and request.mode not in asker.modes:
         raise _refused(f"mode '{request.mode}'", f"ask with one of: {', '.join(asker.modes) or 'none'}")
+    if asker.models is not None and request.model not in asker.models:
+        raise _refused(f"model '{request.model}'", f"ask with one of: {', '.join(asker.models) or 'none'}")
     if not asker.system_prompt and request.system_prompt != defaults.system_prompt:
         raise _refused("a system_prompt", "leave it out; a wish goes into user_prompt")
     for name, most in ceilings.items():

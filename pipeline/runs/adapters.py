@@ -177,6 +177,8 @@ def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | Non
         concurrency=rerank.concurrency,
         timeout=rerank.timeout,
         max_retries=rerank.max_retries,
+        input_price=rerank.price.input if rerank.price else None,
+        search_price=rerank.price.search if rerank.price else 0.0,
         where=where,
     )
 

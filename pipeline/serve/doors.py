@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 from pipeline.errors import SettingsError
 from pipeline.project import Project
-from pipeline.query.asker import Asker
+from pipeline.query.asker import RECORDS, Asker
 from pipeline.query.request import as_operators
 from pipeline.settings.schema import UNLIMITED, KeySettings, Settings
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 """Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
+USUAL_RECORDS = 100
+"""That anybody may ask for, unless settings say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,15 @@ def doors_of(project: Project) -> Doors:
 
 def asker_of(name: str, settings: Settings) -> Asker:
     """Who may ask for all that serve.allow says."""
-    allow = settings.serve.allow
+    allow, query = settings.serve.allow, settings.query
     return Asker(
         name,
-        allow.modes,
-        allow.system_prompt,
-        allow.max_prompt_tokens or settings.query.max_total_tokens,
-        allow.max_calls or settings.query.max_calls,
+        modes=allow.modes,
+        models=(query.model,) if allow.models is None else allow.models,
+        system_prompt=allow.system_prompt,
+        max_records=allow.max_records or max(USUAL_RECORDS, *(getattr(query, option) for option in RECORDS)),
+        max_prompt_tokens=allow.max_prompt_tokens or query.max_total_tokens,
+        max_calls=allow.max_calls or query.max_calls,
         shared_cost_per_day=None if allow.cost_per_day == UNLIMITED else allow.cost_per_day,
     )
 
@@ -79,13 +83,15 @@ def _door(name: str, key: KeySettings, project: Project) -> Door:
     usual = asker_of(name, project.settings)
     asker = Asker(
         name,
-        usual.modes if key.modes is None else key.modes,
-        usual.system_prompt if key.system_prompt is None else key.system_prompt,
-        key.max_prompt_tokens or usual.max_prompt_tokens,
-        key.max_calls or usual.max_calls,
-        key.cost_per_day,
-        usual.shared_cost_per_day,
-        conditions,
+        modes=usual.modes if key.modes is None else key.modes,
+        models=usual.models if key.models is None else key.models,
+        system_prompt=usual.system_prompt if key.system_prompt is None else key.system_prompt,
+        max_records=key.max_records or usual.max_records,
+        max_prompt_tokens=key.max_prompt_tokens or usual.max_prompt_tokens,
+        max_calls=key.max_calls or usual.max_calls,
+        cost_per_day=key.cost_per_day,
+        shared_cost_per_day=usual.shared_cost_per_day,
+        where=conditions,
         apart=True,
         all_told=False,
     )

@@ -72,8 +72,8 @@ ModeOption = Annotated[
         "answer, searches for what they leave open. Left out: the project's default."
     ),
 ]
-Passages = Annotated[int | None, Field(ge=1, le=1000, description="How many passages to consider.")]
-Things = Annotated[int | None, Field(ge=1, le=1000, description="How many entities and relationships to consider.")]
+Passages = Annotated[int | None, Field(ge=1, description="How many passages to consider.")]
+Things = Annotated[int | None, Field(ge=1, description="How many entities and relationships to consider.")]
 Budget = Annotated[
     int | None,
     Field(

@@ -112,6 +112,13 @@ class EmbeddingSettings(EndpointSettings):
         return self.provider or ("openai" if self.base_url or self.model else "builtin")
 
 
+class RerankPrice(Section):
+    """``input``: per million tokens; ``search``: per thousand searches. Endpoints are paid by the one or the other."""
+
+    input: NonNegativeFloat = 0.0
+    search: NonNegativeFloat = 0.0
+
+
 class RerankSettings(Section):
     """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
 
@@ -124,6 +131,7 @@ class RerankSettings(Section):
     concurrency: PositiveInt = 4
     timeout: float = Field(default=30, gt=0)
     max_retries: int = Field(default=2, ge=0)
+    price: RerankPrice | None = None
 
 
 class ModelsSettings(Section):
@@ -190,11 +198,14 @@ UNLIMITED = "unlimited"
 
 class AllowSettings(Section):
     """What a question over HTTP and MCP may ask for, and what all of them together may cost in a day of UTC.
-    ``max_prompt_tokens`` and ``max_calls``, of one question: where left out, what ``query`` has as max_total_tokens and
-    max_calls."""
+    ``models``: of models.chat. ``max_records``: of top_k, chunk_top_k, related_chunk_number and primer_reports.
+    What is left out is as ``query`` has it: ``models`` its model, ``max_prompt_tokens`` its max_total_tokens,
+    ``max_calls`` its max_calls, ``max_records`` the most of its own, or 100."""
 
     modes: tuple[Mode, ...] = SEARCHING
+    models: tuple[str, ...] | None = None
     system_prompt: bool = False
+    max_records: PositiveInt | None = None
     max_prompt_tokens: PositiveInt | None = None
     max_calls: int | None = Field(default=None, ge=2)
     cost_per_day: NonNegativeFloat | Literal["unlimited"] = 10.0
@@ -207,7 +218,9 @@ class KeySettings(Section):
     key: SecretStr = SecretStr("")
     workspace: str = Field(default="", pattern=r"^[a-z0-9_-]{0,63}$")
     modes: tuple[Mode, ...] | None = None
+    models: tuple[str, ...] | None = None
     system_prompt: bool | None = None
+    max_records: PositiveInt | None = None
     max_prompt_tokens: PositiveInt | None = None
     max_calls: int | None = Field(default=None, ge=2)
     cost_per_day: NonNegativeFloat | None = None

@@ -13,6 +13,7 @@ from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
 from tests.servers.openai_server import OpenAIServer
+from tests.servers.rerank_server import rerank_server
 
 MASTER, WIKI, DESK = "master-key", "wiki-kéy", "desk-key"
 KEYS = [
@@ -52,6 +53,8 @@ def test_each_key_has_its_own_terms(asked: Serving):
         ({"mode": "naive", "system_prompt": "Sing."}, "leave it out"),
         ({"mode": "naive", "max_total_tokens": 2001}, "ask for at most 2,000"),
         ({"mode": "naive", "user_prompt": "word " * 3000}, "shorten it"),
+        ({"mode": "naive", "chunk_top_k": 101}, "ask for at most 100"),
+        ({"mode": "naive", "model": "large"}, "ask with one of: default"),
     ],
 )
 def test_a_refusal_has_its_status_and_a_word_on_what_to_do(
@@ -93,6 +96,50 @@ def test_a_caller_may_ask_for_what_the_settings_have_and_less(served: Serving, p
     refused = served.ask("/query/data", max_total_tokens=most + 1)
     assert (refused.status_code, refused.json()["error"]["type"]) == (403, "not_allowed")
     assert served.ask("/query/data", mode="bypass").status_code == 403
+
+
+@pytest.mark.parametrize("option", ["top_k", "chunk_top_k", "related_chunk_number", "primer_reports"])
+def test_how_much_is_read_has_a_ceiling(served: Serving, folder: ProjectFolder, option: str):
+    assert served.ask("/query/data", **{option: 100}).status_code == 200
+    refused = served.ask("/query/data", **{option: 101})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (403, "not_allowed")
+    assert f"{option}: 101 is not allowed here" in refused.json()["error"]["message"]
+    with folder.open(f"query.{option}=150") as project, serving(project) as more:
+        assert more.ask("/query/data", **{option: 150}).status_code == 200
+    few = "serve.keys.few={key: few-key, max_records: 5}"
+    with folder.open(few) as project, serving(project) as less:
+        assert ask(less, "few-key", "/query/data", **{option: 6}).status_code == 403
+        assert ask(less, "few-key", "/query/data").status_code == 200  # of the default it gets less
+
+
+def test_a_caller_names_no_model_but_those_it_may(folder: ProjectFolder, openai: OpenAIServer):
+    large = [f"models.chat.large.{line.removeprefix('models.chat.default.')}" for line in models_of(openai)]
+    keys = [f"serve.api_key={MASTER}", f"serve.keys.desk={{key: {DESK}, models: [default, large]}}"]
+    with folder.open(*models_of(openai), *large, *keys, "cache=''") as project, serving(project) as served:
+        refused = ask(served, MASTER, mode="naive", model="large")
+        assert refused.status_code == 403
+        assert "model 'large' is not allowed here; ask with one of: default" in refused.json()["error"]["message"]
+        assert openai.count("chat") == 0
+        assert ask(served, DESK, mode="naive", model="large").status_code == 200
+        assert ask(served, MASTER, mode="naive").status_code == 200
+    with (
+        folder.open(*models_of(openai), *large, "query.model=large", "cache=''") as project,
+        serving(project) as served,
+    ):
+        assert served.ask(mode="naive").status_code == 200  # the project's own
+        assert served.ask(mode="naive", model="default").status_code == 403
+
+
+def test_a_ceiling_of_a_day_counts_the_reranker(folder: ProjectFolder):
+    with rerank_server() as ranking:
+        rerank = {"base_url": ranking.base_url, "api_key": ranking.key, "price": "{search: 2}"}
+        settings = [f"models.rerank.default.{name}={value}" for name, value in rerank.items()]
+        ranker = f"serve.keys.ranker={{key: {DESK}, cost_per_day: 0.003}}"
+        with folder.open(*settings, ranker) as project, serving(project) as served:
+            first, second, third = (ask(served, DESK, "/query/data", mode="naive") for _ in range(3))
+    assert [first.json()["cost"], second.json()["cost"]] == [0.002, 0.002]
+    assert third.status_code == 429
+    assert len(ranking.requests) == 2
 
 
 def test_what_is_wrong_is_told_to_the_api_key_alone(folder: ProjectFolder):

@@ -37,6 +37,11 @@ class Call:
     characters: int
     tokens: int = 0
     texts: int = 0
+    searches: int = 0
+
+    @property
+    def expected(self) -> Tokens:
+        return Tokens(self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches)
 
 
 @dataclass
@@ -146,8 +151,7 @@ class Attempts:
     ) -> Sent[Answer] | Failure:
         with ExitStack() as place:
             place.enter_context(self.limiter.turn(call.tokens, self.stop))
-            expected = Tokens(call.characters // CHARACTERS_PER_TOKEN, 0)
-            name = self.listener.begun(self._usage(call, attempt, expected)) if self.listener else ""
+            name = self.listener.begun(self._usage(call, attempt, call.expected)) if self.listener else ""
             started = time.monotonic()
             answer = self.endpoint.call(send)
 

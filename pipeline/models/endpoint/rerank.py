@@ -9,22 +9,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ModelError, SettingsError
-from pipeline.models.base import NO_TOKENS, Listener, Tokens
+from pipeline.models.base import Listener, Tokens
 from pipeline.models.conversations import in_parallel, made_once
 from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel, RetryWindow
-from pipeline.models.endpoint.client import Endpoint, Failure, sendable
+from pipeline.models.endpoint.client import Endpoint, Failure, UselessAnswerError, sendable
 
 if TYPE_CHECKING:
     from openai import OpenAI
 
 
 SHORTEST_TO_HALVE = 200  # characters; an endpoint that cannot take so many has another trouble
+TEXTS_OF_A_SEARCH = 100
+"""As Cohere bills them, where an endpoint does not count its searches itself."""
 
 
 @dataclass(frozen=True)
 class EndpointReranker(RemoteModel):
     """A Reranker. ``batch_size``: documents in a call; of each, only its first ``max_characters`` are read, fewer where
     the endpoint finds them too long. ``timeout``: seconds of a call, and of waiting while the endpoint refuses all.
+    ``search_price``: per thousand searches; some endpoints are paid by these, some by ``input_price``.
 
     Raises SettingsError without an address.
     """
@@ -35,6 +38,7 @@ class EndpointReranker(RemoteModel):
     where: str = "models.rerank.default"
     batch_size: int = 100
     max_characters: int = 8000
+    search_price: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.base_url:
@@ -45,6 +49,10 @@ class EndpointReranker(RemoteModel):
     @property
     def identity(self) -> Mapping[str, Any]:
         return {"model": self.model, "max_characters": self.max_characters}
+
+    def cost(self, tokens: Tokens) -> float | None:
+        by_tokens = super().cost(tokens)
+        return None if by_tokens is None else by_tokens + tokens.searches * self.search_price / 1e3
 
     @made_once
     def endpoint(self) -> Endpoint:
@@ -68,8 +76,9 @@ class EndpointReranker(RemoteModel):
 
     def _scores(self, query: str, documents: Sequence[str], longest: int, attempts: Attempts) -> dict[int, float]:
         texts = [sendable(document[:longest]) for document in documents]
-        call = Call("", len(query) + sum(map(len, texts)), texts=len(texts))
-        answer = attempts.ask(call, partial(self._send, sendable(query), texts))
+        searches = math.ceil(len(texts) / TEXTS_OF_A_SEARCH)
+        call = Call("", len(query) + sum(map(len, texts)), texts=len(texts), searches=searches)
+        answer = attempts.ask(call, partial(self._send, sendable(query), texts, call.expected))
         if not isinstance(answer, Failure):
             return answer
         longest = min(longest, max(map(len, documents))) // 2
@@ -78,7 +87,9 @@ class EndpointReranker(RemoteModel):
         action = "lower batch_size or max_characters" if answer.status in (400, 413, 422) else "look at the server"
         raise ModelError(f"{self.where}: {answer.message}; {action}")
 
-    def _send(self, query: str, texts: list[str], client: "OpenAI") -> tuple[dict[int, float], Tokens]:
+    def _send(
+        self, query: str, texts: list[str], expected: Tokens, client: "OpenAI"
+    ) -> tuple[dict[int, float], Tokens]:
         from openai import UnprocessableEntityError
 
         try:
@@ -88,7 +99,8 @@ class EndpointReranker(RemoteModel):
                 raise
             self._wants_texts.set()
             answer = client.post("/rerank", cast_to=object, body=self._body(query, texts))
-        return _read_scores(answer, len(texts)), NO_TOKENS
+        tokens = _billed(answer, expected)
+        return _read_scores(answer, len(texts), tokens), tokens
 
     def _body(self, query: str, texts: list[str]) -> dict[str, Any]:
         if self._wants_texts.is_set():
@@ -102,12 +114,27 @@ class EndpointReranker(RemoteModel):
         return threading.Event()
 
 
-def _read_scores(answer: object, n_documents: int) -> dict[int, float]:
-    """Position -> score, of the entries that can be read. Raises ValueError when there is none."""
+def _billed(answer: object, expected: Tokens) -> Tokens:
+    """As the endpoint counts: Jina and vLLM their tokens, Cohere its searches; what it does not tell is as expected."""
+    tokens = _count(answer, "usage", "total_tokens")
+    searches = _count(answer, "meta", "billed_units", "search_units")
+    return Tokens(
+        expected.input if tokens is None else tokens, 0, searches=expected.searches if searches is None else searches
+    )
+
+
+def _count(answer: object, *path: str) -> int | None:
+    for name in path:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    return answer if type(answer) is int and answer >= 0 else None
+
+
+def _read_scores(answer: object, n_documents: int, tokens: Tokens) -> dict[int, float]:
+    """Position -> score, of the entries that can be read. Raises UselessAnswerError when there is none."""
     entries = answer.get("results", answer.get("data")) if isinstance(answer, dict) else answer
     found = dict(_pairs(entries if isinstance(entries, list) else (), n_documents))
     if not found:
-        raise ValueError("the answer holds no score of a document")
+        raise UselessAnswerError("the answer holds no score of a document", tokens)
     return found
 
 

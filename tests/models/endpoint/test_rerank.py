@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
-from pipeline.models.base import Reranker
+from pipeline.models.base import Reranker, Usage
 from pipeline.models.endpoint.rerank import EndpointReranker
 from pipeline.runs.adapters import reranker
 from pipeline.settings.schema import Settings
@@ -203,11 +203,58 @@ def test_a_wrong_key_is_told_without_it(model: EndpointReranker):
     stranger.endpoint.client.close()
 
 
+@dataclass
+class Heard:
+    """A Listener that keeps what it is told."""
+
+    expected: list[Usage] = field(default_factory=list)
+    ended_calls: list[Usage] = field(default_factory=list)
+
+    def begun(self, expected: Usage) -> str:
+        self.expected.append(expected)
+        return ""
+
+    def ended(self, usage: Usage, call: str | None = None) -> None:
+        self.ended_calls.append(usage)
+
+    def finished(self, rows: int) -> None:
+        return
+
+    def reserve(self, tokens: int, cost: float | None) -> None:
+        return
+
+
+def billed(**told: object) -> RerankReply:
+    return RerankReply(raw=json.dumps({"results": [{"index": 0, "relevance_score": 1}], **told}))
+
+
+@pytest.mark.parametrize(
+    ("told", "tokens", "cost"),
+    [
+        (billed(usage={"total_tokens": 1500}), 1500, 1500 * 20 / 1e6 + 0.002),
+        (billed(meta={"billed_units": {"search_units": 3}}), 20, 20 * 20 / 1e6 + 0.006),
+        (billed(), 20, 20 * 20 / 1e6 + 0.002),
+        (billed(usage={"total_tokens": "many"}, meta=[]), 20, 20 * 20 / 1e6 + 0.002),
+    ],
+)
+def test_a_call_has_its_price_as_the_endpoint_counts_it(
+    model: EndpointReranker, server: RerankServer, told: RerankReply, tokens: int, cost: float
+):
+    server.script.append(told)
+    priced, heard = replace(model, input_price=20.0, search_price=2.0), Heard()
+    priced.rerank(QUESTION, ["rye " * 15], heard)
+    priced.endpoint.client.close()
+    [expected], [usage] = heard.expected, heard.ended_calls
+    assert (usage.input_tokens, usage.texts, usage.cost) == (tokens, 1, pytest.approx(cost))
+    assert expected.cost == pytest.approx(20 * 20 / 1e6 + 0.002)
+
+
 def test_settings_name_it(server: RerankServer):
     assert reranker(Settings()) is None
     model = {"base_url": server.base_url, "api_key": KEY, "model": "best", "timeout": 3, "batch_size": 7}
-    made = reranker(Settings.model_validate({"models": {"rerank": {"default": model}}}))
+    made = reranker(Settings.model_validate({"models": {"rerank": {"default": {**model, "price": {"search": 2}}}}}))
     assert isinstance(made, EndpointReranker)
+    assert (made.input_price, made.search_price) == (0, 2)
     assert (made.model, made.timeout, made.batch_size, made.where) == ("best", 3, 7, "models.rerank.default")
 
 
