@@ -37,7 +37,7 @@ from pipeline.engine.plan import (
 )
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_report import Action, Progress, StepReport
-from pipeline.engine.tasks import InBuckets, Workplace, release_memory, works_in_buckets
+from pipeline.engine.tasks import InBuckets, Workplace, works_in_buckets
 from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workers import Workers
@@ -196,7 +196,7 @@ class Runner:
         self.snapshots.record(record)
         if works_in_buckets(step, self.resources):  # a source is read every night, maybe before a step that was killed
             self.snapshots.forget_tasks()
-        release_memory()
+        pyarrow.default_memory_pool().release_unused()  # else the next step's peak comes on top of it
         return record
 
     def _in_buckets(self, planned: PlannedStep, workflow: Workflow, meter: Meter) -> InBuckets | None:

@@ -81,7 +81,6 @@ class Workplace:
         frames = self._made(step, part, task)
         made = {name: self._written(step, part, name, frames[name], task.bucket) for name in part.outputs}
         self.snapshots.note_task(task.name, made)
-        release_memory()
         return made
 
     def _step(self, task: Task) -> Step:
@@ -132,12 +131,6 @@ class Workplace:
         schema, table = part.outputs[name], table_of(step, name)
         rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
         return self.snapshots.write_bucket(table, rows, schema.order, bucket, part.law.row_of[name])
-
-
-def release_memory() -> None:
-    """Give back to the system what is free: the allocator keeps it, and the peak of one piece of work would come on top
-    of what the one before has left."""
-    pa.default_memory_pool().release_unused()
 
 
 def means_of(components: Mapping[str, Any]) -> str:
