@@ -32,9 +32,9 @@ ANY_NAME = 0.3
 OPEN, COVERED = 3.0, 0.5
 """A passage that leaves a third of the question's words open, or more, is stepped from in full; and how far one is that
 has them all, for it may name what is asked for and not tell it."""
-GOES_ON, FILLED = 0.6, 2.0
+GOES_ON, FILLED = 0.8, 3.0
 """What a step counts to a passage that begins with no word of those left open; and how much each share of them adds, 1
-at most, so that half of them do."""
+at most, so that a third of them do."""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
 Hits = Sequence[tuple[str, float]]
 """A lane's passages and their scores, the best first."""
