@@ -40,6 +40,9 @@ KNOWN_AS: dict[str, str] = {
     # embed_text
     "47ce8086ac81132d91a981a0290842f6d4e4bb984d419a37292b17963241c993":
         "ccad02591a6e5edff8ccb45e9d458f9a2bdc72ed044917edfeec620b1103092e",
+    # extract_graph_fast
+    "b4e4687d333a63987489586dc3805534c3625601d2ad7eeb7c9469add80ff231":
+        "5e7f6b770e956d8ad07838b6e1c556ba97de402dd36580779e0889412b3aaee9",
     # filter
     "74a5c143bf3cfb41386930a6c47841e1b3d96389e50fe5de66c4900afc513013":
         "7e168d5ac6e129fd233ad3831b02ff5d5793428ef6769f5581bb97258277d751",
@@ -55,6 +58,9 @@ KNOWN_AS: dict[str, str] = {
     # join_documents
     "4d94dcd617b53f9cc8f7b61237dc65e8328c99bbe94d9c185c3f7417c2f4efef":
         "8b8dbaabb556aeabb852de62872aaeeffe5e2dcb29f0b4b17f911007f1e3faec",
+    # merge_graphs
+    "ddf32b4d27e804bf42d53cb2c5386bf30acb4f72e2743e96f9934a7b22e4ae0b":
+        "42c0b755665b0f4814a511055e3c5ffe8bc6d4d9d3f83ae229f42f0c2d457ae7",
     # order_by
     "cc4396c67d4eed2949ad37662787f1fca3d845cc81c70e0365662baf1f168147":
         "ce122eb1cd63f8c0429310709bba5db7023f856b1ee5db93592f2748860489a7",
@@ -89,8 +95,8 @@ KNOWN_AS: dict[str, str] = {
     "ddd59ef49477d03bfa3244d1ad4c93f054dec32a99eb8a670d014d82896d5845":
         "03ac9544b6666ec5d6fd0597f0712c4cac43ea0cdf3e30aefbb8309a91e210b3",
 }  # fmt: skip
-"""What code was called before fingerprints were of definitions: steps and loads of that time go on. A line whose
-code has changed since says nothing any more: delete it."""
+"""What code was called before fingerprints were of definitions, or before a mere change of form: steps and loads of
+that time go on. A line whose code has changed since says nothing any more: delete it."""
 
 
 def fingerprint(value: Any) -> str:

@@ -14,6 +14,7 @@ from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
 from pipeline.engine.kept_documents import KEPT, NAMING
+from pipeline.engine.memory import release_memory
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError
@@ -249,12 +250,15 @@ def outputs_of(
         if groups is not None and not len(groups):
             outputs |= {name: last.outputs[name] for name in part.outputs}
             continue
-        if groups is None and (made := in_buckets(number, night)) is not None:
-            outputs |= made
-            continue
-        frames = make(part, night.read(groups), groups)
-        outputs |= {name: night.written(step, name, frames[name], groups) for name in part.outputs}
+        made = in_buckets(number, night) if groups is None else None
+        outputs |= _made_at_once(step, night, groups, make) if made is None else made
+        release_memory()
     return outputs
+
+
+def _made_at_once(step: Step, night: Night, groups: Groups | None, make: Make) -> dict[str, Snapshot]:
+    frames = make(night.part, night.read(groups), groups)
+    return {name: night.written(step, name, frames[name], groups) for name in night.part.outputs}
 
 
 def _unread(step: Step) -> Collection[str]:

@@ -1,15 +1,13 @@
 """Execute a workflow: plan each step, reuse or run it, write its snapshots, record last."""
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
-import psutil
 import pyarrow.compute
 
 from pipeline.contract.conversion import Converter
@@ -24,6 +22,7 @@ from pipeline.engine.deletions import DOCUMENTS, changes_between, documents_befo
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.kept_documents import with_kept
 from pipeline.engine.losses import RECOVERED, lost, no_input, refuse_nothing, reject_ratio, trades, unread_ratio
+from pipeline.engine.memory import PeakMemory
 from pipeline.engine.plan import (
     ALL,
     PlannedStep,
@@ -196,7 +195,6 @@ class Runner:
         self.snapshots.record(record)
         if works_in_buckets(step, self.resources):  # a source is read every night, maybe before a step that was killed
             self.snapshots.forget_tasks()
-        pyarrow.default_memory_pool().release_unused()  # else the next step's peak comes on top of it
         return record
 
     def _in_buckets(self, planned: PlannedStep, workflow: Workflow, meter: Meter) -> InBuckets | None:
@@ -346,39 +344,3 @@ def settle_batches(planned: PlannedStep, resources: Resources, listener: Listene
     if resources.settle_batches and not goes_on:
         for name in resources.chat_names(step):
             resources.settle_batches(name, listener)
-
-
-SECONDS_BETWEEN_LOOKS = 0.05
-MEGABYTE = 1_000_000
-
-
-@dataclass
-class PeakMemory:
-    """A context; afterwards ``megabytes`` is the greatest resident size of this process and of those it has begun that
-    was seen in it."""
-
-    megabytes: float = 0.0
-    over: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> "PeakMemory":
-        self._process = psutil.Process()
-        self._look()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self._thread.join()
-        self._look()
-
-    def _watch(self) -> None:
-        while not self.over.wait(SECONDS_BETWEEN_LOOKS):
-            self._look()
-
-    def _look(self) -> None:
-        resident = 0
-        for process in (self._process, *self._process.children(recursive=True)):
-            with suppress(psutil.Error):  # it has ended meanwhile
-                resident += process.memory_info().rss
-        self.megabytes = max(self.megabytes, round(resident / MEGABYTE, 1))

@@ -25,8 +25,9 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import WorkerError
 from pipeline.files import temporary_file
-from pipeline.snapshots.row_hashes import group_numbers
+from pipeline.snapshots.row_hashes import all_hashes, group_numbers
 from pipeline.snapshots.store import UNFINISHED, Snapshot, SnapshotStore
+from pipeline.snapshots.table_rows import in_order, with_hashes, with_order
 from pipeline.snapshots.tables import TableFile
 
 TASK_ROWS = 20_000
@@ -78,8 +79,8 @@ class Workplace:
         """The files of its outputs, which are noted too."""
         step = self._step(task)
         part = parts_of(step)[task.part]
-        frames = self._made(step, part, task)
-        made = {name: self._written(step, part, name, frames[name], task.bucket) for name in part.outputs}
+        frames = dict(self._made(step, part, task))
+        made = {name: self._written(step, part, name, frames.pop(name), task.bucket) for name in part.outputs}
         self.snapshots.note_task(task.name, made)
         return made
 
@@ -114,10 +115,11 @@ class Workplace:
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
         assert part.law
         schema, table = part.inputs[name], task.tables[name]
-        if name in task.rows:
-            with pa.ipc.open_stream(task.rows[name]) as rows:
-                return schema.seen(as_frame(rows.read_all()))
         columns = columns_seen(schema, self.snapshots.columns(table))
+        if name in task.rows:
+            with pa.ipc.open_stream(task.rows[name]) as stream:
+                rows = stream.read_all()
+            return schema.seen(as_frame((in_order(rows, table.order) if table.order else rows).select(columns)))
         if name in part.law.keyed:
             return schema.seen(as_frame(self.snapshots.bucket(table, task.bucket, columns)))
         key = name, table.sha256
@@ -228,14 +230,14 @@ def _sorted_into(
     naming: Sequence[str],
     bits: int,
 ) -> np.ndarray:
-    """Write each bucket's rows to its file, in the order of the table, and say how many these are. A row is in the
-    bucket of every group that one of its columns ``naming`` names."""
+    """Write each bucket's rows to its file, with what puts them in the order of the table, and say how many these are.
+    A row is in the bucket of every group that one of its columns ``naming`` names."""
     counts = np.zeros(2**bits, np.int64)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    there = snapshots.schema(snapshot)
+    needed = with_order(snapshot.order, columns) if snapshot.order else list(columns)
     with ExitStack() as stack:
         writers: dict[int, Any] = {}
-        for rows in _together(snapshots.batches(snapshot, list(columns))):
+        for rows in _together(snapshots.unordered(snapshot, needed)):
             numbers = np.stack([group_numbers(rows[name], bits) for name in naming])
             for bucket in np.intersect1d(numbers, list(buckets)).tolist():
                 part = rows.filter(pa.array((numbers == bucket).any(axis=0)))
@@ -244,8 +246,9 @@ def _sorted_into(
                     writers[bucket] = stack.enter_context(writer)
                 writers[bucket].write_table(part)
                 counts[bucket] += part.num_rows
+        nothing = with_hashes(snapshots.schema(snapshot).empty_table(), all_hashes([])).select(needed)
         for bucket in set(buckets) - set(writers):
-            stack.enter_context(pa.ipc.new_stream(buckets[bucket], pa.schema([there.field(name) for name in columns])))
+            stack.enter_context(pa.ipc.new_stream(buckets[bucket], nothing.schema))
     return counts
 
 

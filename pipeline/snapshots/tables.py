@@ -145,7 +145,9 @@ class TableFiles(TableRows):
         hashed_as_named = by_key and not rows[key].null_count
         groups = numbers_of(hashes, len(bucket)) if hashed_as_named else group_numbers(rows[naming], len(bucket))
         ours = groups == int(bucket, 2)
-        hashed = _in_order(rows.filter(pa.array(ours)), hashes[ours], order)
+        if not ours.all():  # a copy, otherwise
+            rows, hashes = rows.filter(pa.array(ours)), hashes[ours]
+        hashed = _in_order(rows, hashes, order)
         if not by_key:
             return [self._new_file(name, hashed, added=True)] if hashed.num_rows else []
         within = pa.array(_in_any(octets(hashed[HASH]), [bucket]))

@@ -21,6 +21,8 @@ ALIAS_KEYWORD = "also known as"
 MAX_DESCRIPTION = 300
 MAX_KEYWORDS = 5
 MAX_PHRASES_PER_SENTENCE = 12
+UNITS_AT_ONCE = 1_000
+"""Text units whose extractions are rows of Python together."""
 LONG_ENUMERATION = 20
 """Names of a sentence above which it is a list, whose entries have no more in common than that they are in it."""
 
@@ -122,15 +124,18 @@ def extract_graph_fast(
     documents share: a letterhead is nobody's name. What is read from a text stands in it: all is ``grounded``.
     """
     titles, gazetteer = _title_names(tuple(_titled(TITLES.filled(TITLES.seen(documents), "documents"))))
-    rows: list[tuple[object, ...]] = []
-    texts = text_units[["id", "text", "document_id"]].fillna({"text": ""})
+    texts = text_units[["id", "text", "document_id"]].fillna({"text": ""}).sort_values("id")
     tracker.expect(len(texts))
-    for unit_id, text, document in texts.itertuples(index=False):
-        sentences = read_sentences(text, gazetteer)
-        records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
-        rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
-        tracker.finished(1)
-    return EXTRACTIONS.frame(rows)
+    found = [EXTRACTIONS.frame()]
+    for start in range(0, len(texts), UNITS_AT_ONCE):
+        rows: list[tuple[object, ...]] = []
+        for unit_id, text, document in texts.iloc[start : start + UNITS_AT_ONCE].itertuples(index=False):
+            sentences = read_sentences(text, gazetteer)
+            records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
+            rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
+            tracker.finished(1)
+        found.append(EXTRACTIONS.frame(rows))
+    return pd.concat(found, ignore_index=True)
 
 
 def _records(

@@ -27,7 +27,9 @@ from pipeline.verbs.merging.tables import (
     ENTITY_RECORDS,
     FAULTY_RECORDS,
     FULL_NAMES,
+    LISTED_RECORDS,
     NAMESAKES,
+    NAMING_RECORDS,
     RELATIONSHIP_RECORDS,
 )
 
@@ -47,7 +49,7 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
     return (
         Part(
             find_bearers,
-            inputs={"extractions": EXTRACTIONS, "text_units": TEXT_UNITS},
+            inputs={"extractions": NAMING_RECORDS, "text_units": TEXT_UNITS},
             outputs={"bearers": BEARERS, "full_names": FULL_NAMES},
             law=Law(OF_TEXT_UNITS, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}),
         ),
@@ -76,7 +78,7 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
         *([ORPHANS] if drop else []),
         Part(
             reject_records,
-            inputs={"extractions": EXTRACTIONS, "relationship_records": FAULTY_RECORDS},
+            inputs={"extractions": LISTED_RECORDS, "relationship_records": FAULTY_RECORDS},
             outputs={"rejects": REJECTS},
             law=Law(
                 {"extractions": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
@@ -140,6 +142,7 @@ def merge_graphs(
     ``merge_entities`` and ``merge_relationships``. A relationship of an entity with itself is a reject, and so is a
     record without its kind, text unit or names; what else is missing counts as empty.
     """
+    extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
     namesakes = tell_namesakes(*find_bearers(extractions, text_units, tracker))
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
     if params.orphans == "drop":

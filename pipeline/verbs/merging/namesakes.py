@@ -25,8 +25,8 @@ SAID = ["suffix", "place", "ordinal", "born", "died"]
 def find_bearers(
     extractions: pd.DataFrame, text_units: pd.DataFrame, tracker: Tracker = UNTRACKED
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What text units (TEXT_UNITS) say of those whom their records (EXTRACTIONS) call by a name (BEARERS), and which of
-    the names are fuller forms of others (FULL_NAMES)."""
+    """What text units (TEXT_UNITS) say of those whom their records (NAMING_RECORDS) call by a name (BEARERS), and which
+    of the names are fuller forms of others (FULL_NAMES)."""
     units = text_units.drop_duplicates("id", keep="last")
     tracker.expect(len(units))
     named = names_of_people(complete(extractions))

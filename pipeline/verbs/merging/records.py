@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.contract.schemas import EXTRACTIONS, REJECTS, STRING
+from pipeline.contract.schemas import REJECTS, STRING
 from pipeline.resolution.namesakes import full_name, is_nobody
 from pipeline.text.ids import entity_id, match_key
 from pipeline.verbs.merging.codes import coded, paired, pc
@@ -57,8 +57,7 @@ def find_orphans(named_relationships: pd.DataFrame, entity_records: pd.DataFrame
 
 
 def reject_records(extractions: pd.DataFrame, relationship_records: pd.DataFrame) -> pd.DataFrame:
-    """REJECTS: records (EXTRACTIONS) that are incomplete, and relationships with a fault (FAULTY_RECORDS)."""
-    extractions = _filled(extractions)
+    """REJECTS: records (LISTED_RECORDS) that are incomplete, and relationships with a fault (FAULTY_RECORDS)."""
     links = relationship_records.assign(kind="relationship", name="")
     loops, orphans = (links[links["fault"] == fault] for fault in ("self_loop", "orphan"))
     lacking = extractions[_incomplete(extractions)]
@@ -73,8 +72,7 @@ def _relationship_ids(sources: pa.Array, targets: pa.Array) -> pa.Array:
 
 
 def complete(extractions: pd.DataFrame) -> pd.DataFrame:
-    """The records without those that are incomplete; nothing is missing in them."""
-    extractions = _filled(extractions)
+    """The records without those that are incomplete."""
     lacking = _incomplete(extractions)
     return extractions[~lacking] if lacking.any() else extractions
 
@@ -99,10 +97,6 @@ def names_of_people(records: pd.DataFrame) -> pd.DataFrame:
         }
     )
     return named[named["key"] != ""]
-
-
-def _filled(extractions: pd.DataFrame) -> pd.DataFrame:
-    return EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
 
 
 def _incomplete(extractions: pd.DataFrame) -> "pd.Series[bool]":

@@ -2,6 +2,16 @@
 
 from pipeline.contract.schemas import FLOAT, INT, STRING, STRINGS, table
 
+NAMING_RECORDS = table(
+    "text_unit_id", "kind", "name", "type", "source", "target",
+    text_unit_id=STRING, kind=STRING, name=STRING, type=STRING, source=STRING, target=STRING,
+)  # fmt: skip
+"""What of EXTRACTIONS names somebody."""
+LISTED_RECORDS = table(
+    "text_unit_id", "kind", "name", "source", "target", "description",
+    text_unit_id=STRING, kind=STRING, name=STRING, source=STRING, target=STRING, description=STRING,
+)  # fmt: skip
+"""What of EXTRACTIONS a reject says."""
 BEARERS = table(
     "key", "text_unit_id", "suffix", "place", "ordinal", "born", "died",
     text_unit_id=STRING, document_id=STRING, key=STRING, suffix=STRING, place=STRING, ordinal=STRING, born=INT,
