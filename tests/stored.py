@@ -1,8 +1,15 @@
 """What a store holds, for comparing."""
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.stores.base import Live, Store
+from pipeline.stores.reads import Hits, VectorReads, VectorSearch, Within
+
+
+def nearest(vectors: VectorReads, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> Hits:
+    """One search alone."""
+    return vectors.nearest([VectorSearch(table, vector, limit)], within)[0]
 
 
 def stored_hashes(store: Store) -> dict[str, dict[str, str]]:

@@ -41,23 +41,32 @@ class Lexical:
 
 Within = Sequence[Conditions]
 """What a document has to satisfy to be there: all of them, none where it need not."""
+Hits = list[tuple[str, float]]
+"""(id, cosine similarity), best first, ties by id."""
+
+
+@dataclass(frozen=True)
+class VectorSearch:
+    """``table``: "chunks", "entities", "relationships" or "reports"."""
+
+    table: str
+    vector: np.ndarray
+    limit: int
 
 
 class VectorReads(Protocol):
     """What a query asks of documents, text units and vectors; a constant number of round trips each."""
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
-        """(id, cosine similarity) of the rows nearest to the vector, best first, ties by id.
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
+        """Of each search the rows nearest to its vector; all vectors are one model's.
 
-        ``table``: "chunks", "entities", "relationships" or "reports". ``within``: only rows that at least one text unit
-        of a document that satisfies these is a source of; of reports, which tell of all their sources, those that have
-        no other.
+        ``within``: only rows that at least one text unit of a document that satisfies these is a source of; of
+        reports, which tell of all their sources, those that have no other.
         """
         ...
 
-    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
-        """(id, cosine similarity) of those of the rows that are nearest to the vector, best first, ties by id.
-        ``table``: as of ``nearest``."""
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
+        """Those of the rows that are nearest to the vector. ``table``: as of VectorSearch."""
         ...
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
@@ -71,7 +80,7 @@ class VectorReads(Protocol):
 
     def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
         """id -> (some, all), of the ids that exist: whether some, or all, of the text units that are a row's sources
-        belong to documents that satisfy these. ``table`` as of ``nearest``."""
+        belong to documents that satisfy these. ``table`` as of VectorSearch."""
         ...
 
     def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
@@ -90,7 +99,7 @@ class VectorReads(Protocol):
         ...
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
-        """id -> vector of the rows that exist. ``table`` as of ``nearest``."""
+        """id -> vector of the rows that exist. ``table`` as of VectorSearch."""
         ...
 
     def reports(self, ids: Sequence[str]) -> list[Report]:

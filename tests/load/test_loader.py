@@ -16,7 +16,7 @@ from pipeline.verify.verify import verify
 from tests.export.hostile import hostile_tables
 from tests.load.tables import corpus, save
 from tests.records import column
-from tests.stored import stored_hashes
+from tests.stored import nearest, stored_hashes
 
 BEFORE = corpus(
     {"a.txt": "Ada met Babbage in London.", "b.txt": "Old."},
@@ -44,9 +44,9 @@ def test_rows_in_the_store_equal_the_snapshots(postgres: OpenPostgres, snapshots
     unit = BEFORE["text_units"].iloc[0]
     vectors = dict(BEFORE["text_unit_embeddings"].itertuples(index=False, name=None))
     question = vectors[unit["id"]]
-    [[nearest, score]] = store.nearest("chunks", question, 1)
-    assert (nearest, round(score, 6)) == (unit["id"], 1)
-    [found] = store.chunks([nearest], question)
+    [[closest, score]] = nearest(store, "chunks", question, 1)
+    assert (closest, round(score, 6)) == (unit["id"], 1)
+    [found] = store.chunks([closest], question)
     assert found.content == unit["text"]
     assert found.source in ("a.txt", "b.txt")
 

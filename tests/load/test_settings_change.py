@@ -23,6 +23,7 @@ from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
+from tests.stored import nearest
 from tests.stores.test_vector_store import plans
 
 ROWS = 30
@@ -70,7 +71,7 @@ def indexes(store: PostgresStore) -> dict[str, bool]:
 
 def plan_of_search(store: PostgresStore) -> str:
     with plans(store) as seen:
-        assert len(store.nearest("chunks", QUESTION, 5)) == 5
+        assert len(nearest(store, "chunks", QUESTION, 5)) == 5
     return seen[0]
 
 
@@ -119,7 +120,7 @@ def test_what_is_left_of_an_index_goes_with_a_later_load(
     newer = save(tables(), snapshots, model="n")
     hasty = replace(store, url=f"{store.url}&options=-c%20lock_timeout%3D300")
     with store.reading() as reader:
-        reader.nearest("chunks", QUESTION, 3)
+        nearest(reader, "chunks", QUESTION, 3)
         load(newer, snapshots, [hasty], MAX_TYPES, LoadOptions(re_embed=True))
     assert sorted(indexes(store).values()) == [False, True]
     assert any("is still there" in note for note in store.notes())
@@ -172,7 +173,7 @@ def test_vectors_that_are_said_to_be_of_another_model(
     assert [d.kind for check in found.tables for d in check.differences] == ["differing"]
     assert load(manifest, snapshots, [store], MAX_TYPES)["postgres"]["chunks"]["updated"] == ROWS
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
-    assert len(store.nearest("chunks", QUESTION, 5)) == 5
+    assert len(nearest(store, "chunks", QUESTION, 5)) == 5
 
 
 def test_dimensions_that_are_not_those_of_the_vectors(
@@ -225,12 +226,12 @@ def test_a_long_reader_holds_up_a_load_and_no_other_reader(
     larger = save(tables(2000), snapshots, model="n")
     loading = threading.Thread(target=load, args=(larger, snapshots, [other], MAX_TYPES, LoadOptions(re_embed=True)))
     with store.reading() as reader:
-        reader.nearest("chunks", QUESTION, 3)
+        nearest(reader, "chunks", QUESTION, 3)
         loading.start()
         for _ in range(8):
             loading.join(0.3)
             started = time.monotonic()
-            assert len(store.nearest("chunks", QUESTION, 3)) == 3
+            assert len(nearest(store, "chunks", QUESTION, 3)) == 3
             assert time.monotonic() - started < 5
         assert loading.is_alive()
     loading.join(60)

@@ -15,7 +15,7 @@ from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live, Writer
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
-from pipeline.stores.reads import Lexical, Within
+from pipeline.stores.reads import Hits, Lexical, VectorSearch, Within
 from pipeline.stores.records import (
     Claim,
     Document,
@@ -149,8 +149,11 @@ class MemoryStores:
 
     def close(self) -> None: ...
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
-        self.reads.append(f"nearest {table}")
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
+        self.reads.append(f"nearest {' '.join(search.table for search in searches)}")
+        return [self._nearest(search.table, search.vector, search.limit, within) for search in searches]
+
+    def _nearest(self, table: str, vector: np.ndarray, limit: int, within: Within) -> Hits:
         frames = {
             "chunks": self.chunk_rows["content"],
             "entities": self.entity_rows["name"],

@@ -10,7 +10,7 @@ import pytest
 from pipeline.project import Project
 from tests.projects import DOCUMENTS, new_project
 
-MOST = {"naive": 10, "local": 14, "global": 12, "hybrid": 19, "mix": 22, "graph": 25}
+MOST = {"naive": 9, "local": 13, "global": 11, "hybrid": 15, "mix": 15, "graph": 21}
 
 
 @pytest.fixture(scope="module")

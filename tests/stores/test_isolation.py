@@ -22,6 +22,7 @@ from pipeline.text.ids import entity_id, relationship_id
 from tests.load.tables import corpus, save
 from tests.records import column
 from tests.sizes import size
+from tests.stored import nearest
 
 TURNS = size(15, 1000)
 SEED = 5
@@ -107,9 +108,9 @@ def check(side: Side, shown: int | None) -> int:
     question = np.ones(DIMENSIONS[side.canary], np.float32)
 
     def everything(vectors: VectorStore, graph: GraphStore) -> dict[str, list[Any]]:
-        near = {table: vectors.nearest(table, question, 99) for table in VECTOR_TABLES}
+        near = {table: nearest(vectors, table, question, 99) for table in VECTOR_TABLES}
         for other in set(DIMENSIONS.values()) - {len(question)}:
-            assert vectors.nearest("chunks", np.ones(other, np.float32), 99) == []
+            assert nearest(vectors, "chunks", np.ones(other, np.float32), 99) == []
         return {
             "chunks": vectors.chunks([id for id, _ in near["chunks"]], question),
             "near": [id for table in NAMED for id, _ in near[table]],

@@ -14,6 +14,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.records import Report
 from tests.query.memory_stores import of_documents
 from tests.records import column
+from tests.stored import nearest
 
 OpenStore = Callable[..., PostgresStore]
 
@@ -111,7 +112,7 @@ def test_claims_are_those_of_subject_and_object(store: PostgresStore):
 
 def test_reports_are_searched_as_other_vectors(store: PostgresStore):
     vector = np.array([1, 0, 0], np.float32)
-    assert [id for id, _ in store.nearest("reports", vector, 3)] == ["com-a", "com-d", "com-c"]
+    assert [id for id, _ in nearest(store, "reports", vector, 3)] == ["com-a", "com-d", "com-c"]
     assert set(store.embeddings("reports", ["com-a", "com-unknown"])) == {"com-a"}
     origins = store.origins("reports", ["com-a", "com-b", "com-c"], of_documents("doc-1"))
     assert origins == {"com-a": (True, False), "com-b": (False, False), "com-c": (True, True)}
@@ -121,7 +122,7 @@ def test_who_sees_some_documents_sees_reports_of_these_alone(store: PostgresStor
     """A report tells of all its text units at once."""
     vectors = FilteredVectors(store, of_documents("doc-1"))
     query = np.array([1, 0, 0], np.float32)
-    assert [id for id, _ in vectors.nearest("reports", query, 9)] == ["com-c", "com-e"]
+    assert [id for id, _ in nearest(vectors, "reports", query, 9)] == ["com-c", "com-e"]
     assert column(vectors.reports(["com-e", "com-a", "com-c"]), "id") == ["com-e", "com-c"]
     assert column(vectors.reports_at(2, 9), "id") == ["com-e"]
     assert column(vectors.reports_at(2, 1), "id") == ["com-e"]

@@ -17,7 +17,7 @@ from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.records import Document, Passage
 from tests.query.memory_stores import of_documents
 from tests.records import column
-from tests.stored import stored_hashes
+from tests.stored import nearest, stored_hashes
 
 OpenStore = Callable[..., PostgresStore]
 
@@ -94,7 +94,7 @@ def test_nearest_is_what_brute_force_finds(postgres: OpenStore, dimensions: int)
     stored = vectors(1, 60, dimensions)
     load(store, {"entities": entities(stored)}, dimensions)
     for query in vectors(2, 3, dimensions):
-        found = store.nearest("entities", query, 10)
+        found = nearest(store, "entities", query, 10)
         expected = nearest_by_hand(stored, query, 10)
         assert [id for id, _ in found] == [id for id, _ in expected]
         tolerance = 1e-3 if 2000 < dimensions <= 4000 else 1e-5
@@ -105,7 +105,7 @@ def test_ties_go_by_id(postgres: OpenStore):
     store = postgres()
     stored = np.repeat(vectors(1, 2, 8), 5, axis=0)
     load(store, {"entities": entities(stored)}, 8)
-    found = store.nearest("entities", stored[0], 7)
+    found = nearest(store, "entities", stored[0], 7)
     assert [id for id, _ in found] == [f"ent-{number:05}" for number in range(7)]
 
 
@@ -113,8 +113,8 @@ def test_a_vector_of_zeros_has_no_neighbours(postgres: OpenStore):
     store = postgres()
     stored = np.vstack([np.zeros((1, 4), dtype=np.float32), vectors(1, 3, 4)])
     load(store, {"entities": entities(stored)}, 4)
-    assert len(store.nearest("entities", stored[1], 10)) == 3
-    assert store.nearest("entities", stored[0], 10) == []
+    assert len(nearest(store, "entities", stored[1], 10)) == 3
+    assert nearest(store, "entities", stored[0], 10) == []
 
 
 def within_store(postgres: OpenStore, rows: int = 40, exact_below: int = 5000) -> PostgresStore:
@@ -139,10 +139,10 @@ def test_nearest_within_documents_is_what_brute_force_finds_of_them(
     inside = [f"ent-{row:05}" for row in range(40) if row % 2 == 1 or row % 4 == 0]
     for query in vectors(3, 3, 8):
         expected = [id for id, _ in nearest_by_hand(stored, query, 40) if id in inside]
-        assert [id for id, _ in store.nearest("entities", query, 40, of_documents("doc-2"))] == expected
-        ranked = [id for id, _ in store.nearest("chunks", query, 40, of_documents("doc-2"))]
+        assert [id for id, _ in nearest(store, "entities", query, 40, of_documents("doc-2"))] == expected
+        ranked = [id for id, _ in nearest(store, "chunks", query, 40, of_documents("doc-2"))]
         assert sorted(ranked) == [f"chunk-{row:05}" for row in range(1, 40, 2)]
-        assert store.nearest("chunks", query, 40, of_documents("none")) == []
+        assert nearest(store, "chunks", query, 40, of_documents("none")) == []
 
 
 def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
@@ -151,14 +151,14 @@ def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore
     units = chunks(vectors(1, 3000, 8))
     units["full_doc_id"] = ["doc-1" if place % 500 == 0 else "doc-2" for place in range(3000)]
     load(store, {"documents": DOCUMENTS, "chunks": units}, 8)
-    found = store.nearest("chunks", vectors(3, 1, 8)[0], 6, of_documents("doc-1"))
+    found = nearest(store, "chunks", vectors(3, 1, 8)[0], 6, of_documents("doc-1"))
     assert sorted(id for id, _ in found) == [f"chunk-{place:05}" for place in range(0, 3000, 500)]
 
 
 def test_the_nearest_of_some_chunks(postgres: OpenStore):
     store = within_store(postgres)
     query = vectors(3, 1, 8)[0]
-    everywhere = dict(store.nearest("chunks", query, 40))
+    everywhere = dict(nearest(store, "chunks", query, 40))
     some = ["chunk-00007", "chunk-00002", "gone", "chunk-00031"]
     found = store.nearest_of("chunks", some, query, 2)
     expected = sorted((id for id in some if id in everywhere), key=everywhere.__getitem__, reverse=True)[:2]
@@ -190,10 +190,10 @@ def test_workspaces_do_not_meet(postgres: OpenStore):
     load(one, {"entities": entities(vectors(1, 20, 4))}, 4)
     load(other, {"entities": entities(vectors(2, 5, 6))}, 6)
     query = vectors(3, 1, 6)[0]
-    assert [id for id, _ in other.nearest("entities", query, 99)] == [
+    assert [id for id, _ in nearest(other, "entities", query, 99)] == [
         id for id, _ in nearest_by_hand(vectors(2, 5, 6), query, 99)
     ]
-    assert len(one.nearest("entities", vectors(3, 1, 4)[0], 99)) == 20
+    assert len(nearest(one, "entities", vectors(3, 1, 4)[0], 99)) == 20
 
 
 @pytest.mark.parametrize(("dimensions", "type_name"), [(64, "vector"), (1536, "vector"), (2100, "halfvec")])
@@ -204,7 +204,7 @@ def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, t
     recalled = []
     with plans(store) as seen:
         for query in vectors(2, 12, dimensions):
-            found = {id for id, _ in store.nearest("entities", query, 10)}
+            found = {id for id, _ in nearest(store, "entities", query, 10)}
             recalled.append(len(found & {id for id, _ in nearest_by_hand(stored, query, 10)}))
     assert all("_hnsw_" in plan for plan in seen)
     assert len(seen) == 12
@@ -228,14 +228,14 @@ def test_few_rows_are_searched_exactly(postgres: OpenStore):
     store = postgres(exact_below=100)
     load(store, {"entities": entities(vectors(1, 99, 8))}, 8)
     with plans(store) as seen:
-        store.nearest("entities", vectors(2, 1, 8)[0], 5)
+        nearest(store, "entities", vectors(2, 1, 8)[0], 5)
     assert "hnsw" not in seen[0]
 
 
 def test_an_index_serves_as_many_rows_as_are_asked(postgres: OpenStore):
     store = postgres(exact_below=100)
     load(store, {"entities": entities(vectors(1, 3000, 16))}, 16)
-    assert len(store.nearest("entities", vectors(2, 1, 16)[0], 700)) == 700
+    assert len(nearest(store, "entities", vectors(2, 1, 16)[0], 700)) == 700
 
 
 def test_another_model_may_have_other_dimensions(postgres: OpenStore):
@@ -244,12 +244,12 @@ def test_another_model_may_have_other_dimensions(postgres: OpenStore):
     load(store, {"entities": entities(vectors(1, 300, 24))}, 24)
     query = vectors(2, 1, 24)[0]
     with plans(store) as seen:
-        found = store.nearest("entities", query, 5)
+        found = nearest(store, "entities", query, 5)
     assert [id for id, _ in found] == [id for id, _ in nearest_by_hand(vectors(1, 300, 24), query, 5)]
     assert "_hnsw_" in seen[0]
-    assert store.nearest("entities", vectors(2, 1, 16)[0], 5) == []
+    assert nearest(store, "entities", vectors(2, 1, 16)[0], 5) == []
     load(store, {"entities": entities(vectors(1, 300, 16))}, 16)
-    assert len(store.nearest("entities", vectors(2, 1, 16)[0], 5)) == 5
+    assert len(nearest(store, "entities", vectors(2, 1, 16)[0], 5)) == 5
 
 
 def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore):
@@ -274,7 +274,7 @@ def test_a_load_is_one_transaction(postgres: OpenStore):
     with pytest.raises(RuntimeError, match="pulled"):
         _load_and_fail(store)
     assert store.live() == Live("index", "1", {"model": "m"}, 3)
-    found = store.nearest("entities", before[0], 99)
+    found = nearest(store, "entities", before[0], 99)
     assert [id for id, _ in found] == [id for id, _ in nearest_by_hand(before, before[0], 99)]
     assert set(stored_hashes(store)["documents"]) == {"doc-1", "doc-2"}
 
@@ -296,14 +296,14 @@ def test_a_load_over_another_equals_a_fresh_one(postgres: OpenStore):
     load(fresh, {"entities": after}, 3)
     assert stored_hashes(over) == stored_hashes(fresh)
     query = vectors(2, 1, 3)[0]
-    assert over.nearest("entities", query, 99) == fresh.nearest("entities", query, 99)
+    assert nearest(over, "entities", query, 99) == nearest(fresh, "entities", query, 99)
 
 
 def test_no_rows_are_a_load_too(postgres: OpenStore):
     store = postgres(exact_below=0)
     load(store, {"documents": DOCUMENTS.head(0), "entities": entities(np.zeros((0, 3), np.float32))}, 0)
     assert store.live() == Live("index", "1", {"model": "m"}, 0)
-    assert store.nearest("entities", vectors(1, 1, 3)[0], 5) == []
+    assert nearest(store, "entities", vectors(1, 1, 3)[0], 5) == []
 
 
 def test_an_empty_workspace_has_nothing_live(postgres: OpenStore):

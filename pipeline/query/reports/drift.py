@@ -36,8 +36,8 @@ from pipeline.query.reports.windows import (
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Found, QueryResources
 from pipeline.query.search.filtered import allowed
-from pipeline.query.search.modes import Keywords, QuestionVectors, find_evidence
-from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.query.search.modes import Keywords, QuestionVectors, find_evidence, nearest_ids
+from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 from pipeline.stores.records import Report
 
 PRIMER, LOCAL = "drift_primer", "drift_local"
@@ -205,8 +205,8 @@ def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[
     [question] = resources.embedding.embed([request.query])
 
     def nearest(vectors: VectorReads, graph: GraphReads) -> list[Report]:
-        found = vectors.nearest("reports", question, request.primer_reports)
-        return vectors.reports([id for id, _ in found])
+        [ids] = nearest_ids([VectorSearch("reports", question, request.primer_reports)], vectors)
+        return vectors.reports(ids)
 
     return read_reports(request, resources, nearest)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
-from pipeline.stores.reads import GraphReads, Lexical, VectorReads, Within
+from pipeline.stores.reads import GraphReads, Hits, Lexical, VectorReads, VectorSearch, Within
 from pipeline.stores.records import (
     Claim,
     Document,
@@ -37,10 +37,10 @@ class FilteredVectors:
     vectors: VectorReads
     allowed: Within
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
-        return self.vectors.nearest(table, vector, limit, (*self.allowed, *within))
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
+        return self.vectors.nearest(searches, (*self.allowed, *within))
 
-    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
         return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:

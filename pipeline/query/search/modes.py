@@ -2,7 +2,7 @@
 hybrid, mix, naive and graph."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -18,7 +18,7 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Embed, Found
 from pipeline.query.search.evidence import ChunkChoice, Evidence, by_question, by_relation, round_robin
 from pipeline.settings.query_options import RelationshipOrder
-from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 from pipeline.stores.records import Passage
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
@@ -93,16 +93,14 @@ def _with_conversation(request: QueryRequest) -> str:
 
 
 def local_search(
-    low: np.ndarray,
-    top_k: int,
+    ids: Sequence[str],
     choice: ChunkChoice,
     vectors: VectorReads,
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Four reads whatever ``top_k`` is, one more to order relationships by the question. Entities in the order of their
-    similarity; relationships as ``order`` says; text units as ``choice`` says."""
-    ids = [id for id, _ in vectors.nearest("entities", low, top_k)]
+    """Three reads however many ``ids`` of entities there are, one more to order relationships by the question. Entities
+    in their order; relationships as ``order`` says; text units as ``choice`` says."""
     if not ids:
         return Evidence()
     entities = graph.entities(ids)
@@ -117,17 +115,11 @@ def local_search(
 
 
 def global_search(
-    high: np.ndarray,
-    top_k: int,
-    choice: ChunkChoice,
-    vectors: VectorReads,
-    graph: GraphReads,
-    order: RelationshipOrder = "question",
+    ids: Sequence[str], choice: ChunkChoice, graph: GraphReads, order: RelationshipOrder = "question"
 ) -> Evidence:
-    """Three reads whatever ``top_k`` is, one more to compare text units. Relationships in the order of their
-    similarity, or by rank, then weight; entities in that of the relationships' similarity; text units, the
-    relationships' own, as ``choice`` says."""
-    ids = [id for id, _ in vectors.nearest("relationships", high, top_k)]
+    """Two reads however many ``ids`` of relationships there are, one more to compare text units. Relationships in their
+    order, or by rank, then weight; entities in that of the ``ids``; text units, the relationships' own, as ``choice``
+    says."""
     if not ids:
         return Evidence()
     nearest = graph.relationships(ids)
@@ -185,22 +177,33 @@ def retrieve(
     choice = ChunkChoice(request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors)
     found = [Evidence(notes=_left_out(request, question))]
     by_vector = request.mode in VECTOR_MODES or (low is None and high is None)
-    if by_vector:
-        found.append(_naive(question, vectors, n_chunks))
+    naive = VectorSearch("chunks", question.question, n_chunks)
+    searches = {"chunks": naive} if by_vector else {}
     if low is not None:
-        found.append(local_search(low, request.top_k, choice, vectors, graph, request.relationship_order))
+        searches["entities"] = VectorSearch("entities", low, request.top_k)
     if high is not None:
-        found.append(global_search(high, request.top_k, choice, vectors, graph, request.relationship_order))
+        searches["relationships"] = VectorSearch("relationships", high, request.top_k)
+    nearest = dict(zip(searches, nearest_ids(searches.values(), vectors), strict=True))
+    if by_vector:
+        found.append(_naive(nearest["chunks"]))
+    if low is not None:
+        found.append(local_search(nearest["entities"], choice, vectors, graph, request.relationship_order))
+    if high is not None:
+        found.append(global_search(nearest["relationships"], choice, graph, request.relationship_order))
     evidence = _merged(found)
     if not by_vector and not evidence.entities and not evidence.relationships:
-        naive = _naive(question, vectors, n_chunks)
-        return replace(naive, notes=(*evidence.notes, "the graph holds nothing of it: searched as naive"))
+        [ids] = nearest_ids([naive], vectors)
+        return replace(_naive(ids), notes=(*evidence.notes, "the graph holds nothing of it: searched as naive"))
     return evidence
 
 
-def _naive(question: QuestionVectors, vectors: VectorReads, n_chunks: int) -> Evidence:
-    nearest = vectors.nearest("chunks", question.question, n_chunks)
-    return Evidence(chunk_lanes={"vector": {id: 1 for id, _ in nearest}})
+def nearest_ids(searches: Iterable[VectorSearch], vectors: VectorReads) -> list[list[str]]:
+    """Of each search, best first; one read."""
+    return [[id for id, _ in hits] for hits in vectors.nearest(list(searches))]
+
+
+def _naive(ids: Sequence[str]) -> Evidence:
+    return Evidence(chunk_lanes={"vector": dict.fromkeys(ids, 1)})
 
 
 def _left_out(request: QueryRequest, question: QuestionVectors) -> tuple[str, ...]:

@@ -36,14 +36,8 @@ class GraphFacts:
     scores: Mapping[str, float]
 
 
-def find_facts(
-    question: np.ndarray,
-    more_entities: Sequence[str],
-    vectors: VectorReads,
-    graph: GraphReads,
-) -> GraphFacts:
-    """The facts near the question and the links of their ends and of ``more_entities``."""
-    hits = dict(vectors.nearest("relationships", question, FACTS))
+def find_facts(hits: Mapping[str, float], more_entities: Sequence[str], graph: GraphReads) -> GraphFacts:
+    """The facts near the question, by their similarity to it, and the links of their ends and of ``more_entities``."""
     nearest = graph.relationships(list(hits))
     ends = chain(
         (fact.source_entity_id for fact in nearest), (fact.target_entity_id for fact in nearest), more_entities

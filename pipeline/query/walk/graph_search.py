@@ -14,7 +14,7 @@ import numpy as np
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.resources import Embed
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.walk.facts import GraphFacts, best_paths, find_facts
+from pipeline.query.walk.facts import FACTS, GraphFacts, best_paths, find_facts
 from pipeline.query.walk.pagerank import DAMPING, personalised_pagerank
 from pipeline.query.walk.seeds import (
     FEW,
@@ -27,7 +27,7 @@ from pipeline.query.walk.seeds import (
     named_passages,
     passage_scores,
 )
-from pipeline.stores.reads import GraphReads, Lexical, VectorReads
+from pipeline.stores.reads import GraphReads, Lexical, VectorReads, VectorSearch
 from pipeline.stores.records import EntityMentions, Relationship
 
 SEEDS, TARGETS = 20, 1000
@@ -53,12 +53,13 @@ def graph_search(
     however large the graph is. ``embed`` judges paths of two facts, as early as can be, for it may end
     the read; without it the sum of their parts does.
     """
+    near = VectorSearch("relationships", vector, FACTS), VectorSearch("chunks", vector, POOL)
+    near_facts, near_passages = vectors.nearest(near)
     named = named_entities(question, vectors)
-    facts = find_facts(vector, [entity.id for entity in named], vectors, graph)
+    facts = find_facts(dict(near_facts), [entity.id for entity in named], graph)
     in_paths, path_scores = best_paths(vector, facts, vectors, graph, embed)
     lexical = vectors.lexical(question, POOL)
-    nearest = vectors.nearest("chunks", vector, POOL)
-    restart = passage_scores(lexical.hits, nearest)
+    restart = passage_scores(lexical.hits, near_passages)
     _add(restart, named_passages(named, vectors))
     started = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked(restart, restart)[:SEEDS]
@@ -69,7 +70,7 @@ def graph_search(
         _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
     links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
     mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
-    return _evidence(mass, agreed_first(lexical.hits, nearest), facts, steps, top_k, chunk_top_k, graph)
+    return _evidence(mass, agreed_first(lexical.hits, near_passages), facts, steps, top_k, chunk_top_k, graph)
 
 
 def _first_passages(facts: Iterable[Relationship]) -> list[str]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.walk.pagerank import Edge
-from pipeline.stores.reads import VectorReads
+from pipeline.stores.reads import Hits, VectorReads
 from pipeline.stores.records import EntityMentions
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
@@ -36,8 +36,6 @@ GOES_ON, FILLED = 0.8, 3.0
 """What a step counts to a passage that begins with no word of those left open; and how much each share of them adds, 1
 at most, so that a third of them do."""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
-Hits = Sequence[tuple[str, float]]
-"""A lane's passages and their scores, the best first."""
 _key = lru_cache(10_000)(match_key)
 """A passage is looked at once for each name in it."""
 _WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")

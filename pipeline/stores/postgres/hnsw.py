@@ -1,5 +1,6 @@
 """The HNSW index over one workspace's vectors of one model (pgvector)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgvector.sqlalchemy import HALFVEC, VECTOR
@@ -71,12 +72,12 @@ def of_model(table: Table, embedding_key: str) -> ColumnElement[bool]:
     return table.c.embedding_key == literal(embedding_key, literal_execute=True)
 
 
-def search_settings(table: Table, workspace: str, live: Live, hnsw: Hnsw, limit: int) -> ColumnElement[str]:
-    """An expression that sets this transaction up for a search of so many rows. The planner thinks it cheap to compare
-    and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise."""
+def search_settings(tables: Sequence[Table], workspace: str, live: Live, hnsw: Hnsw, limit: int) -> ColumnElement[str]:
+    """An expression that sets this transaction up for searches of up to so many rows. The planner thinks it cheap to
+    compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise."""
     breadth = min(max(2 * limit, hnsw.ef_search), SEARCH_LIMIT)
     of_any_parameters = exists().where(
-        INDEXES.c.partition == partition_of(table, workspace),
+        INDEXES.c.partition.in_([partition_of(table, workspace) for table in tables]),
         INDEXES.c.valid,
         INDEXES.c.condition.contains(live.embedding_key, autoescape=True),
     )

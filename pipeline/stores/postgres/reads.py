@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
-from pgvector.sqlalchemy import VECTOR
+from pgvector.sqlalchemy import HALFVEC, VECTOR
 from psycopg import sql
 from sqlalchemy import (
     ARRAY,
@@ -22,6 +22,8 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
+    union_all,
 )
 
 from pipeline.contract.schema_version import refuse_newer
@@ -41,7 +43,7 @@ from pipeline.stores.postgres.schema import (
     VECTOR_TABLES,
 )
 from pipeline.stores.postgres.workspaces import workspaces
-from pipeline.stores.reads import SOURCES, Lexical, Within, in_order
+from pipeline.stores.reads import SOURCES, Hits, Lexical, VectorSearch, Within, in_order
 from pipeline.stores.records import Claim, Document, EntityMentions, Passage, Report
 
 PAGE = 5000
@@ -91,34 +93,42 @@ class PostgresReads(PostgresDatabase):
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live
 
-    def nearest(self, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> list[tuple[str, float]]:
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
         live = self.live()
-        if live is None or live.dimensions != len(vector):
-            return []
-        rows, allowed = VECTOR_TABLES[table], self.allowed(within)
-        conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
-        if within:
-            conditions.append(told_by(rows, allowed))
-        exact = _nearest(rows.c.id, rows.c.embedding.cosine_distance(vector), conditions, limit)
+        if live is None or any(len(search.vector) != live.dimensions for search in searches):
+            return [[] for _ in searches]
+        allowed = self.allowed(within)
         with self.connection() as connection:
             if allowed.few is not None:
-                found = connection.execute(exact).all()
-            else:
-                distance = cast(rows.c.embedding, indexed_type(len(vector))).cosine_distance(vector)
-                connection.execute(select(search_settings(rows, self.workspace, live, self.hnsw, limit)))
-                found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
-                connection.execute(select(usual_settings()))
-                if within and len(found) < limit:  # the index gives up before it has seen all
-                    found = connection.execute(exact).all()
-        return [(id, float(score)) for id, score in found if np.isfinite(score)]
+                return _hits(connection, [self._search(live, search, allowed) for search in searches])
+            tables = [VECTOR_TABLES[search.table] for search in searches]
+            most = max((search.limit for search in searches), default=0)
+            connection.execute(select(search_settings(tables, self.workspace, live, self.hnsw, most)))
+            by_index = [self._search(live, search, allowed, indexed_type(live.dimensions)) for search in searches]
+            found = _hits(connection, by_index)
+            if within:  # the index gives up before it has seen all
+                short = [place for place, hits in enumerate(found) if len(hits) < searches[place].limit]
+                exact = _hits(connection, [self._search(live, searches[place], allowed) for place in short])
+                found = [dict(zip(short, exact, strict=True)).get(place, hits) for place, hits in enumerate(found)]
+        return found
 
-    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def _search(
+        self, live: Live, search: VectorSearch, allowed: Allowed, kind: VECTOR | HALFVEC | None = None
+    ) -> Select:
+        """``kind``: of the index that is to find them; without one all vectors are compared."""
+        rows = VECTOR_TABLES[search.table]
+        vector = rows.c.embedding if kind is None else cast(rows.c.embedding, kind)
+        conditions = [rows.c.workspace == self.workspace, of_model(rows, live.embedding_key)]
+        if allowed.within:
+            conditions.append(told_by(rows, allowed))
+        return _nearest(rows.c.id, vector.cosine_distance(search.vector), conditions, search.limit)
+
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
         rows = VECTOR_TABLES[table]
         distance = cast(rows.c.embedding, VECTOR(len(vector))).cosine_distance(vector)
         conditions = [rows.c.workspace == self.workspace, rows.c.id == func.any(list(ids))]
         with self.connection() as connection:
-            found = connection.execute(_nearest(rows.c.id, distance, conditions, limit)).all()
-        return [(id, float(score)) for id, score in found if np.isfinite(score)]
+            return _hits(connection, [_nearest(rows.c.id, distance, conditions, limit)])[0]
 
     def documents(self, within: Within = ()) -> list[Document]:
         there = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
@@ -236,7 +246,22 @@ class PostgresReads(PostgresDatabase):
 def _nearest(
     id: ColumnElement[str], distance: ColumnElement[float], conditions: Sequence[ColumnElement[bool]], limit: int
 ) -> Select:
-    return select(id, (1 - distance).label("score")).where(*conditions).order_by(distance, id.collate("C")).limit(limit)
+    near = distance.label("distance")
+    return select(id, near).where(*conditions).order_by(near, id.collate("C")).limit(limit)
+
+
+def _hits(connection: Connection, searches: Sequence[Select]) -> list[Hits]:
+    """Of all of the searches in one statement, which ends the settings made for them."""
+    if not searches:
+        return []
+    found: list[list[tuple[float, str]]] = [[] for _ in searches]
+    numbered = [search.add_columns(literal(place).label("place")).subquery() for place, search in enumerate(searches)]
+    rows = union_all(*(select(each.c.place, each.c.distance, each.c.id) for each in numbered)).subquery("found")
+    usual = select(usual_settings().label("setting")).subquery("usual")
+    for place, distance, id in connection.execute(select(rows).outerjoin_from(usual, rows, true())):
+        if distance is not None and np.isfinite(distance):
+            found[place].append((distance, id))
+    return [[(id, 1 - distance) for distance, id in sorted(hits)] for hits in found]
 
 
 def told_by(table: Table, allowed: Allowed) -> ColumnElement[bool]:

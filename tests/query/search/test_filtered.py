@@ -4,6 +4,7 @@ from pipeline.query.prepare import prepare
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
 from tests.query.memory_stores import letters, of_documents, question, resources, village
 from tests.records import column
+from tests.stored import nearest
 
 MODES = ["naive", "local", "global", "hybrid", "mix"]
 
@@ -15,15 +16,15 @@ def only(*documents: str) -> tuple[FilteredVectors, FilteredGraph]:
 
 def test_text_units_of_other_documents_are_not_there():
     vectors, _ = only("doc-1")
-    assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9)] == ["c1"]
+    assert [id for id, _ in nearest(vectors, "chunks", letters("zzz"), 9)] == ["c1"]
     assert column(vectors.chunks(["c2", "c1"], letters("Ada")), "id") == ["c1"]
     assert [id for id, _ in vectors.nearest_of("chunks", ["c2", "c1"], letters("Ada"), 9)] == ["c1"]
 
 
 def test_of_documents_that_are_asked_for_only_those_are_there_that_may_be_seen():
     vectors, _ = only("doc-1")
-    assert [id for id, _ in vectors.nearest("chunks", letters("zzz"), 9, of_documents("doc-1", "doc-2"))] == ["c1"]
-    assert vectors.nearest("chunks", letters("zzz"), 9, of_documents("doc-2")) == []
+    assert [id for id, _ in nearest(vectors, "chunks", letters("zzz"), 9, of_documents("doc-1", "doc-2"))] == ["c1"]
+    assert nearest(vectors, "chunks", letters("zzz"), 9, of_documents("doc-2")) == []
     assert not vectors.lexical("Cid Ada Bea met says", 9, of_documents("doc-2")).hits
 
 

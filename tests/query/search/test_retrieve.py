@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 
 from pipeline.query.search.evidence import ChunkChoice, Evidence
-from pipeline.query.search.modes import Keywords, QuestionVectors, embed_question, global_search, local_search, retrieve
+from pipeline.query.search.modes import (
+    Keywords,
+    QuestionVectors,
+    embed_question,
+    global_search,
+    local_search,
+    nearest_ids,
+    retrieve,
+)
 from pipeline.settings.query_options import ChunkPick
+from pipeline.stores.reads import VectorSearch
 from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
 from tests.records import column
 
-LOCAL = ["nearest entities", "entities", "relationships_of", "nearest_of relationships", "shared_units"]
-GLOBAL = ["nearest relationships", "relationships", "entities"]
+LOCAL = ["entities", "relationships_of", "nearest_of relationships", "shared_units"]
+GLOBAL = ["relationships", "entities"]
 
 
 def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidence:
@@ -23,6 +32,10 @@ def choice(stores: MemoryStores, text: str = "", method: ChunkPick = "RELATION",
     return ChunkChoice(method, number, letters(text), stores)
 
 
+def near(stores: MemoryStores, table: str, text: str, limit: int) -> list[str]:
+    return nearest_ids([VectorSearch(table, letters(text), limit)], stores)[0]
+
+
 BOTH = Keywords(("lawsuit",), ("Ada",))
 
 
@@ -30,10 +43,10 @@ BOTH = Keywords(("lawsuit",), ("Ada",))
     ("mode", "reads", "lanes"),
     [
         ("naive", ["nearest chunks"], ["vector"]),
-        ("local", LOCAL, ["entity"]),
-        ("global", GLOBAL, ["relationship"]),
-        ("hybrid", LOCAL + GLOBAL, ["entity", "relationship"]),
-        ("mix", ["nearest chunks", *LOCAL, *GLOBAL], ["vector", "entity", "relationship"]),
+        ("local", ["nearest entities", *LOCAL], ["entity"]),
+        ("global", ["nearest relationships", *GLOBAL], ["relationship"]),
+        ("hybrid", ["nearest entities relationships", *LOCAL, *GLOBAL], ["entity", "relationship"]),
+        ("mix", ["nearest chunks entities relationships", *LOCAL, *GLOBAL], ["vector", "entity", "relationship"]),
     ],
 )
 def test_each_mode_consults_its_lanes(mode: str, reads: list[str], lanes: list[str]):
@@ -72,7 +85,7 @@ def test_a_mode_without_its_keywords_reads_as_naive(mode: str, keywords: Keyword
 def test_hybrid_with_one_kind_of_keywords_follows_that_kind():
     stores = village()
     assert list(found(stores, Keywords((), ("Ada",)), mode="hybrid").chunk_lanes) == ["entity"]
-    assert stores.reads == LOCAL
+    assert stores.reads == ["nearest entities", *LOCAL]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +108,7 @@ def test_a_half_that_was_left_out_is_told(mode: str, keywords: Keywords, notes: 
 
 def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     stores = village()
-    evidence = local_search(letters("Bea"), 1, choice(stores), stores, stores)
+    evidence = local_search(near(stores, "entities", "Bea", 1), choice(stores), stores, stores)
     assert column(evidence.entities, "name") == ["Bea"]
     assert column(evidence.relationships, "id") == ["rel-Bea-Cid", "rel-Ada-Bea"]
     assert evidence.chunk_lanes == {"entity": {"c2": 1, "c1": 1}}
@@ -103,16 +116,16 @@ def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
 
 def test_local_search_keeps_the_order_of_similarity():
     stores = village()
-    evidence = local_search(letters("Dov"), 2, choice(stores), stores, stores)
+    evidence = local_search(near(stores, "entities", "Dov", 2), choice(stores), stores, stores)
     assert column(evidence.entities, "name") == ["Dov", "Cid"]
     assert evidence.chunk_lanes == {"entity": {"c3": 2, "c2": 1}}
 
 
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
-    evidence = global_search(letters("lawsuit teaching"), 2, choice(stores), stores, stores)
+    evidence = global_search(near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores)
     assert column(evidence.relationships, "id") == ["rel-Ada-Bea", "rel-Cid-Dov"]
-    by_rank = global_search(letters("lawsuit teaching"), 2, choice(stores), stores, stores, "rank")
+    by_rank = global_search(near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores, "rank")
     assert column(by_rank.relationships, "id") == ["rel-Cid-Dov", "rel-Ada-Bea"]
     assert column(evidence.entities, "name") == ["Ada", "Bea", "Cid", "Dov"]
     assert evidence.chunk_lanes == {"relationship": {"c1": 1, "c3": 1}}
@@ -121,12 +134,12 @@ def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
 def test_relationships_are_those_of_the_best_entity_first_and_the_most_similar_to_the_question():
     stores = village()
     wanted = choice(stores, "meeting")
-    by_question = local_search(letters("Bea"), 2, wanted, stores, stores)
+    by_question = local_search(near(stores, "entities", "Bea", 2), wanted, stores, stores)
     assert column(by_question.entities, "name")[0] == "Bea"
     assert column(by_question.relationships, "description")[:2] == ["meeting", "teaching"]
-    other = local_search(letters("Bea"), 2, choice(stores, "teaching"), stores, stores)
+    other = local_search(near(stores, "entities", "Bea", 2), choice(stores, "teaching"), stores, stores)
     assert column(other.relationships, "description")[:2] == ["teaching", "meeting"]
-    by_rank = local_search(letters("Bea"), 2, wanted, stores, stores, "rank")
+    by_rank = local_search(near(stores, "entities", "Bea", 2), wanted, stores, stores, "rank")
     ranks = column(by_rank.relationships, "rank")
     assert ranks == sorted(ranks, reverse=True)
 

@@ -10,6 +10,7 @@ from pipeline.stores.postgres.hnsw import Hnsw
 from pipeline.stores.postgres.schema import CHUNKS, TABLES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import make_database
+from tests.stored import nearest
 from tests.stores.conftest import postgres, workspace
 from tests.stores.test_vector_store import chunks, entities, load, vectors
 
@@ -58,7 +59,7 @@ def test_the_plain_column_is_searched_by_the_index(postgres: OpenStore, table: s
         assert f"Seq Scan on {partition}" not in told
         found = asked(one, table, dimensions, plan)
         name = table.removeprefix("lightrag_")
-        assert found == [id for id, _ in one.nearest(name, vectors(1, 1, dimensions)[0], 5)]
+        assert found == [id for id, _ in nearest(one, name, vectors(1, 1, dimensions)[0], 5)]
 
 
 def test_half_vectors_are_searched_by_their_index(postgres_url: str):
