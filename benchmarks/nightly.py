@@ -8,6 +8,9 @@ the process wrote to files, ``of the snapshots`` the share of it in the size of 
 With ``--graph neo4j`` the graph goes into a Neo4j that is started for it; the load of each store is told apart in any
 case, with its server's CPU.
 
+With ``--edited 300`` as many documents are edited instead of 1 %, so that corpora of several sizes (``--units 30000
+120000 240000``) tell what such a night costs beside what they hold.
+
 With ``--nights 30`` as many nights of such edits follow each other: what each writes, and how the folder of snapshots
 grows, until ``gc`` leaves one night of it. The tables of the last must be those of a full build.
 """
@@ -28,12 +31,14 @@ from harness import command, endpoint, graph_in_neo4j, measure, new_project, pri
 from pipeline.project import Project
 
 SHARE, NEO4J = 0.01, "neo4j"
-FULL, NOTHING, EDITED = "full build", "nothing changed", f"{SHARE:.0%} edited"
+FULL, NOTHING = "full build", "nothing changed"
 Nights = Mapping[str, Mapping[str, Any]]
 
 
-def nights(workflow: str, units: int, stage: str, graph: str) -> Nights:
-    """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command."""
+def nights(workflow: str, units: int, stage: str, graph: str, edited: int | None) -> Nights:
+    """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command. ``edited``: how many
+    documents are, None for SHARE."""
+    share, night = (SHARE, f"{SHARE:.0%} edited") if edited is None else (edited / units, f"{edited} edited")
     with ExitStack() as stack:
         root = stack.enter_context(new_project(units))
         env = dict(stack.enter_context(endpoint()).env)
@@ -44,9 +49,9 @@ def nights(workflow: str, units: int, stage: str, graph: str) -> Nights:
         command(root, stage, workflow, env=env)
         seconds = time.perf_counter() - started
         nothing = measure(root, workflow, stage, env)
-        edit_corpus(root / "data" / "input", units, SHARE)
-        edited = measure(root, workflow, stage, env)
-    return {FULL: first, NOTHING: {**nothing, "command": seconds}, EDITED: edited}
+        edit_corpus(root / "data" / "input", units, share)
+        after = measure(root, workflow, stage, env)
+    return {FULL: first, NOTHING: {**nothing, "command": seconds}, night: after}
 
 
 def nights_in_a_row(workflow: str, units: int, stage: str, count: int) -> list[dict[str, Any]]:
@@ -135,6 +140,7 @@ def main() -> None:
     parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
     parser.add_argument("--stage", default="run", choices=["run", "index"], help="with the stores or without")
     parser.add_argument("--graph", default="postgres", choices=["postgres", NEO4J])
+    parser.add_argument("--edited", type=int, help="documents to edit, in place of 1 %%")
     parser.add_argument("--nights", type=int, default=0, help="as many nights of edits in a row")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -145,7 +151,7 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     for workflow in options.workflow:
         for units in options.units:
-            found = nights(workflow, units, options.stage, options.graph)
+            found = nights(workflow, units, options.stage, options.graph, options.edited)
             rows += summary(workflow, units, found)
             measured.append({"workflow": workflow, "units": units, "nights": found})
             if not options.json:
