@@ -18,6 +18,7 @@ from pipeline.text.ids import entity_id
 from tests.load.tables import corpus, save
 from tests.records import column
 from tests.sizes import size
+from tests.stored import nearest
 
 NAMES = {f"Person {number}": "person" for number in range(40)}
 CHAIN = list(zip(NAMES, list(NAMES)[1:], strict=False))
@@ -43,7 +44,7 @@ def everything(vectors: VectorStore, graph: GraphStore) -> set[str]:
     live = vectors.live()
     assert live
     of_model = {model: name for name, model in MODELS.items()}[live.embedding["model"]]
-    near = vectors.nearest("chunks", np.ones(live.dimensions, np.float32), 99)
+    near = nearest(vectors, "chunks", np.ones(live.dimensions, np.float32), 99)
     assert len(near) == 30
     chunks = vectors.chunks([id for id, _ in near], np.ones(live.dimensions, np.float32))
     ids = [entity_id(name) for name in NAMES]

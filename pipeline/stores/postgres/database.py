@@ -1,6 +1,7 @@
 """The connections to one workspace of a PostgreSQL database, and psycopg's own cursors in them."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
@@ -11,7 +12,7 @@ import psycopg
 from pgvector.psycopg import register_vector
 from sqlalchemy import Connection, Engine, Select, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.errors import StoreError
@@ -20,7 +21,9 @@ from pipeline.stores.base import Live
 from pipeline.stores.connection import this_client
 from pipeline.stores.postgres.errors import store_error
 
-KNOWS_TYPES = "graphmill_types"
+KNOWS_TYPES, IDLE_SINCE = "graphmill_types", "graphmill_idle_since"
+IDLE_SECONDS = 1.0
+"""A connection that was idle for longer is tried before it is used: the server may have been restarted."""
 Record = TypeVar("Record")
 
 
@@ -42,8 +45,9 @@ class PostgresDatabase:
 
     @cached_property
     def engine(self) -> Engine:
-        engine = create_engine(_driver_url(self.url), pool_pre_ping=True, connect_args=_connect_args())
+        engine = create_engine(_driver_url(self.url), connect_args=_connect_args())
         event.listen(engine, "connect", self._on_connect)
+        event.listen(engine, "checkin", _on_checkin)
         event.listen(engine, "checkout", _on_checkout)
         return engine
 
@@ -99,11 +103,28 @@ class PostgresDatabase:
         self._was_there.set()
 
 
+def _on_checkin(_: Any, record: Any) -> None:
+    record.info[IDLE_SINCE] = time.monotonic()
+
+
 def _on_checkout(connection: Any, record: Any, _: Any) -> None:
     """A connection may be older than the extension, whose types it learns once they are there."""
+    now = time.monotonic()
+    if now - record.info.get(IDLE_SINCE, now) > IDLE_SECONDS and not _is_alive(connection):
+        raise InvalidatePoolError  # SQLAlchemy then connects anew
     if not record.info.get(KNOWS_TYPES):
         record.info[KNOWS_TYPES] = register_types(connection)
         connection.rollback()
+
+
+def _is_alive(connection: psycopg.Connection) -> bool:
+    try:
+        connection.autocommit = True  # else it takes a transaction
+        connection.execute("")
+        connection.autocommit = False
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def _connect_args() -> dict[str, Any]:

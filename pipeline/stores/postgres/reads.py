@@ -42,7 +42,7 @@ from pipeline.stores.postgres.schema import (
     SOURCE_LISTS,
     VECTOR_TABLES,
 )
-from pipeline.stores.postgres.workspaces import workspaces
+from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
 from pipeline.stores.reads import SOURCES, Hits, Lexical, VectorSearch, Within, in_order
 from pipeline.stores.records import Claim, Document, EntityMentions, Passage, Report
 
@@ -75,7 +75,7 @@ class PostgresReads(PostgresDatabase):
         """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of the software whose
         tables lack what is read now."""
         with self.connection(isolation_level="REPEATABLE READ", postgresql_readonly=True) as connection:
-            live = self.live_in(connection)
+            live = self._not_newer(shown_at_begin(connection, self.workspace))
             if live is not None:
                 refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
             yield replace(self, moment=Moment(connection, live))
@@ -84,11 +84,13 @@ class PostgresReads(PostgresDatabase):
         if self.moment is not None:
             return self.moment.live
         with self.connection() as connection:
-            return self.live_in(connection)
+            return self._not_newer(shown_at_begin(connection, self.workspace))
 
     def live_in(self, connection: Connection) -> Live | None:
         """What the workspace shows in this transaction."""
-        live = workspaces(connection, self.workspace).get(self.workspace)
+        return self._not_newer(workspaces(connection, self.workspace).get(self.workspace))
+
+    def _not_newer(self, live: Live | None) -> Live | None:
         if live is not None:
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from psycopg import sql
-from psycopg.errors import DependentObjectsStillExist, LockNotAvailable
+from psycopg.errors import DependentObjectsStillExist, LockNotAvailable, UndefinedTable
 from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from pipeline.stores.base import Live, Waits, read_live, silent
 from pipeline.stores.postgres.database import cursor
@@ -42,8 +42,22 @@ HOLDER = text(
 
 def workspaces(connection: Connection, only: str | None = None) -> dict[str, Live]:
     """What each workspace shows, or the one named, by name; also what a newer version of the software has loaded."""
-    if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
-        return {}
+    return _found(connection, only) if connection.execute(select(func.to_regclass(LIVE.name))).scalar() else {}
+
+
+def shown_at_begin(connection: Connection, name: str) -> Live | None:
+    """What the workspace shows, in a transaction that has done nothing yet; that its table is there is not asked."""
+    try:
+        found = _found(connection, name)
+    except ProgrammingError as error:
+        if not isinstance(error.orig, UndefinedTable):
+            raise
+        connection.connection.rollback()
+        found = workspaces(connection, name)
+    return found.get(name)
+
+
+def _found(connection: Connection, only: str | None) -> dict[str, Live]:
     query = select(literal_column("*")).select_from(LIVE)  # an earlier version's table has fewer columns
     query = query if only is None else query.where(LIVE.c.workspace == only)
     found = connection.execute(query.order_by(LIVE.c.workspace.collate("C"))).mappings()
