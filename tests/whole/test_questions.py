@@ -19,7 +19,7 @@ from pipeline.errors import ModelError
 from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import serving
-from tests.servers.openai_server import OpenAIServer, Reply
+from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 
 CORPUS = Path(__file__).parents[2] / "data" / "input"
 SMALL = 8000
@@ -59,6 +59,16 @@ def chatting(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Keep]:
     yield opened_with
     for project in opened:
         project.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    """A few documents, with reports of their communities."""
+    with openai_server() as openai:
+        folder = new_project(tmp_path_factory.mktemp("reports") / "p", postgres_url, endpoint=openai)
+        with folder.open(*models_of(openai), "cache=''") as project:
+            project.run("communities")
+    return folder
 
 
 def models_of(openai: OpenAIServer) -> list[str]:
@@ -223,6 +233,54 @@ def test_reports_lead_to_documents_and_are_read_again_where_the_reply_was_no_jso
     assert forms == ["json_schema", "json_schema", None]
 
 
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [("hybrid", {"keywords"}), ("community", {"ratings", "points"}), ("drift", {"partial_answer"})],
+)
+def test_what_is_read_as_json_is_asked_for_by_a_schema(
+    reports: ProjectFolder, openai: OpenAIServer, mode: str, names: set[str]
+):
+    with reports.open(*models_of(openai), "cache=''") as project:
+        project.doctor()  # by which it knows that the endpoint takes one
+        openai.forget()
+        project.query("What is told of the observatory?", mode=mode, dynamic_community_selection=True)
+    *before, answer = (request.body.get("response_format") for request in openai.requests)
+    assert answer is None
+    assert {form["json_schema"]["name"] for form in before} == names
+    assert all(form["type"] == "json_schema" and form["json_schema"]["strict"] for form in before)
+
+
+def test_an_endpoint_that_takes_no_schema_is_asked_for_none(reports: ProjectFolder, openai: OpenAIServer):
+    openai.json_ability = False
+    with reports.open(*models_of(openai), "cache=''") as project:
+        project.doctor()
+        openai.forget()
+        answer = project.query("What is told of the observatory?", mode="community")
+    assert not answer.abstained
+    shown = [request.messages[-1]["content"].rsplit("```", 1)[1] for request in openai.requests]
+    assert '{"points": [' in shown[0]  # what the reply is to look like stands after all that is shown
+    assert not any("response_format" in request.body for request in openai.requests)
+
+
+@pytest.mark.parametrize(
+    "said", ['["It was opened [Data: Reports (1)]."]', '[{"description": "Opened [Data: Reports (1)].", "score": 60}]']
+)
+def test_points_in_another_shape_are_points(reports: ProjectFolder, openai: OpenAIServer, said: str):
+    openai.script("chat", [Reply(said)])
+    with reports.open(*models_of(openai), "cache=''") as project:
+        answer = project.query("What is told of the observatory?", mode="community")
+    assert "[Data: Reports (1)]" in answer.text
+    assert openai.count("chat") == 2  # the points and the answer: nothing was asked again
+
+
+def test_ratings_in_another_shape_are_ratings(reports: ProjectFolder, openai: OpenAIServer):
+    openai.script("chat", [Reply(json.dumps({str(number): 0 for number in range(1, 20)}))])
+    with reports.open(*models_of(openai), "cache=''") as project:
+        answer = project.query("What is told?", mode="community", dynamic_community_selection=True)
+    assert answer.abstained  # no report is of use, so none is asked for points
+    assert openai.count("chat") == 1
+
+
 # The model, and what it does not do
 
 
@@ -236,8 +294,7 @@ def test_an_answer_says_when_the_model_has_read_a_part(chatting: Keep, openai: O
 def test_what_doctor_has_measured_is_what_a_prompt_has_room_for(
     tmp_path: Path, folder: ProjectFolder, openai: OpenAIServer
 ):
-    other = folder.copy(tmp_path / "copy")
-    other.edit_settings(owner=owner_of(folder))
+    other = copied(folder, tmp_path / "copy")
     openai.context_tokens = SMALL
     with other.open(*models_of(openai), "cache=''") as project:
         project.doctor(long=True)
@@ -246,9 +303,12 @@ def test_what_doctor_has_measured_is_what_a_prompt_has_room_for(
     assert answer.references
 
 
-def owner_of(folder: ProjectFolder) -> str:
+def copied(folder: ProjectFolder, root: Path) -> ProjectFolder:
+    """A folder of its own that asks the same rows."""
+    copy = folder.copy(root)
     with folder.open() as project:
-        return project.owner
+        copy.edit_settings(owner=project.owner)
+    return copy
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -386,3 +446,63 @@ def test_an_answer_over_http_is_no_heap_of_evidence(folder: ProjectFolder, opena
     assert "chunks" not in events[-1].data
     assert len(body) < len(json.dumps(data)) / 2
     assert data["chunks"]
+
+
+# What a question over HTTP may ask for, and whose it is
+
+
+@pytest.mark.parametrize("path", ["/query", "/query/data", "/query/stream"])
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"mode": "bypass"},
+        {"system_prompt": "You write poems."},
+        {"max_total_tokens": 10_000_000},
+        {"max_calls": 1000},
+        {"chunk_top_k": 10_000},
+        {"user_prompt": "word " * 40_000},
+    ],
+    ids=lambda wish: next(iter(wish)),
+)
+def test_nobody_gets_a_chat_model_for_nothing(
+    folder: ProjectFolder, openai: OpenAIServer, path: str, wish: dict[str, Any]
+):
+    with folder.open(*models_of(openai), "cache=''") as project, serving(project) as served:
+        refused = served.ask(path, **{"mode": "naive", **wish})
+    assert refused.status_code == 403
+    assert "; " in refused.json()["error"]["message"]  # and what to do
+    assert openai.count("chat") == 0
+
+
+def test_a_day_of_questions_has_a_price(tmp_path: Path, folder: ProjectFolder, openai: OpenAIServer):
+    """One question costs more than what a day may, where nobody has set that."""
+    spent = copied(folder, tmp_path / "copy")
+    price = "models.chat.default.price={input: 1000000, output: 1000000}"
+    with spent.open(*models_of(openai), "cache=''", price) as project, serving(project) as served:
+        told = [served.ask(mode="naive") for _ in range(2)]
+        evidence = served.ask("/query/data", mode="naive")
+        project.query("Who designed the Skarrow Light?", mode="naive")  # who runs the project is not held to it
+    assert [answer.status_code for answer in told] == [200, 429]
+    assert int(told[1].headers["retry-after"]) > 0
+    assert evidence.status_code == 200
+    assert openai.count("chat") == 2
+
+
+def test_a_key_opens_its_documents_and_modes(folder: ProjectFolder, openai: OpenAIServer):
+    """And is named where what its questions cost is told."""
+    files = sorted(path.relative_to(CORPUS).as_posix() for path in CORPUS.rglob("*.txt"))
+    own, other = files[0], files[1]
+    key = f"serve.keys.sales={{key: sales-key, modes: [naive], where: {{source: {own}}}}}"
+    with folder.open(*models_of(openai), "cache=''", key) as project, serving(project) as served:
+        served.client.headers["x-api-key"] = "sales-key"
+        seen = served.ask("/query/data", mode="naive").json()["references"]
+        wider = served.ask("/query/data", mode="naive", where={"source": [own, other]}).json()["references"]
+        none = served.ask("/query/data", mode="naive", where={"source": other}).json()["references"]
+        refused = served.ask("/query/data", mode="hybrid").status_code
+        assert served.ask(mode="naive").status_code == 200
+        served.client.headers["x-api-key"] = "another"
+        unknown = served.ask("/query/data", mode="naive").status_code
+    assert {reference["source"] for reference in [*seen, *wider]} == {own}
+    assert (none, refused, unknown) == ([], 403, 401)
+    by_key = {row["key"]: row["calls"] for row in folder.invoke("usage", "--by", "key", "--json").json}
+    assert by_key["sales"] == 1
