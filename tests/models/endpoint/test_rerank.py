@@ -1,6 +1,7 @@
 """Rerankers against a real server: the protocols, their liberties, and what goes wrong."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -233,6 +234,8 @@ def billed(**told: object) -> RerankReply:
     [
         (billed(usage={"total_tokens": 1500}), 1500, 1500 * 20 / 1e6 + 0.002),
         (billed(meta={"billed_units": {"search_units": 3}}), 20, 20 * 20 / 1e6 + 0.006),
+        (billed(meta={"billed_units": {"search_units": 3.0}}), 20, 20 * 20 / 1e6 + 0.006),
+        (billed(meta={"billed_units": {"search_units": math.nan}}), 20, 20 * 20 / 1e6 + 0.002),
         (billed(), 20, 20 * 20 / 1e6 + 0.002),
         (billed(usage={"total_tokens": "many"}, meta=[]), 20, 20 * 20 / 1e6 + 0.002),
     ],

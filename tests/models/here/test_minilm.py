@@ -1,6 +1,8 @@
 """With the weights themselves, which come with what tests need."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from pipeline.errors import SettingsError
 from pipeline.models.base import EmbeddingModel
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
-from pipeline.models.here.minilm import MiniLMEmbedding, file_of_package
+from pipeline.models.here.minilm import MiniLMEmbedding, _loaded, file_of_package
 from pipeline.runs.adapters import embedding_model
 from pipeline.settings.schema import Settings
 
@@ -25,6 +27,29 @@ FIRST_OF_EACH = [
 def test_without_the_extra_it_says_how_to_get_it():
     with pytest.raises(SettingsError, match=r"models\.embedding\.x: 'minilm' needs no_such_package; .*\.\[local\]"):
         file_of_package("no_such_package/model.onnx", "models.embedding.x")
+
+
+def test_another_version_of_a_package_is_no_traceback():
+    with pytest.raises(SettingsError, match=r"needs onnxruntime/no\.onnx, and this onnxruntime has none; "):
+        file_of_package("onnxruntime/no.onnx", "models.embedding.x")
+
+
+def test_who_asks_at_once_waits_for_one_reading_of_the_weights():
+    _loaded.cache_clear()
+    started = Barrier(4)
+
+    def ask(text: str) -> np.ndarray:
+        started.wait()
+        return MiniLMEmbedding().embed([text])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(ask, [*TEXTS, "Another."]))
+    assert _loaded.cache_info().misses == 1
+
+
+def test_half_a_character_is_passed_over():
+    model = MiniLMEmbedding()
+    assert np.array_equal(model.embed(["The ship\ud800 sailed at dawn.", "\ud800"])[0], model.embed(TEXTS[:1])[0])
 
 
 def test_its_vectors_are_those_of_sentence_transformers():
