@@ -5,6 +5,7 @@ has none, and is read as far as it has the right shape. What is damaged is told 
 """
 
 import errno
+import fcntl
 import hashlib
 import json
 import logging
@@ -179,6 +180,20 @@ def full_disk_named(folder: Path) -> Iterator[None]:
                 "('graphmill gc' does) and run the same command again: it goes on from what is done"
             ) from error
         raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Those that read a file of the folder and write it anew, threads or processes, do so one after the other; the file
+    itself cannot be locked, for another takes its place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def publish_file(temporary: Path, path: Path) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from pipeline.doctor.chat_model import Consent, Measuring, examine_chat
 from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, examine_vectors
 from pipeline.doctor.finding import Finding, guarded
+from pipeline.doctor.keys import examine_keys
 from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.engine.workflow import Workflow
@@ -39,6 +40,7 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
         yield from guarded("settings", f"workflow {name}", partial(examine_workflow, project, name, workflows))
     yield from guarded("settings", "input", lambda: examine_input(root, settings))
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
+    yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
     yield from guarded("space", "data", lambda: examine_space(root, settings))
     for name in settings.models.chat:
         look = partial(examine_chat, settings, name, project.resources, workflows, measuring)
@@ -59,8 +61,9 @@ def _secrets(settings: Settings) -> list[str]:
     """Longest first, so that none leaves a part of another behind."""
     models = settings.models
     endpoints = [*models.chat.values(), *models.embedding.values(), *models.rerank.values()]
-    keys = [settings.stores.neo4j.password, settings.serve.api_key, *(endpoint.api_key for endpoint in endpoints)]
-    secrets = {key.get_secret_value() for key in keys}
+    serve = settings.serve
+    keys = [serve.api_key, *(one.key for one in serve.keys.values()), *(endpoint.api_key for endpoint in endpoints)]
+    secrets = {key.get_secret_value() for key in (settings.stores.neo4j.password, *keys)}
     for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):
         secrets |= _secrets_of(url)
     return sorted((secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)

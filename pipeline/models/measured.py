@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import DamagedError, DiskFullError, in_words
-from pipeline.files import read_json, tell, write_json
+from pipeline.files import alone_in, read_json, tell, write_json
 
 FILE = "data/models.json"
 ROOM_FOR_A_REPLY, MOST_FOR_A_REPLY = 2000, 4
@@ -53,12 +53,14 @@ class MeasuredModels:
 
     def note(self, digest: str, **found: Any) -> None:
         """``found``: fields of Measured; the others stay as they were."""
-        known = self._all()
-        known[digest] = replace(known.get(digest, UNMEASURED), **found)
+        path = self.root / FILE
         try:
-            write_json(self.root / FILE, {"models": {digest: asdict(one) for digest, one in known.items()}})
+            with alone_in(path.parent):
+                known = self._all()
+                known[digest] = replace(known.get(digest, UNMEASURED), **found)
+                write_json(path, {"models": {digest: asdict(one) for digest, one in known.items()}})
         except (OSError, DiskFullError) as error:
-            tell(f"{self.root / FILE}: not written ({in_words(error)}); what was measured is not remembered")
+            tell(f"{path}: not written ({in_words(error)}); what was measured is not remembered")
 
     def _all(self) -> dict[str, Measured]:
         path = self.root / FILE

@@ -8,10 +8,9 @@ from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.query.asker import RECORDS, Asker
 from pipeline.query.request import as_operators
+from pipeline.settings.keys import API_KEY, OPEN, key_faults
 from pipeline.settings.schema import UNLIMITED, KeySettings, Settings
 
-API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
-"""Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
 USUAL_RECORDS = 100
 """That anybody may ask for, unless settings say otherwise."""
 
@@ -41,17 +40,13 @@ class Doors:
 
 
 def doors_of(project: Project) -> Doors:
-    """Raises SettingsError for a key that is empty or that two have, and for conditions that make no sense."""
+    """Raises SettingsError for a key that is blank or that two have, and for conditions that make no sense."""
     settings = project.settings
+    for fault in key_faults(settings.serve):
+        raise SettingsError(fault)
     keyed = [_door(name, key, project) for name, key in settings.serve.keys.items()]
     if api_key := settings.serve.api_key.get_secret_value():
         keyed.append(Door(asker_of(API_KEY, settings), project, api_key))
-    names: dict[str, str] = {}
-    for door in keyed:
-        if door.key in names:
-            names_both = f"'{names[door.key]}' and '{door.asker.name}'"
-            raise SettingsError(f"serve.keys: {names_both} have the same key; give each its own")
-        names[door.key] = door.asker.name
     return Doors(tuple(keyed), None if keyed else Door(asker_of(OPEN, settings), project))
 
 
@@ -72,10 +67,6 @@ def asker_of(name: str, settings: Settings) -> Asker:
 
 def _door(name: str, key: KeySettings, project: Project) -> Door:
     where = f"serve.keys.{name}"
-    if name in (API_KEY, OPEN, STDIO):
-        raise SettingsError(f"{where}: the name says something else in usage; choose another")
-    if not key.key.get_secret_value():
-        raise SettingsError(f"{where}.key: empty; set the environment variable that it names, or remove {where}")
     try:
         conditions = as_operators(key.where)
     except ValueError as error:

@@ -12,6 +12,7 @@ from pipeline.engine.usage.questions import seconds_left
 from pipeline.errors import (
     AuthError,
     BudgetError,
+    DiskFullError,
     GraphmillError,
     ModelError,
     NotAllowedError,
@@ -37,6 +38,7 @@ BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
     (OtherOwnerError, 503, "other_owner"),
     (UsageError, 422, "invalid_request"),
     (StoreError, 503, "store_unavailable"),
+    (DiskFullError, 507, "disk_full"),
     (GraphmillError, 500, "failed"),
 )
 OWN: dict[type[Exception], tuple[int, str, str]] = {

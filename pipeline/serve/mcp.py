@@ -24,11 +24,12 @@ from pipeline.project import Project
 from pipeline.query.answer import Answer, reference_json
 from pipeline.query.context import Reference
 from pipeline.runs.services import DEFAULT
-from pipeline.serve.doors import STDIO, Door, asker_of, doors_of
+from pipeline.serve.doors import Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.server import make_ready, serve_as
+from pipeline.settings.keys import STDIO
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 INSTRUCTIONS = """

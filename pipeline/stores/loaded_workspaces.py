@@ -5,16 +5,13 @@
 Written before a load's first write, so that ``purge`` knows of all that may hold a document.
 """
 
-import fcntl
-import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipeline.errors import DamagedError, DataError
-from pipeline.files import read_json, tell, write_json
+from pipeline.files import alone_in, read_json, tell, write_json
 
 FILE = "data/workspaces.json"
 DAMAGED = f"{FILE}.damaged"
@@ -66,7 +63,7 @@ class LoadedWorkspaces:
     def note(self, workspaces: Collection[Workspace]) -> None:
         """Add them. What cannot be read is put aside, for a load goes on without it. To be done by who holds the
         workspaces, as ``forget``: else what a drop forgets is what a load that has waited for it has noted."""
-        with self._alone():
+        with alone_in(self._path.parent):
             try:
                 known = self.all()
             except DataError as error:
@@ -78,22 +75,10 @@ class LoadedWorkspaces:
 
     def forget(self, workspaces: Collection[Workspace]) -> None:
         """They are gone."""
-        with self._alone():
+        with alone_in(self._path.parent):
             known = self.all()
             if set(workspaces) & set(known):
                 self._write(set(known) - set(workspaces))
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A load of one workspace and a drop of another would each write what it has read before the other wrote."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
 
     def _write(self, workspaces: Collection[Workspace]) -> None:
         write_json(self._path, {"workspaces": [asdict(workspace) for workspace in sorted(workspaces)]})

@@ -260,6 +260,32 @@ def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer)
     openai.reply = lambda messages, body: Reply(f"Is {KEY} yours?")
     assert KEY not in str(examined(project))
     assert "***" in examined(project)["chat default extraction"].fact
+    openai.reply = lambda messages, body: Reply("Is desk-key-1 yours?")
+    assert "desk-key-1" not in str(examined(project, "serve.keys.desk={key: desk-key-1}"))
+
+
+def test_keys_that_open_nothing(project: ProjectFolder) -> None:
+    with project.open() as opened:
+        opened.run("fast")
+    shared = "quoted-nowhere"
+    good = examined(project, f"serve.keys={{desk: {{key: {shared}, where: {{source: x.txt}}}}}}")["settings serve.keys"]
+    assert (good.verdict, good.fact) == ("ok", "1 key of their own: desk")
+    keys = [
+        "blank: {key: '  '}",
+        f"one: {{key: {shared}, models: [large]}}",
+        f"two: {{key: {shared}, workspace: nowhere}}",
+        "three: {key: third, where: {sorce: x.txt}}",
+    ]
+    with project.open(*project.endpoint_overrides, f"serve.keys={{{', '.join(keys)}}}") as opened:
+        found = [finding for finding in opened.doctor() if finding.what == "serve.keys"]
+    assert [finding.verdict for finding in found] == ["failed"] * 3 + ["warning"] * 2
+    said = [f"{finding.fact}; {finding.action}" for finding in found]
+    assert said[0].startswith("serve.keys.blank.key: empty; set the environment variable")
+    assert "'one' and 'two' have the same key; give each its own" in said[1]
+    assert "serve.keys.one.models: there is no chat model 'large'; models.chat has: default" in said[2]
+    assert "serve.keys.two.workspace: nothing is loaded as 'nowhere'; load it, or correct the name" in said[3]
+    assert "no loaded document has a field 'sorce'; correct it: did you mean 'source'?" in said[4]
+    assert shared not in str(found)
 
 
 def test_workflows_prompts_models_and_input(project: ProjectFolder) -> None:

@@ -1,6 +1,7 @@
 """What doctor measures of a chat model, and what questions make of it."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,12 @@ def test_json_is_asked_for_by_a_schema_where_that_was_found_to_work(project: Pro
     openai.json_ability = False
     looked(project)
     assert formats() == ["", ""]
+
+
+def test_of_two_who_measure_at_one_moment_neither_is_lost(tmp_path: Path):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: MeasuredModels(tmp_path).note(f"model {n}", window=1000 + n), range(64)))
+    assert [MeasuredModels(tmp_path).of(f"model {n}").window for n in range(64)] == [1000 + n for n in range(64)]
 
 
 def test_a_damaged_file_is_as_none_and_said_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.serve.failures import BY_KIND, BY_STATUS, OWN
+from pipeline.errors import DiskFullError
+from pipeline.serve.failures import BY_KIND, BY_STATUS, OWN, failure_of
 from pipeline.settings.schema import ServeSettings
 from tests.serve.serving import Serving, events_in
 
@@ -42,3 +43,8 @@ def test_the_settings_are_the_defaults():
     assert limits == {name: getattr(ServeSettings(), name) for name in limits}
     assert allowed == {"allow": ServeSettings().allow.model_dump(mode="json")}
     assert ServeSettings.model_validate(keys).keys["sales"].where
+
+
+def test_a_full_disk_is_told_by_its_own_status():
+    failure = failure_of(DiskFullError("data/usage: no space; make room"), all_told=True)
+    assert (failure.status, failure.type, failure.message) == (507, "disk_full", "data/usage: no space; make room")

@@ -185,6 +185,7 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
     ("keys", "said"),
     [
         ("{a: {key: ''}}", "serve.keys.a.key: empty"),
+        ("{a: {key: '  '}}", "serve.keys.a.key: empty"),
         ("{a: {key: x}, b: {key: x}}", "'a' and 'b' have the same key"),
         ("{api_key: {key: x}}", "choose another"),
         ("{a: {key: x, where: {year: {'~': 1}}}}", "serve.keys.a.where: 'year' has no operator"),
@@ -196,6 +197,11 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
 )
 def test_keys_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, keys: str, said: str):
     with pytest.raises(SettingsError, match=said), folder.open(f"serve.keys={keys}") as project:
+        doors_of(project)
+
+
+def test_blanks_are_no_key_for_all(folder: ProjectFolder):
+    with pytest.raises(SettingsError, match="only blanks"), folder.open("serve.api_key='  '") as project:
         doors_of(project)
 
 

@@ -1,0 +1,66 @@
+"""The keys of ``graphmill serve``: whether each can be asked by, and finds what it is to find."""
+
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from pipeline.contract.conditions import OWN
+from pipeline.doctor.finding import Finding
+from pipeline.errors import StoreError, counted
+from pipeline.runs.adapters import postgres_store
+from pipeline.settings.keys import key_faults
+from pipeline.settings.schema import KeySettings, Settings
+from pipeline.settings.validation import did_you_mean
+
+WHAT = "serve.keys"
+
+
+def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
+    """Nothing to say where there are none. What is loaded is looked at where the database answers."""
+    faults = [*key_faults(settings.serve), *_unknown_models(settings)]
+    for fault in faults:
+        fact, _, action = fault.rpartition("; ")
+        yield Finding("settings", WHAT, "failed", fact, action)
+    try:
+        doubts = list(_doubts(root, settings))
+    except StoreError:
+        doubts = []  # a finding of its own
+    yield from doubts
+    keys = settings.serve.keys
+    if keys and not faults and not doubts:
+        yield Finding("settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}")
+
+
+def _unknown_models(settings: Settings) -> Iterator[str]:
+    named = {"serve.allow": settings.serve.allow.models}
+    named |= {f"{WHAT}.{name}": key.models for name, key in settings.serve.keys.items()}
+    for where, models in named.items():
+        for model in models or ():
+            if model not in settings.models.chat:
+                near = did_you_mean(model, settings.models.chat, "models.chat has")
+                yield f"{where}.models: there is no chat model '{model}'; {near}"
+
+
+def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
+    for name, key in settings.serve.keys.items():
+        if not (key.workspace or key.where):
+            continue
+        asked = settings.model_copy(update={"workspace": key.workspace or settings.workspace})
+        with closing(postgres_store(asked, root)) as store:
+            loaded = store.workspaces()
+            if asked.workspace in loaded:
+                with store.reading() as reads:
+                    documents = reads.documents()
+                have = {*OWN, *(field for document in documents for field in document.metadata or ())}
+                yield from _unknown_fields(name, key, have)
+            elif key.workspace:
+                near = did_you_mean(key.workspace, loaded, "loaded are")
+                fact = f"{WHAT}.{name}.workspace: nothing is loaded as '{key.workspace}'"
+                yield Finding("settings", WHAT, "warning", fact, f"load it, or correct the name: {near}")
+
+
+def _unknown_fields(name: str, key: KeySettings, have: Collection[str]) -> Iterator[Finding]:
+    for field in key.where:
+        if field not in have:
+            fact = f"{WHAT}.{name}.where: no loaded document has a field '{field}'"
+            yield Finding("settings", WHAT, "warning", fact, f"correct it: {did_you_mean(field, have, 'they have')}")

@@ -1,0 +1,25 @@
+"""What is wrong with the keys of ``serve`` as they are written, whatever is loaded."""
+
+from collections.abc import Iterator
+
+from pipeline.settings.schema import ServeSettings
+
+API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
+"""Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
+
+
+def key_faults(serve: ServeSettings) -> Iterator[str]:
+    """Each with what to do. None tells a key."""
+    api_key = serve.api_key.get_secret_value()
+    if api_key and not api_key.strip():
+        yield "serve.api_key: only blanks; set GRAPHMILL_API_KEY to a key, or to nothing"
+    names = {api_key: API_KEY}
+    for name, one in serve.keys.items():
+        where, key = f"serve.keys.{name}", one.key.get_secret_value()
+        if name in (API_KEY, OPEN, STDIO):
+            yield f"{where}: the name says something else in usage; choose another"
+        if not key.strip():
+            yield f"{where}.key: empty; set the environment variable that it names, or remove {where}"
+        elif key in names:
+            yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
+        names.setdefault(key, name)
