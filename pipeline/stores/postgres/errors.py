@@ -7,6 +7,7 @@ from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
 
 CONNECTION, SERVER_GOES = "08", "57P"
 """How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error Codes")."""
+EMBEDDED = " (the embedded one starts with any command, such as 'graphmill doctor', or with this one anew)"
 UNDONE = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: nothing was done, and another try may go through."""
 REFUSALS = (
@@ -41,8 +42,8 @@ def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool
     if any(refusal in str(error) for refusal in REFUSALS):
         return StoreAuthError(f"{address} is refused ({fact}); correct user, password, database or options in it")
     if was_there:
-        return LostConnectionError(f"{address} went away ({fact}); start it again")
-    return StoreError(f"{address} does not answer ({fact}); start it, or use the embedded one (url: embedded)")
+        return LostConnectionError(f"{address} went away ({fact}); start it again{EMBEDDED}")
+    return StoreError(f"{address} does not answer ({fact}); start it{EMBEDDED}, or set url: embedded")
 
 
 def first_line(error: DBAPIError | psycopg.Error) -> str:
