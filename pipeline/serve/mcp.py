@@ -15,7 +15,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -25,7 +25,7 @@ from pipeline.query.answer import Answer, reference_json
 from pipeline.query.context import Reference
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door, asker_of, doors_of
-from pipeline.serve.failures import failure_of
+from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.server import make_ready, serve_as
@@ -94,6 +94,26 @@ Names = Annotated[list[str] | None, Field(description="Names to look for, instea
 Themes = Annotated[list[str] | None, Field(description="Themes to look for, instead of those found in the question.")]
 
 
+class Tools(MCPServer):
+    """Arguments that no tool has are refused, and wrong ones told, as by the other doors; the SDK passes over the first
+    and shows the values of the second."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context | None = None) -> Any:
+        if tool := self._tool_manager.get_tool(name):
+            given = tool.fn_metadata.pre_parse_json(arguments)
+            refuse_wrong(tool.fn_metadata.arg_model, given)
+        return await super().call_tool(name, arguments, context)
+
+
+def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
+    """Raises ToolError."""
+    try:
+        known.model_validate(arguments, extra="forbid")
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("arguments", *fault["loc"])} for fault in error.errors(include_input=False)]
+        raise ToolError(invalid(faults, known.model_fields).message) from None
+
+
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """``query_data``, and ``query`` where a chat model is configured."""
     by_stdin = Door(asker_of(STDIO, project.settings), project)
@@ -112,7 +132,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
 
     usual = min(FEW_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
-    server = MCPServer("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
+    server = Tools("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
 
     async def query_data(
         context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,

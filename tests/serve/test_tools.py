@@ -60,6 +60,26 @@ def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project
 
 
 @pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_tokens": "secret-value"}, "unknown field 'max_tokens'; did you mean 'max_total_tokens'?"),
+        ({"zzz": "secret-value"}, "unknown field 'zzz'; known fields: chunk_top_k, hl_keywords, ll_keywords, "),
+        ({"top_k": "secret-value"}, "top_k: Input should be a valid integer"),
+        ({"mode": "secret-value"}, "mode: Input should be 'naive', 'local'"),
+    ],
+)
+def test_wrong_arguments_are_told_as_by_the_other_doors(project: Project, wrong: dict[str, Any], said: str):
+    queries = Queries(project.settings.serve)
+    _, [refused] = call(mcp_of(project, queries), ("query_data", {"query": QUESTION, **wrong}))
+    asyncio.run(queries.close())
+    told = refused.content[0].text
+    assert refused.is_error
+    assert told.startswith(said)
+    assert "secret-value" not in told
+    assert "pydantic" not in told
+
+
+@pytest.mark.parametrize(
     ("asked", "reason", "said"),
     [
         ({"where": {"nowhere": "x"}}, "nothing_found", "Nothing was found in the documents."),
