@@ -127,7 +127,8 @@ def test_every_kind_of_export_is_on_its_page():
 
 def test_every_page_is_in_the_sites_navigation_and_on_the_page_to_begin_with():
     nav = set(re.findall(r"[\w-]+(?=\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]))
-    start = set(re.findall(r"[\w-]+(?=\.md\))", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    start = {*re.findall(r"[\w-]+(?=\.(?:md|yaml)\))", index), *re.findall(r"`graphmill docs ([\w-]+)`", index)}
     assert nav >= PAGES
     assert start >= PAGES - {"index"}
 
@@ -138,6 +139,17 @@ def test_every_option_of_a_query_is_on_its_page_and_of_the_command():
     taken = {parameter.name for parameter in group.commands["query"].params}
     assert set(QueryOptions.model_fields) <= taken
     assert {name for name in QueryOptions.model_fields if f"`{name}`" not in page} == set()
+
+
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+READ = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+
+
+@pytest.mark.parametrize("page", [*READ, *(ROOT / "docs").glob("*.md")], ids=lambda page: page.stem)
+def test_links_to_files_lead_somewhere_in_a_checkout(page: Path):
+    """Pages that are made from the code are of the site alone; there `make docs` checks."""
+    links = re.findall(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)", CODE.sub("", page.read_text(encoding="utf-8")))
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_every_link_of_the_readme_leads_somewhere():
