@@ -16,6 +16,8 @@ from pipeline.text.ids import clean
 
 FOLLOWED, LONGEST_BEFORE = 2, 500
 """Questions before this one that its search follows, and how many characters of each."""
+Cleaned = Annotated[str, AfterValidator(clean)]
+"""What people write: no store takes control characters."""
 _CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
 
 
@@ -25,7 +27,7 @@ class Turn(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["user", "assistant", "system"]
-    content: str
+    content: Cleaned
 
 
 def as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,8 +65,8 @@ class QueryRequest(QueryOptions):
     """
 
     query: Annotated[str, AfterValidator(as_question)]
-    hl_keywords: tuple[str, ...] = ()
-    ll_keywords: tuple[str, ...] = ()
+    hl_keywords: tuple[Cleaned, ...] = ()
+    ll_keywords: tuple[Cleaned, ...] = ()
     conversation_history: tuple[Turn, ...] = ()
     where: Annotated[dict[str, Any], AfterValidator(as_operators)] = Field(default={})
 

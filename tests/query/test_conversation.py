@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from pipeline.contract.prompts import Prompt
 from pipeline.query.messages import with_room_for_evidence
-from pipeline.query.request import FOLLOWED
+from pipeline.query.request import FOLLOWED, request_of
 from pipeline.query.search.modes import Keywords, find_keywords, search_text
+from pipeline.settings.query_options import QuerySettings
 from tests.query.memory_stores import CharacterTokens, ScriptedChat, question
 
 PROMPT = Prompt("extract_keywords", "Keywords of: $query")
@@ -75,3 +76,17 @@ def test_a_question_without_a_conversation_is_searched_for_as_it_is():
     reply = '{"high_level_keywords": ["study"], "low_level_keywords": ["Ada"], "question": "Anything else?"}'
     wish = question("Where did Ada study?")
     assert search_text(wish, find_keywords(wish, ScriptedChat([reply]), PROMPT)) == "Where did Ada study?"
+
+
+def test_turns_and_keywords_have_no_characters_that_a_store_refuses():
+    asked = request_of(
+        "Where did\0 she study?",
+        QuerySettings(),
+        {
+            "conversation_history": [{"role": "user", "content": "Who is\0 Ada\ud800?\r\n"}],
+            "hl_keywords": ["study\x1b"],
+            "ll_keywords": ["\0Ada"],
+        },
+    )
+    assert asked.searched == "Who is Ada?\n\nWhere did she study?"
+    assert (asked.hl_keywords, asked.ll_keywords) == (("study",), ("Ada",))
