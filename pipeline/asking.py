@@ -102,9 +102,18 @@ class Asking(Services):
 
         setup = Setup.of(modes, ks, budget, by, keywords, rerank)
         searched = SearchTarget(
-            self.query_data, self.query_resources("evaluate"), self.stores.vectors, self.settings.query
+            self._data_of_any_size, self.query_resources("evaluate"), self.stores.vectors, self.settings.query
         )
         return evaluate(read_questions(questions, by), setup, searched, advanced)
+
+    def _data_of_any_size(self, question: str, **options: Any) -> dict[str, Any]:
+        """As ``query_data``, also where the prompt is larger than the chat model reads: it is measured, not sent."""
+        from pipeline.query.answer import answer
+
+        request = self.request(question, **{**options, "only_need_context": True})
+        resources = self._resources_of(request, None, options)
+        found = answer(request, replace(resources, measured=lambda name: replace(self._measured(name), window=None)))
+        return found.to_json()
 
     def request(self, question: str, asker: Asker | None = None, **options: Any) -> QueryRequest:
         """The request with the project's defaults for what is not given (None counts as not given).

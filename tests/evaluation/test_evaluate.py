@@ -57,6 +57,16 @@ def test_every_question_is_measured_in_every_mode(evaluation: Evaluation):
     assert (local["entity_tokens"] > 0).all()
 
 
+def test_a_budget_is_as_large_as_was_asked_for_whatever_the_chat_model_reads(project: ProjectFolder):
+    with project.open("models.chat.default.base_url=http://127.0.0.1:9") as opened:
+        opened.measured.note(opened.query_chat("default").endpoint.digest, window=80)
+        found = opened.evaluate(QUESTIONS, ["naive"], ks=(10,), budget=30_000)
+        assert (found.results["recall@budget"] == found.results["recall@10"]).all()
+        assert not [note for note in found.notes if "max_total_tokens" in note]
+        capped = opened.query_data(QUESTIONS[0]["question"], mode="naive")  # shows what a query would give the model
+        assert any("max_total_tokens is 60" in note for note in capped["notes"])
+
+
 def test_what_is_measured_is_what_a_query_shows(project: ProjectFolder, evaluation: Evaluation):
     with project.open() as opened:
         for mode in MODES:
