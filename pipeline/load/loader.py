@@ -11,6 +11,7 @@ from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.one_store import Counts, load_store, reported_name
 from pipeline.load.overwrite_guard import (
     dimensions_of,
+    first_vector,
     known_vectors,
     probe_of,
     refuse_other_vectors,
@@ -154,9 +155,10 @@ def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
 
 def live_of(wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
     """What a load makes the stores show, and those of its vectors that tell whether its model made ``lives``."""
-    embeddings = known_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
-    dimensions, probe = dimensions_of(embeddings), probe_of(embeddings)
-    return _live(target, dimensions, probe), embeddings
+    table = wanted.manifest.tables[EMBEDDING_STEP_TABLE]
+    embeddings = known_vectors(wanted.snapshots, table, lives)
+    probe = probe_of(first_vector(wanted.snapshots, table))
+    return _live(target, dimensions_of(embeddings), probe), embeddings
 
 
 def _live(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:

@@ -14,7 +14,8 @@ from pipeline.stores.base import Live, VectorProbe
 if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
 
-NO_VECTORS = pa.table({"id": [], "vector": []})
+COLUMNS = ["id", "vector"]
+NO_VECTORS = pa.table({name: [] for name in COLUMNS})
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
 """Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
@@ -23,11 +24,13 @@ SAME_MODEL = 0.99
 def known_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
     """id and vector of the text units whose vectors the stores know; where these are none any more, of the first."""
     known = pa.array(sorted({live.probe.chunk_id for live in shown if live and live.probe}), pa.large_string())
-    columns = ["id", "vector"]
-    found = snapshots.select(embeddings, ["id"], known, columns) if len(known) else NO_VECTORS
-    if not len(found):
-        found = next((batch[:1] for batch in snapshots.batches(embeddings, columns)), NO_VECTORS)
-    return found.to_pandas()
+    found = snapshots.select(embeddings, ["id"], known, COLUMNS) if len(known) else NO_VECTORS
+    return found.to_pandas() if len(found) else first_vector(snapshots, embeddings)
+
+
+def first_vector(snapshots: "SnapshotStore", embeddings: "Snapshot") -> pd.DataFrame:
+    """id and vector of the first text unit: what a store shall know of its vectors, whatever was loaded before."""
+    return next((batch[:1] for batch in snapshots.batches(embeddings, COLUMNS)), NO_VECTORS).to_pandas()
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:
