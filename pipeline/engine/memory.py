@@ -4,7 +4,6 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import psutil
 import pyarrow as pa
 
 SECONDS_BETWEEN_LOOKS = 0.05
@@ -20,7 +19,9 @@ class PeakMemory:
     over: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> "PeakMemory":
-        self._process = psutil.Process()
+        from psutil import Process
+
+        self._process = Process()
         self._look()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -36,9 +37,11 @@ class PeakMemory:
             self._look()
 
     def _look(self) -> None:
+        from psutil import Error
+
         resident = 0
         for process in (self._process, *self._process.children(recursive=True)):
-            with suppress(psutil.Error):  # it has ended meanwhile
+            with suppress(Error):  # it has ended meanwhile
                 resident += process.memory_info().rss
         self.megabytes = max(self.megabytes, round(resident / MEGABYTE, 1))
 

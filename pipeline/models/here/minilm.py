@@ -90,7 +90,7 @@ def _vector(session: "InferenceSession", text: "Encoding") -> np.ndarray:
 def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
     tokens = np.array([ids], dtype=np.int64)
     inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
-    (states,) = session.run(None, inputs)
+    (states,) = session.run(output_names=None, input_feed=inputs)
     return np.asarray(states)[0].mean(axis=0)
 
 
