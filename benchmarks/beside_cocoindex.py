@@ -8,8 +8,6 @@ each edits another 1 % of the files. CocoIndex (1.0.26) is installed into a fold
 not to report its use.
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness import ROOT, new_project, print_table
+from harness import ROOT, new_project, print_compared
 
 from benchmarks.corpus import edit_corpus
 from benchmarks.server_time import postgres_cpu
@@ -100,18 +98,8 @@ def _line(night: str, rounds: Sequence[Mapping[str, Taken]]) -> dict[str, Any]:
     return {"night": night, **columns, "of CocoIndex's CPU": least["graphmill"]["CPU s"] / least["CocoIndex"]["CPU s"]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--units", type=int, default=5_000)
-    parser.add_argument("--tries", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    rows = compare(options.units, options.tries)
-    print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
-
-
 if __name__ == "__main__":
     try:
-        main()
+        print_compared(__doc__, compare)
     except CocoindexUnavailable as error:
         sys.exit(f"cocoindex: not measured, it cannot be installed: {error}")

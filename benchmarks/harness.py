@@ -1,12 +1,13 @@
 """What the benchmarks share: projects over the synthetic corpus, an endpoint in a process of its own, measurements
 of one run in a process of its own, and tables of results."""
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +126,17 @@ def command(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -
     """The JSON of a graphmill command."""
     line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments, "--json"]
     return _run_json(line, env)
+
+
+def print_compared(description: str | None, compare: Callable[[int, int], list[dict[str, Any]]]) -> None:
+    """A benchmark's main: what ``compare`` finds over so many text units, tried so often."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--units", type=int, default=5_000)
+    parser.add_argument("--tries", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    rows = compare(options.units, options.tries)
+    print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -6,8 +6,6 @@ takes over one document, and ``ratio`` is that of what comes on top of it. No HN
 reads one.
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness import ROOT, new_project, print_table
+from harness import ROOT, new_project, print_compared
 
 WORKFLOW = "fast"
 COMMANDS = {"verify": ["verify"], "verify --quick": ["verify", "--quick"], "load --full": ["load", "--full"]}
@@ -60,15 +58,5 @@ def compare(units: int, tries: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--units", type=int, default=5_000)
-    parser.add_argument("--tries", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    rows = compare(options.units, options.tries)
-    print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
-
-
 if __name__ == "__main__":
-    main()
+    print_compared(__doc__, compare)

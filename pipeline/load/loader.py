@@ -156,9 +156,8 @@ def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
 def live_of(wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
     """What a load makes the stores show, and those of its vectors that tell whether its model made ``lives``."""
     table = wanted.manifest.tables[EMBEDDING_STEP_TABLE]
-    embeddings = known_vectors(wanted.snapshots, table, lives)
-    probe = probe_of(first_vector(wanted.snapshots, table))
-    return _live(target, dimensions_of(embeddings), probe), embeddings
+    first, known = first_vector(wanted.snapshots, table), known_vectors(wanted.snapshots, table, lives)
+    return _live(target, dimensions_of(first), probe_of(first)), known if len(known) else first
 
 
 def _live(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:

@@ -22,10 +22,9 @@ SAME_MODEL = 0.99
 
 
 def known_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
-    """id and vector of the text units whose vectors the stores know; where these are none any more, of the first."""
+    """id and vector of the text units whose vectors the stores know; none where these are gone."""
     known = pa.array(sorted({live.probe.chunk_id for live in shown if live and live.probe}), pa.large_string())
-    found = snapshots.select(embeddings, ["id"], known, COLUMNS) if len(known) else NO_VECTORS
-    return found.to_pandas() if len(found) else first_vector(snapshots, embeddings)
+    return (snapshots.select(embeddings, ["id"], known, COLUMNS) if len(known) else NO_VECTORS).to_pandas()
 
 
 def first_vector(snapshots: "SnapshotStore", embeddings: "Snapshot") -> pd.DataFrame:
