@@ -28,6 +28,7 @@ from pipeline.text.ids import digest
 
 SEARCH_LIMIT = 1000
 """The largest ef_search that pgvector takes."""
+FEW_TEXT_UNITS = 1000
 
 INDEXES = (
     text("""
@@ -74,8 +75,11 @@ def of_model(table: Table, embedding_key: str) -> ColumnElement[bool]:
 
 def search_settings(tables: Sequence[Table], workspace: str, live: Live, hnsw: Hnsw, limit: int) -> ColumnElement[str]:
     """An expression that sets this transaction up for searches of up to so many rows. The planner thinks it cheap to
-    compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise."""
+    compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise.
+    Of few text units it would rather read all, and parse each of them for each word of the question, than look the
+    word up: of these it is told so to the end of the transaction."""
     breadth = min(max(2 * limit, hnsw.ef_search), SEARCH_LIMIT)
+    few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
     of_any_parameters = exists().where(
         INDEXES.c.partition.in_([partition_of(table, workspace) for table in tables]),
         INDEXES.c.valid,
@@ -85,6 +89,7 @@ def search_settings(tables: Sequence[Table], workspace: str, live: Live, hnsw: H
         func.set_config("hnsw.ef_search", str(breadth), True),
         func.set_config("hnsw.iterative_scan", "strict_order", True),
         func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
+        func.set_config("enable_seqscan", "off" if few else "on", True),
     )
 
 

@@ -10,7 +10,9 @@ from sqlalchemy import text
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.lexical import bm25_scores, index_name, lexical_pattern, lexical_query, word_weight
+from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
+from pipeline.stores.reads import VectorSearch
 from pipeline.text.ids import words
 from tests.query.memory_stores import of_documents
 
@@ -223,3 +225,15 @@ def test_the_pattern_of_a_word(word: str, pattern: str):
 )
 def test_the_query_of_a_word(word: str, query: str):
     assert lexical_query(word) == query
+
+
+def test_of_few_text_units_none_is_parsed_for_each_word(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    scans = text("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = :name")
+    with store.reading() as reads:
+        reads.nearest([VectorSearch("chunks", np.ones(2), 5)])
+        reads.lexical("the lighthouse keeper and the harbour", 5)
+        assert reads.moment
+        connection = reads.moment.connection
+        assert connection.execute(scans, {"name": partition_of(CHUNKS, store.workspace)}).one().seq_scan == 0
