@@ -16,7 +16,7 @@ from pipeline.stores.reads import VectorStore
 
 QueryData = Callable[..., Mapping[str, Any]]
 """A question and the options of a request -> what was found, as ``Project.query_data`` gives it."""
-MODEL_TIME = ("keywords", "embedding", "rerank", "model", "total")
+MODEL_TIME = ("keywords", "rerank", "model", "total")
 """Parts of a query's timings that are a model's, not retrieval's, and their sum."""
 EXCERPT = 240
 
