@@ -64,7 +64,7 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
 
     def read(vectors: VectorStore, graph: GraphStore) -> Evidence:
         question = QuestionVectors(request.query, near, entity, near)
-        evidence = retrieve(request, question, vectors, graph, request.chunk_top_k, _embed)
+        evidence = retrieve(request, question, vectors, graph, request.chunk_top_k)
         lanes = [list(picks)[: request.chunk_top_k] for picks in evidence.chunk_lanes.values()]
         vectors.chunks([id for ids in lanes for id in ids], near)
         return evidence
@@ -72,10 +72,6 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
     started = time.perf_counter()
     stores.read(read)
     return time.perf_counter() - started
-
-
-def _embed(texts: Any) -> np.ndarray:
-    return np.ones((len(texts), DIMENSIONS), np.float32)
 
 
 def _tables(neighbours: int) -> Tables:

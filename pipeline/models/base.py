@@ -173,9 +173,8 @@ class EmbeddingModel(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]: ...
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
-        """float32 array (len(texts), dimensions), each row of length 1 (all zeros where a text has no content).
-        ``remember``: keep the vectors, where they are kept; not of texts that hardly anybody asks for again."""
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
+        """float32 array (len(texts), dimensions), each row of length 1 (all zeros where a text has no content)."""
         ...
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:

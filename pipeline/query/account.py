@@ -154,8 +154,8 @@ class AccountedEmbedding(EmbeddingModel):
     def identity(self) -> Mapping[str, Any]:
         return self.model.identity
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
-        return self.model.embed(texts, Heard(self.account, EMBEDDING), remember)
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
+        return self.model.embed(texts, Heard(self.account, EMBEDDING))
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         return self.model.unknown(texts)

@@ -1,15 +1,7 @@
-"""From a question to the messages for the chat model: keywords, evidence, context.
+"""From a question to the messages for the chat model: keywords, evidence, context."""
 
-Texts that are found in a read and must be embedded to go on are embedded between two reads where an endpoint does it,
-so that no connection to a database is held while it thinks; a model on this machine embeds them at once.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
-
-import numpy as np
 
 from pipeline.query import formats
 from pipeline.query.context import Context, build_context, told_dropped
@@ -23,7 +15,7 @@ from pipeline.query.messages import (
     within_window,
 )
 from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Clock, Embed, Found, QueryResources, ReadTogether
+from pipeline.query.resources import Clock, Found, QueryResources
 from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
 from pipeline.query.search.filtered import allowed
 from pipeline.query.search.modes import (
@@ -37,42 +29,6 @@ from pipeline.query.search.modes import (
 )
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage
-
-Find = Callable[[Embed | None, VectorReads, GraphReads], Found]
-ATTEMPTS = 3
-"""Reads that may meet texts not embedded yet: the second does only where a load has changed them meanwhile."""
-
-
-class NotEmbeddedError(Exception):
-    def __init__(self, texts: Sequence[str]):
-        super().__init__(f"{len(texts)} texts are to be embedded first")
-        self.texts = texts
-
-
-def read_embedding_between(
-    read: ReadTogether, find: Find, embed: Embed, calls: Callable[[Sequence[str]], Sequence[Any]]
-) -> tuple[Found, tuple[str, ...]]:
-    """What ``find`` finds at one moment. It is given an ``Embed`` that ends the read at texts not embedded yet, if that
-    takes ``calls``; they are embedded, and it starts anew. Texts that change with every read are not embedded: it is
-    given None."""
-    known: dict[str, np.ndarray] = {}
-    for _ in range(ATTEMPTS):
-        try:
-            return read(partial(find, partial(_vectors, known, embed, calls)))
-        except NotEmbeddedError as missing:
-            known |= zip(missing.texts, embed(missing.texts), strict=True)
-    return read(partial(find, None))
-
-
-def _vectors(
-    known: dict[str, np.ndarray], embed: Embed, calls: Callable[[Sequence[str]], Sequence[Any]], texts: Sequence[str]
-) -> np.ndarray:
-    missing = [text for text in dict.fromkeys(texts) if text not in known]
-    if missing and calls(missing):
-        raise NotEmbeddedError(missing)
-    if missing:
-        known |= zip(missing, embed(missing), strict=True)
-    return np.array([known[text] for text in texts])
 
 
 def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
@@ -135,15 +91,10 @@ def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) 
     question = embed_question(request, keywords, resources.embedding)
     n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and resources.reranker else 1)
 
-    def find(embed: Embed | None, vectors: VectorReads, graph: GraphReads) -> Found:
-        def look(vectors: VectorReads, graph: GraphReads) -> Found:
-            return find_evidence(request, question, vectors, graph, n_chunks, embed)
+    def find(vectors: VectorReads, graph: GraphReads) -> Found:
+        return find_evidence(request, question, vectors, graph, n_chunks)
 
-        return allowed(request, look)(vectors, graph)
-
-    # Of paths of two facts, which no other question has.
-    embed_for_once = partial(resources.embedding.embed, remember=False)
-    return read_embedding_between(resources.read, find, embed_for_once, resources.embedding.unknown)
+    return resources.read(allowed(request, find))
 
 
 def _reranked(

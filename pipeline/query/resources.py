@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
 from pipeline.models.measured import UNMEASURED, Measured
@@ -16,8 +14,6 @@ from pipeline.query.search.evidence import Evidence
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage
 
-Embed = Callable[[Sequence[str]], np.ndarray]
-"""A row for each text."""
 Found = tuple[Evidence, Sequence[Passage]]
 """Evidence, and the text units to show."""
 

@@ -85,7 +85,7 @@ class Words:
 class NoEmbedding:
     identity: Mapping[str, Any] = {"model": "none"}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         return np.zeros((len(texts), 2), dtype=np.float32)
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:

@@ -65,7 +65,7 @@ def letters(text: str) -> np.ndarray:
 class LetterEmbedding:
     identity: Mapping[str, Any] = {"model": "letters"}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         return np.array([letters(text) for text in texts], dtype=np.float32).reshape(len(texts), len(LETTERS))
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:

@@ -2,11 +2,9 @@
 any version of the code, to see whether it would have failed."""
 
 import json
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -392,24 +390,6 @@ def billed(folder: ProjectFolder) -> tuple[int, float]:
     """Calls and price, of all that was ever asked of the chat model."""
     rows = [row for row in folder.invoke("usage", "--by", "model", "--json").json if row["model"] == "gpt-4o-mini"]
     return sum(row["calls"] for row in rows), sum(row["cost"] or 0 for row in rows)
-
-
-def test_paths_of_facts_do_not_fill_the_cache(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
-    folder = new_project(tmp_path / "p", postgres_url)
-    where = "models.embedding.default"
-    embedding = {"provider": "openai", "base_url": openai.base_url, "api_key": openai.key, "model": "small"}
-    with folder.open(*(f"{where}.{name}={value}" for name, value in embedding.items())) as project:
-        project.run("fast")
-        before = vectors_kept(folder)
-        for asked in ("Who taught Mira Vale?", "Who founded the institute?", "Who opened the observatory?"):
-            project.query_data(asked, mode="graph")
-    assert vectors_kept(folder) - before <= 3 * 3  # the question, and its two kinds of keywords
-
-
-def vectors_kept(folder: ProjectFolder) -> int:
-    with closing(sqlite3.connect(folder.root / "data" / "cache.sqlite")) as cache:
-        [count] = cache.execute("SELECT count(*) FROM embeddings").fetchone()
-        return count
 
 
 def test_a_filter_reads_no_list_of_documents(tmp_path: Path, postgres_url: str):

@@ -116,7 +116,7 @@ class RehearsedEmbedding(WrappedEmbedding):
 
     tally: Tally
 
-    def embed(self, texts: Sequence[str], listener: object = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         calls = self.model.unknown(texts)
         self.tally.keys |= self.model.keys(texts)
         for batch in calls:

@@ -173,9 +173,9 @@ class MeteredChat(WrappedChat):
 class MeteredEmbedding(WrappedEmbedding):
     meter: Meter
 
-    def embed(self, texts: Sequence[str], listener: object = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         self.meter.expect(len(texts))
         before = self.meter.done
-        vectors = self.model.embed(texts, self.meter, remember)
+        vectors = self.model.embed(texts, self.meter)
         self.meter.finished(before + len(texts) - self.meter.done)  # the rest: known, equal or blank texts
         return vectors

@@ -40,7 +40,7 @@ class OpenAIEmbedding(RemoteModel):
         asked = {"dimensions": self.dimensions} if self.dimensions else {}
         return {"model": self.model, "normalized": True, **asked}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of calls
         (``row_id`` "") and of texts that are done. Raises AuthError or ModelError; batches that came are kept."""
         recalled = recall_vectors(self.cache, self.identity, texts)
@@ -48,8 +48,7 @@ class OpenAIEmbedding(RemoteModel):
 
         def ask(batch: Mapping[str, str]) -> int:
             new = dict(zip(batch, unit(self._vectors(list(batch.values()), attempts)), strict=True))
-            if remember:
-                self.cache.store_vectors(self.model, new)
+            self.cache.store_vectors(self.model, new)
             recalled.known.update(new)
             return len(new)
 

@@ -40,7 +40,7 @@ class BuiltinEmbedding(EmbeddingModel):
     def identity(self) -> Mapping[str, Any]:
         return {"provider": "builtin", "model": "wordllama-l2-256", "version": version("wordllama")}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called or remembered: ``listener`` hears of texts that are done."""
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         filled = [row for row, text in enumerate(texts) if clean(text).strip()]

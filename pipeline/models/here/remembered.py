@@ -23,15 +23,13 @@ def embed_remembered(
     texts: Sequence[str],
     encode: Callable[[Sequence[str]], np.ndarray],
     listener: Listener | None,
-    remember: bool,
 ) -> np.ndarray:
     """A row for each text, by ``encode`` where it is not known; zeros where it is blank."""
     recalled = recall_vectors(model.cache, model.identity, texts)
     for texts_of_keys in slices(list(recalled.missing.items()), TEXTS_AT_ONCE):
         keys, some = zip(*texts_of_keys, strict=True)
         new = dict(zip(keys, encode([_without_surrogates(text) for text in some]), strict=True))
-        if remember:
-            model.cache.store_vectors(model.identity["model"], new)
+        model.cache.store_vectors(model.identity["model"], new)
         recalled.known.update(new)
         if listener:
             listener.finished(len(new))

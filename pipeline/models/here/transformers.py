@@ -55,9 +55,9 @@ class SentenceTransformerEmbedding(EmbeddingModel):
     def _identity(self) -> Mapping[str, Any]:
         return {"provider": "local", "model": folder_digest(self._folder)}
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+    def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
-        return embed_remembered(self, texts, self._encode, listener, remember)
+        return embed_remembered(self, texts, self._encode, listener)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         """See EmbeddingModel."""

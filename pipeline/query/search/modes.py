@@ -15,7 +15,7 @@ from pipeline.errors import AuthError, ModelError, UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Tokenizer, readable
 from pipeline.query.context import Pick, ranked_chunks
 from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Embed, Found
+from pipeline.query.resources import Found
 from pipeline.query.search.evidence import ChunkChoice, Evidence, by_question, by_relation, round_robin
 from pipeline.settings.query_options import RelationshipOrder
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
@@ -161,17 +161,16 @@ def retrieve(
     vectors: VectorReads,
     graph: GraphReads,
     n_chunks: int,
-    embed: Embed | None = None,
 ) -> Evidence:
     """A half of the search without its keywords is left out; with no half left, or nothing in the graph, it is that of
     ``naive``.
 
-    ``n_chunks``: text units to find by similarity; ``embed``: see ``graph_search``.
+    ``n_chunks``: text units to find by similarity.
     """
     if request.mode == "graph":
         from pipeline.query.walk.graph_search import graph_search
 
-        return graph_search(question.text, question.question, request.top_k, n_chunks, vectors, graph, embed)
+        return graph_search(question.text, question.question, request.top_k, n_chunks, vectors, graph)
     low = question.low if request.mode in LOCAL_MODES else None
     high = question.high if request.mode in GLOBAL_MODES else None
     choice = ChunkChoice(request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors)
@@ -251,10 +250,9 @@ def find_evidence(
     vectors: VectorReads,
     graph: GraphReads,
     n_chunks: int,
-    embed: Embed | None = None,
 ) -> Found:
     """Evidence, and the text units to show; reports and claims only where ``context`` asks for them."""
-    evidence = retrieve(request, question, vectors, graph, n_chunks, embed)
+    evidence = retrieve(request, question, vectors, graph, n_chunks)
     picked = {pick.id: pick for pick in ranked_chunks(evidence, n_chunks)}
     chunks = vectors.chunks(list(picked), question.question)
     if request.mixed:

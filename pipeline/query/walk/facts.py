@@ -1,8 +1,7 @@
 """Facts near a question, and paths of two of them.
 
 A question of several hops is near no single fact: the second one is near what is left of it when the first is taken
-off. The score of a pair, and one embedding of both texts as the judge of the best pairs, are as in PropRAG's beam
-search (Wang and Han 2025, "PropRAG"), of length two.
+off. The score of a pair is as in PropRAG's beam search (Wang and Han 2025, "PropRAG"), of length two.
 """
 
 from collections import defaultdict
@@ -12,7 +11,6 @@ from itertools import chain
 
 import numpy as np
 
-from pipeline.query.resources import Embed
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Link, Relationship
 
@@ -20,7 +18,7 @@ FACTS, START_FACTS = 20, 5
 """Facts to look at, and those that the walk starts from: more are noise."""
 NEIGHBOURS, LINKS = 100, 500
 """Neighbours an entity may have to be stepped over, and relationships read."""
-PAIRS, PATHS = 100, 5
+PATHS = 5
 TAKEN_OFF = 0.5
 """How much of the first fact's vector is taken off the question's."""
 Pair = tuple[str, str]
@@ -49,24 +47,22 @@ def find_facts(hits: Mapping[str, float], more_entities: Sequence[str], graph: G
 
 
 def best_paths(
-    question: np.ndarray, facts: GraphFacts, vectors: VectorReads, graph: GraphReads, embed: Embed | None
+    question: np.ndarray, facts: GraphFacts, vectors: VectorReads, graph: GraphReads
 ) -> tuple[list[Relationship], dict[str, float]]:
     """The relationships of the PATHS best pairs, and what each counts, 1 at most."""
     ids = list(dict.fromkeys(fact.id for fact in chain(facts.nearest, facts.links)))
     stored = {id: _unit(vector) for id, vector in vectors.embeddings("relationships", ids).items()}
-    pairs = _pairs(_unit(question), facts, stored)
-    found = graph.relationships(list(dict.fromkeys(chain.from_iterable(pair for _, pair in pairs))))
-    ranked = _judged(_unit(question), pairs, found, embed)[:PATHS]
+    ranked = _pairs(_unit(question), facts, stored)[:PATHS]
     best = max((score for score, _ in ranked), default=0.0)
     scores: dict[str, float] = {}
     for score, pair in ranked:
         for id in pair:
             scores[id] = max(scores.get(id, 0.0), score / best if best > 0 else 0.0)
-    return [fact for fact in found if fact.id in scores], scores
+    return graph.relationships(list(scores)), scores
 
 
 def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
-    """The best pairs of a near fact and one that shares an entity with it, the best first."""
+    """The pairs of a near fact and one that shares an entity with it, the best first."""
     at_entity = defaultdict(list)
     for link in facts.links:
         for end in dict.fromkeys((link.source_entity_id, link.target_entity_id)):
@@ -83,22 +79,7 @@ def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndar
             for other in beside
             if other in stored and other != fact.id
         }
-    return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))[:PAIRS]
-
-
-def _judged(
-    question: np.ndarray, pairs: Sequence[tuple[float, Pair]], found: Sequence[Relationship], embed: Embed | None
-) -> list[tuple[float, Pair]]:
-    """The pairs by their similarity to the question as one text, the best first."""
-    if embed is None or not pairs:
-        return list(pairs)
-    texts = {fact.id: f"{', '.join(fact.keywords)} {fact.source} {fact.target} {fact.description}" for fact in found}
-    known = [pair for _, pair in pairs if all(id in texts for id in pair)]
-    if not known:
-        return []
-    embedded = embed([f"{texts[first]}. {texts[second]}" for first, second in known])
-    scores = [float(_unit(vector) @ question) for vector in embedded]
-    return sorted(zip(scores, known, strict=True), key=lambda entry: (-entry[0], entry[1]))
+    return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:

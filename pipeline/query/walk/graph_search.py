@@ -12,7 +12,6 @@ from itertools import chain
 import numpy as np
 
 from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.query.resources import Embed
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.walk.facts import FACTS, GraphFacts, best_paths, find_facts
 from pipeline.query.walk.pagerank import DAMPING, personalised_pagerank
@@ -47,17 +46,14 @@ def graph_search(
     chunk_top_k: int,
     vectors: VectorReads,
     graph: GraphReads,
-    embed: Embed | None = None,
 ) -> Evidence:
     """Passages, entities and relationships by the mass they end with, in as many reads whatever the limits are and
-    however large the graph is. ``embed`` judges paths of two facts, as early as can be, for it may end
-    the read; without it the sum of their parts does.
-    """
+    however large the graph is."""
     near = VectorSearch("relationships", vector, FACTS), VectorSearch("chunks", vector, POOL)
     near_facts, near_passages = vectors.nearest(near)
     named = named_entities(question, vectors)
     facts = find_facts(dict(near_facts), [entity.id for entity in named], graph)
-    in_paths, path_scores = best_paths(vector, facts, vectors, graph, embed)
+    in_paths, path_scores = best_paths(vector, facts, vectors, graph)
     lexical = vectors.lexical(question, POOL)
     restart = passage_scores(lexical.hits, near_passages)
     _add(restart, named_passages(named, vectors))

@@ -48,14 +48,6 @@ def test_equal_texts_are_sent_once_blank_ones_and_known_ones_never(model: OpenAI
     assert [(usage.cached, usage.calls) for usage in heard.usages] == [(True, 0), (False, 1)]
 
 
-def test_vectors_that_are_not_to_be_remembered_are_asked_for_again(model: OpenAIEmbedding, openai: OpenAIServer):
-    model.embed(["a path", "another"], remember=False)
-    assert model.unknown(["a path", "another"]) == [["a path", "another"]]
-    model.embed(["a path"])
-    model.embed(["a path"], remember=False)
-    assert openai.count("embeddings") == 2
-
-
 def test_no_texts_and_only_blank_texts(model: OpenAIEmbedding, openai: OpenAIServer):
     assert model.embed([]).shape == (0, 0)
     assert replace(model, dimensions=32).embed([]).shape == (0, 32)

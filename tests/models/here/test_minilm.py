@@ -84,7 +84,6 @@ def test_it_is_what_local_means_and_its_vectors_are_remembered(tmp_path: Path):
     settings = Settings.model_validate({"models": {"embedding": {"default": {"provider": "local"}}}})
     model = embedding_model(settings, "default", lambda: cache)
     assert isinstance(model, MiniLMEmbedding)
-    model.embed(TEXTS[:1], remember=False)
     assert not cache.known_vectors(model.keys(TEXTS))
     vectors = model.embed(TEXTS)
     assert cache.known_vectors(model.keys(TEXTS)) == model.keys(TEXTS)

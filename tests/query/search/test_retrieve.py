@@ -175,7 +175,7 @@ def test_all_that_is_searched_for_is_embedded_at_once():
     class Counted(LetterEmbedding):
         asked: list[list[str]] = []  # noqa: RUF012
 
-        def embed(self, texts, listener=None, remember=True) -> np.ndarray:
+        def embed(self, texts, listener=None) -> np.ndarray:
             self.asked.append(list(texts))
             return super().embed(texts)
 

@@ -48,7 +48,7 @@ class Stores:
 def search(stores: Stores, question: str = QUESTION, top_k: int = 60, chunk_top_k: int = 20) -> Evidence:
     embedding = LetterEmbedding()
     vector = embedding.embed([question])[0]
-    return graph_search(question, vector, top_k, chunk_top_k, stores.vectors, stores.graph, embedding.embed)
+    return graph_search(question, vector, top_k, chunk_top_k, stores.vectors, stores.graph)
 
 
 def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
@@ -211,9 +211,7 @@ def test_vectors_of_any_length_give_the_same(open_stores: Callable[..., Stores])
     stores, embedding = open_stores(), LetterEmbedding()
     vector = embedding.embed([QUESTION])[0]
     found = [
-        graph_search(
-            QUESTION, np.float32(scale) * vector, 9, 9, stores.vectors, stores.graph, embedding.embed
-        ).chunk_lanes
+        graph_search(QUESTION, np.float32(scale) * vector, 9, 9, stores.vectors, stores.graph).chunk_lanes
         for scale in (1, 4)
     ]
     assert found[0] == found[1]
