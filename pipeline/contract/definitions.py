@@ -35,6 +35,13 @@ def forms(module: str, name: str) -> list[Form]:
     return closure.forms
 
 
+def folder_around(module: str) -> Path | None:
+    """Of the package in which definitions are followed, where the module is of it."""
+    spec = _spec(PACKAGE) if _is_ours(module) else None
+    places = spec.submodule_search_locations if spec else None
+    return Path(places[0]) if places else None
+
+
 @dataclass(frozen=True)
 class _Origin:
     """What an import binds a name to: a module, or a name in it."""

@@ -7,7 +7,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pipeline.contract.definitions import forms
+from pipeline.contract.definitions import folder_around, forms
+from pipeline.contract.kept_codes import kept_code
 
 KNOWN_AS: dict[str, str] = {
     # aggregate
@@ -110,8 +111,14 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
 
     Comments, docstrings and layout do not count, nor the names, files and modules of definitions.
     """
-    found = fingerprint(forms(function.__module__, function.__qualname__.partition(".")[0]))
+    module, name = function.__module__, function.__qualname__.partition(".")[0]
+    package = folder_around(module)
+    found = kept_code(package, f"{module}.{name}", lambda: _code(module, name)) if package else _code(module, name)
     return KNOWN_AS.get(found, found)
+
+
+def _code(module: str, name: str) -> str:
+    return fingerprint(forms(module, name))
 
 
 def library_versions(distributions: tuple[str, ...]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pipeline.verbs  # noqa: F401  (registers them)
 from pipeline.contract import definitions
 from pipeline.contract import fingerprint as fingerprints
 from pipeline.contract.fingerprint import KNOWN_AS, code_fingerprint, fingerprint, library_versions
+from pipeline.contract.kept_codes import sources_hash
 from pipeline.contract.registry import REGISTRY
 from pipeline.load.projection import project_table
 from pipeline.load.row_hashes import with_hashes
@@ -48,13 +49,14 @@ class Package:
         path = self.root / "mill" / f"{module}.py"
         source = path.read_text()
         assert old in source
-        path.write_text(source.replace(old, new))
+        self.write(module, source.replace(old, new))
 
     def fingerprints(self) -> dict[str, str]:
         return {name: code_fingerprint(self._function(name)) for name in ("shout", "count")}
 
     def write(self, module: str, source: str) -> None:
         (self.root / "mill" / f"{module}.py").write_text(source)
+        sources_hash.cache_clear()
 
     def _function(self, name: str) -> Callable[..., object]:
         module: ModuleType = importlib.import_module(f"mill.{name}")

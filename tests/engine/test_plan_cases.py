@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import pipeline.contract.definitions
+import pipeline.contract.fingerprint
 from pipeline.contract.definitions import _source
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
@@ -156,6 +157,7 @@ def test_an_edit_of_a_verb(
         return source.replace(old, new) if name == module else source
 
     monkeypatch.setattr(pipeline.contract.definitions, "_source", edited)
+    monkeypatch.setattr(pipeline.contract.fingerprint, "folder_around", lambda _: None)  # keeps what is of the disk
     assert _plan(indexed) == dict.fromkeys(STEPS, ("reuse", "")) | expected
 
 

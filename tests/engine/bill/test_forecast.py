@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import pipeline.contract.definitions
+import pipeline.contract.fingerprint
 from pipeline.contract.definitions import _source
 from pipeline.engine.bill.expected_calls import ENOUGH, Amount, Estimate
 from pipeline.engine.bill.forecast import totals
@@ -297,6 +298,7 @@ def test_an_upgrade_is_announced_with_its_calls(
         return source.replace("\n    return ", "\n    upgraded = True\n    return ") if is_it else source
 
     monkeypatch.setattr(pipeline.contract.definitions, "_source", upgraded)
+    monkeypatch.setattr(pipeline.contract.fingerprint, "folder_around", lambda _: None)  # keeps what is of the disk
     assert planned(folder) == ("run", "code", (0, 0))
     assert index(folder)["extract_graph"].calls == 0
     prompt = folder.root / "prompts" / "extract_graph.md"

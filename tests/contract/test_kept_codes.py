@@ -1,0 +1,119 @@
+"""What one process finds out of its code, the next one takes, as long as it is the same code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.contract.kept_codes import kept_code
+
+ASKED_BY_A_PROCESS = """
+import sys
+from pipeline.contract import definitions
+
+definitions.PACKAGE = "mill"
+from pipeline.contract.fingerprint import code_fingerprint
+from mill.shout import shout
+
+print(code_fingerprint(shout), "parsed" if definitions._read.cache_info().misses else "kept")
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """shout.py calls letters.py; other.py is on its own."""
+    folder = tmp_path / "mill"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "letters.py").write_text("def upper(text):\n    return text.upper()\n")
+    (folder / "other.py").write_text("SIZE = 1\n")
+    (folder / "shout.py").write_text("from mill.letters import upper\n\ndef shout(text):\n    return upper(text)\n")
+    return folder
+
+
+def asked(package: Path, **environment: str) -> tuple[str, str]:
+    """The fingerprint, and whether it was made or taken, by a process of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPYCACHE", "PYTHONDONT"))}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED_BY_A_PROCESS], capture_output=True, text=True, check=True,
+        env={**kept, "PYTHONPATH": os.pathsep.join((str(package.parent), *sys.path)), **environment},
+    )  # fmt: skip
+    code, how = done.stdout.split()
+    return code, how
+
+
+def file_of(package: Path) -> Path:
+    (file,) = package.glob("__pycache__/fingerprints.*.json")
+    return file
+
+
+def test_the_next_process_parses_nothing(package: Path):
+    code, how = asked(package)
+    assert how == "parsed"
+    assert asked(package) == (code, "kept")
+
+
+def test_no_edit_is_missed_whatever_the_file_system_says_of_its_time_and_size(package: Path):
+    code, _ = asked(package)
+    letters = package / "letters.py"
+    times = letters.stat()
+    letters.write_text(letters.read_text().replace("upper()", "lower()"))
+    os.utime(letters, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert letters.stat().st_size == times.st_size
+    after, how = asked(package)
+    assert (after != code, how) == (True, "parsed")
+
+
+@pytest.mark.parametrize("change", ["edited", "new", "gone", "renamed"])
+def test_a_change_anywhere_in_the_package_is_looked_at(package: Path, change: str):
+    code, _ = asked(package)
+    other = package / "other.py"
+    match change:
+        case "edited":
+            other.write_text("SIZE = 2\n")
+        case "new":
+            (package / "newer.py").write_text("")
+        case "gone":
+            other.unlink()
+        case _:
+            other.rename(package / "others.py")
+    assert asked(package) == (code, "parsed")
+    assert asked(package) == (code, "kept")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"sources": 1}', b"\x00" * 4000, None])
+def test_a_damaged_file_is_written_anew_without_a_word(package: Path, content: bytes | None):
+    code, _ = asked(package)
+    file = file_of(package)
+    if content is None:
+        content = file.read_bytes().replace(code.encode(), b"0" * 64)
+    file.write_bytes(content)
+    assert asked(package) == (code, "parsed")
+    assert asked(package) == (code, "kept")
+
+
+def test_an_installation_that_nothing_may_be_written_to_goes_without(package: Path):
+    (package / "__pycache__").write_text("a file, where root too can make no folder")
+    assert asked(package) == asked(package)
+    assert asked(package)[1] == "parsed"
+
+
+def test_with_pythondontwritebytecode_nothing_is_left(package: Path):
+    asked(package, PYTHONDONTWRITEBYTECODE="1")
+    assert not (package / "__pycache__").exists()
+
+
+def test_it_is_where_bytecode_is(package: Path, tmp_path: Path):
+    asked(package, PYTHONPYCACHEPREFIX=str(tmp_path / "elsewhere"))
+    assert not (package / "__pycache__").exists()
+    assert asked(package, PYTHONPYCACHEPREFIX=str(tmp_path / "elsewhere"))[1] == "kept"
+
+
+def test_what_two_find_out_by_turns_is_kept_of_both(package: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    kept_code(package, "mill.a", lambda: "of one")
+    kept_code(package, "mill.b", lambda: "of the other")
+    assert kept_code(package, "mill.a", lambda: "anew") == "of one"
+    assert kept_code(package, "mill.b", lambda: "anew") == "of the other"
