@@ -47,6 +47,7 @@ def install(folder: Path) -> None:
 
 def measured(line: Sequence[str], server: Path) -> Taken:
     environment = {**os.environ, **SILENT, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # no night compiles anew
     of_server, began = postgres_cpu(server), time.perf_counter()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=said)

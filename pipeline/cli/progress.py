@@ -18,7 +18,6 @@ from pipeline.engine.run_report import LoadCounts, Progress, StepReport
 from pipeline.runs.events import LOAD, Events, Pulse
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
     from pipeline.stores.base import Advanced
@@ -42,37 +41,33 @@ def _shown(log: str) -> Iterator[Progress]:
         with _beating(events.beat):
             yield events
         return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         lines = Lines()
         with _beating(lines.beat):
             yield lines
         return
-    with _bars(console) as bars:
+    with _bars() as bars:
         yield Bars(bars)
 
 
 @contextmanager
 def counting(command: str) -> Iterator["Advanced"]:
     """What hears how far a command is with a part of its work, and shows it by a bar; on a terminal alone."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield lambda part, done, expected: None
         return
-    with _bars(console) as bars:
+    with _bars() as bars:
         shown = Bars(bars, bars.add_task(command, total=None))
         yield lambda part, done, expected: shown.part(f"{command} {part}", done, expected)
 
 
-def _bars(console: "Console") -> "RichProgress":
+def _bars() -> "RichProgress":
     """In a narrow terminal without the bar, and with long names on two lines: the counts are what is looked for."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
+    console = Console(stderr=True)
     bar = [BarColumn(bar_width=24)] if console.width >= WIDE_ENOUGH else []
     name = TextColumn("{task.description}", table_column=Column())
     columns = (SpinnerColumn(), name, *bar, MofNCompleteColumn(), TimeElapsedColumn())

@@ -27,6 +27,7 @@ PLAN = NEVER | {
     "json_repair", "pipeline.doctor", "pipeline.engine.runner", "pipeline.evaluation", "pipeline.phrases.latin",
     "pipeline.query", "pipeline.stores.postgres", "psutil", "psycopg", "sqlalchemy", "tokenizers",
 }  # fmt: skip
+RUN = NEVER | {"pipeline.doctor", "pipeline.evaluation", "pipeline.query", "psycopg"}
 LOOK = NEVER | {
     "filelock", "numpy", "pandas", "pipeline.project", "pipeline.settings.schema", "psycopg", "pyarrow", "pydantic",
     "sqlalchemy", "yaml",
@@ -37,6 +38,7 @@ IMPORTED = {
     ("status",): (LOOK, 230),
     ("status", "--json"): (LOOK, 230),
     ("plan",): (PLAN, 1_050),
+    ("index", "fast"): (RUN, 1_310),
     ("query", "Who built the Harrow Light?", "--mode", "naive"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "mix"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "graph"): (GRAPH, 1_230),
