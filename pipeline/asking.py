@@ -5,12 +5,13 @@ What a method does is imported by it: a search needs no chat model's library, a 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import NothingLoadedError, UsageError
+from pipeline.errors import NothingLoadedError, OtherVectorsError, UsageError
 from pipeline.files import SETTINGS
+from pipeline.models.conversations import made_once
 from pipeline.runs.services import DEFAULT, Services
 from pipeline.stores.base import Advanced, silent
 
@@ -19,16 +20,42 @@ if TYPE_CHECKING:
 
     from pipeline.evaluation.questions import Questions
     from pipeline.evaluation.results import Evaluation
-    from pipeline.models.base import ChatModel
+    from pipeline.models.base import ChatModel, EmbeddingModel
     from pipeline.models.measured import Measured
+    from pipeline.query.account import AccountedEmbedding
     from pipeline.query.answer import Answer
     from pipeline.query.asker import Asker
     from pipeline.query.request import QueryRequest
     from pipeline.query.resources import QueryResources
     from pipeline.query.stream import Event, NextQuestions
+    from pipeline.stores.base import Live
+    from pipeline.stores.connection import Result, Work
+    from pipeline.stores.reads import GraphStore, VectorStore
 
 MOST_QUESTIONS = 50
 TOLD_FILE = "data/told-default-mode"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a workspace shows, the model that made its vectors, and what is to be said of whose it is."""
+
+    live: Live
+    embedding: EmbeddingModel
+    notes: tuple[str, ...]
+
+
+@dataclass
+class LastShown:
+    """What the last question saw: the next is embedded as that was, without asking the stores first."""
+
+    find: Callable[[Live | None], Shown]
+    shown: Shown | None = None
+
+    def at(self, live: Live | None) -> Shown:
+        if self.shown is None or self.shown.live != live:
+            self.shown = self.find(live)
+        return self.shown
 
 
 class Asking(Services):
@@ -46,7 +73,8 @@ class Asking(Services):
     def query_stream(self, question: str, asker: Asker | None = None, **options: Any) -> Iterator[Event]:
         """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
 
-        Raises UsageError for options that make no sense, StoreError when the stores do not answer.
+        Raises UsageError for options that make no sense; the first question of all also StoreError when the stores do
+        not answer.
         """
         from pipeline.query.stream import stream_answer
 
@@ -125,28 +153,25 @@ class Asking(Services):
         return request_for(asker or ANYONE, question, self.settings.query, options, self.tokenizer)
 
     def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
-        """For one question. Raises NothingLoadedError, OtherOwnerError for a workspace that is another owner's and was
-        not named for this once, and UsageError for vectors that no model of the settings makes."""
+        """For one question. It, and each read, raises NothingLoadedError, OtherOwnerError for a workspace that is
+        another owner's and was not named for this once, and UsageError for vectors that no model of the settings makes.
+        """
         from pipeline.query.account import Account, AccountedChat, AccountedEmbedding, AccountedReranker
         from pipeline.query.asker import ANYONE
-        from pipeline.query.resources import QueryResources, noting
+        from pipeline.query.resources import QueryResources
         from pipeline.query.search.narrowed import narrowed
 
-        live = self.stores.live()
-        if live is None:
-            raise NothingLoadedError(
-                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
-            )
         account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
-        notes = self.notes_on_owner(live)
+        last = self._last_shown
+        embedding = AccountedEmbedding((last.shown or last.at(self.stores.live())).embedding, account)
 
         def counted(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
             chat = self._answering(chats, name)
             return AccountedChat(chat, account) if chat else None
 
         return QueryResources(
-            narrowed(account.asker.where, noting(notes if account.asker.all_told else (), self.stores.read)),
-            AccountedEmbedding(self.embedding_like(live.embedding), account),
+            narrowed(account.asker.where, partial(self._read_as_shown, embedding, account.asker.all_told)),
+            embedding,
             partial(counted, self.query_chat),
             partial(counted, self.keyword_chat),
             self.tokenizer,
@@ -155,6 +180,38 @@ class Asking(Services):
             cache(self._measured),
             account,
         )
+
+    @made_once
+    def _last_shown(self) -> LastShown:
+        return LastShown(self._shown_as)
+
+    def _shown_as(self, live: Live | None) -> Shown:
+        if live is None:
+            raise NothingLoadedError(
+                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
+            )
+        return Shown(live, self.embedding_like(live.embedding), self.notes_on_owner(live))
+
+    def _read_as_shown(
+        self, embedding: AccountedEmbedding, all_told: bool, work: Work[Result], /
+    ) -> tuple[Result, tuple[str, ...]]:
+        """Raises OtherVectorsError where what is read now are not the vectors of ``embedding``, which is that of these
+        from then on."""
+
+        def at_this_moment(vectors: VectorStore, graph: GraphStore) -> tuple[Result, Shown]:
+            shown = self._last_shown.at(vectors.live())
+            if shown.embedding is not embedding.model:
+                raise OtherVectorsError(
+                    f"workspace '{self.settings.workspace}': another model's vectors were loaded just now; ask again"
+                )
+            return work(vectors, graph), shown
+
+        try:
+            (result, shown), told = self.stores.read(at_this_moment)
+        except OtherVectorsError:
+            embedding.model = self._last_shown.at(self.stores.live()).embedding
+            raise
+        return result, (*(shown.notes if all_told else ()), *told)
 
     def _resources_of(self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]) -> QueryResources:
         """With a word on the default mode, once, where neither the question nor the settings name one, to who may be

@@ -96,6 +96,10 @@ class StoreAuthError(StoreError):
     exit_code = USAGE
 
 
+class OtherVectorsError(StoreError):
+    """A load has ended since the question was embedded, and its vectors are another model's."""
+
+
 class LostConnectionError(StoreError):
     """What was being done may be done again: nothing of it is left half done."""
 

@@ -145,8 +145,10 @@ class AccountedChat(ChatModel):
         return replace(request, asker=self.account.asker.name, mends=mends)
 
 
-@dataclass(frozen=True)
+@dataclass
 class AccountedEmbedding(EmbeddingModel):
+    """``model``: another one as soon as a load has ended whose vectors are that one's."""
+
     model: EmbeddingModel
     account: Account
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pipeline.errors import OtherVectorsError
 from pipeline.query import formats
 from pipeline.query.context import Context, build_context, told_dropped
 from pipeline.query.local_context import mixed_citable, mixed_context
@@ -36,7 +37,10 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     request, capped = within_window(request, resources.measured(request.model))
     refuse_endless(request, resources.tokenizer)
     request, cut = with_room_for_evidence(request, resources.tokenizer)
-    prepared = _prepare_mode(request, resources)
+    try:
+        prepared = _prepare_mode(request, resources)
+    except OtherVectorsError:  # the question is embedded by the model of these
+        prepared = _prepare_mode(request, resources)
     return replace(prepared, notes=(*capped, *cut, *prepared.notes))
 
 

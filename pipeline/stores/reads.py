@@ -1,6 +1,6 @@
 """What a query asks of a database: vectors, words, text units, reports and claims, and the graph."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -41,6 +41,8 @@ class Lexical:
 
 Within = Sequence[Conditions]
 """What a document has to satisfy to be there: all of them, none where it need not."""
+Opening = tuple[str, str]
+"""The title of a text unit's document, and what it begins with."""
 Hits = list[tuple[str, float]]
 """(id, cosine similarity), best first, ties by id."""
 
@@ -94,7 +96,13 @@ class VectorReads(Protocol):
         it; empty where these are more than ``most``."""
         ...
 
-    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, tuple[str, str]]:
+    def opened_mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+    ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
+        """``mentions``, and the ``openings`` of the first so many of the passages in them, by id."""
+        ...
+
+    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
         """id -> the title of its document and the first ``length`` characters, of the text units that exist."""
         ...
 
@@ -192,6 +200,11 @@ class GraphStore(GraphReads, Protocol):
     def shown(self) -> GraphState: ...
 
     def close(self) -> None: ...
+
+
+def passages_of(mentioned: Iterable[EntityMentions], most: int) -> list[str]:
+    """The first so many of the passages that mention any of the entities, by id."""
+    return sorted({passage for entity in mentioned for passage in entity.passages})[:most]
 
 
 def in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:

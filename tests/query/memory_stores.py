@@ -15,7 +15,7 @@ from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live, Writer
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
-from pipeline.stores.reads import Hits, Lexical, VectorSearch, Within
+from pipeline.stores.reads import Hits, Lexical, VectorSearch, Within, passages_of
 from pipeline.stores.records import (
     Claim,
     Document,
@@ -220,6 +220,12 @@ class MemoryStores:
             for row in self.entity_rows.sort_values("id").itertuples(index=False)
             if row.id in entity_ids or set(row.text_unit_ids) & set(text_unit_ids)
         ]
+
+    def opened_mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+    ) -> tuple[list[EntityMentions], dict[str, tuple[str, str]]]:
+        mentioned = self.mentions(text_unit_ids, entity_ids, most)
+        return mentioned, self.openings(passages_of(mentioned, passages), length)
 
     def openings(self, ids: Sequence[str], length: int) -> dict[str, tuple[str, str]]:
         self.reads.append("openings")

@@ -12,7 +12,7 @@ from pipeline.project import Project
 from pipeline.stores.postgres import database
 from tests.projects import DOCUMENTS, new_project
 
-MOST = {"naive": 5, "local": 9, "global": 7, "hybrid": 11, "mix": 11, "graph": 17}
+MOST = {"naive": 4, "local": 8, "global": 6, "hybrid": 10, "mix": 10, "graph": 14}
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,14 @@ def test_an_entity_in_too_many_text_units_is_without_them(store: PostgresStore, 
     assert found(store, ["c9"], [], most) == [("ent-hub", "HUB", expected)]
 
 
+def test_mentions_with_the_openings_of_their_passages(store: PostgresStore):
+    mentioned, openings = store.opened_mentions(["c2"], ["ent-c"], 9, 99, 4)
+    assert mentioned == store.mentions(["c2"], ["ent-c"], 9)
+    assert openings == store.openings(["c1", "c2"], 4) != {}
+    assert store.opened_mentions(["c2"], ["ent-c"], 9, 1, 4) == (mentioned, store.openings(["c1"], 4))
+    assert store.opened_mentions([], [], 9, 99, 4) == ([], {})
+
+
 def test_openings(store: PostgresStore):
     opened = store.openings(["c2", "c-unknown", "c1"], 4)
     assert opened == {"c1": ("One", "one"), "c2": ("One", "灯塔 t")}

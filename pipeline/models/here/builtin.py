@@ -38,7 +38,7 @@ class BuiltinEmbedding(EmbeddingModel):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {"provider": "builtin", "model": "wordllama-l2-256", "version": version("wordllama")}
+        return {"provider": "builtin", "model": "wordllama-l2-256", "version": _version()}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called or remembered: ``listener`` hears of texts that are done."""
@@ -55,6 +55,12 @@ class BuiltinEmbedding(EmbeddingModel):
             if listener:
                 listener.finished(len(rows))
         return vectors
+
+
+@cache
+def _version() -> str:
+    """Which is in a file that takes a millisecond to read."""
+    return version("wordllama")
 
 
 def _tokens(texts: Sequence[str], tokenizer: "Tokenizer") -> list[list[int]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
-from pipeline.stores.reads import GraphReads, Hits, Lexical, VectorReads, VectorSearch, Within
+from pipeline.stores.reads import GraphReads, Hits, Lexical, Opening, VectorReads, VectorSearch, Within, passages_of
 from pipeline.stores.records import (
     Claim,
     Document,
@@ -66,7 +66,14 @@ class FilteredVectors:
             if entity.id in entities
         ]
 
-    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, tuple[str, str]]:
+    def opened_mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+    ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
+        """More statements than one: of the passages the first are those that are left."""
+        mentioned = self.mentions(text_unit_ids, entity_ids, most)
+        return mentioned, self.openings(passages_of(mentioned, passages), length)
+
+    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
         return self.vectors.openings(sorted(self.visible("chunks", ids)), length)
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:

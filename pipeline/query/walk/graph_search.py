@@ -19,6 +19,7 @@ from pipeline.query.walk.seeds import (
     FEW,
     OPENING,
     POOL,
+    TARGETS,
     WalkSteps,
     agreed_first,
     mention_steps,
@@ -29,8 +30,8 @@ from pipeline.query.walk.seeds import (
 from pipeline.stores.reads import GraphReads, Lexical, VectorReads, VectorSearch
 from pipeline.stores.records import EntityMentions, Relationship
 
-SEEDS, TARGETS = 20, 1000
-"""Passages that names are looked for in, and passages they are followed to."""
+SEEDS = 20
+"""Passages that names are looked for in."""
 STEPPED, FACT, ENTITY = 1.5, 0.7, 0.5
 """What the best passage gets for being stepped to, one for holding a fact that is near or on a path, and an end of that
 fact; 1 is what the best by words gets."""
@@ -51,12 +52,12 @@ def graph_search(
     however large the graph is."""
     near = VectorSearch("relationships", vector, FACTS), VectorSearch("chunks", vector, POOL)
     near_facts, near_passages = vectors.nearest(near)
-    named = named_entities(question, vectors)
+    named, openings = named_entities(question, vectors)
     facts = find_facts(dict(near_facts), [entity.id for entity in named], graph)
     in_paths, path_scores = best_paths(vector, facts, vectors, graph)
     lexical = vectors.lexical(question, POOL)
     restart = passage_scores(lexical.hits, near_passages)
-    _add(restart, named_passages(named, vectors))
+    _add(restart, named_passages(named, openings))
     started = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked(restart, restart)[:SEEDS]
     texts = _read_texts([*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors)
@@ -87,16 +88,9 @@ def _steps(
 ) -> WalkSteps:
     """From the passages of ``texts`` over the names in them, and over the ends of facts."""
     ends = {end for fact in facts.nearest for end in (fact.source_entity_id, fact.target_entity_id)}
-    mentioned = vectors.mentions(list(texts), sorted(ends), FEW)
-    targets = sorted({passage for entity in mentioned for passage in entity.passages})[:TARGETS]
-    return mention_steps(
-        texts,
-        scores,
-        mentioned,
-        {entity.id for entity in named},
-        vectors.openings(targets, OPENING),
-        _content_words(lexical),
-    )
+    mentioned, openings = vectors.opened_mentions(list(texts), sorted(ends), FEW, TARGETS, OPENING)
+    asked = {entity.id for entity in named}
+    return mention_steps(texts, scores, mentioned, asked, openings, _content_words(lexical))
 
 
 def _content_words(lexical: Lexical) -> dict[str, float]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.walk.pagerank import Edge
-from pipeline.stores.reads import Hits, VectorReads
+from pipeline.stores.reads import Hits, Opening, VectorReads
 from pipeline.stores.records import EntityMentions
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
@@ -22,8 +22,8 @@ from pipeline.text.sentences import sentence_spans
 LONGEST, MOST = 12, 2000
 """Words (of Chinese and Japanese: characters) of a name, and names looked for in a question."""
 _AROUND = ",;:!?()[]{}。，、；：！？（）《》"
-OPENING = 300
-"""Characters of a passage that tell what it is about."""
+TARGETS, OPENING = 1000, 300
+"""Passages that names are followed to, and characters of each that tell what it is about."""
 FIRST, NEAR = 4, 60
 """Characters after which a passage that is about a name has named it, and one that may be."""
 ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
@@ -96,7 +96,7 @@ def mention_steps(
     scores: Mapping[str, float],
     mentioned: Sequence[EntityMentions],
     asked: Collection[str],
-    openings: Mapping[str, tuple[str, str]],
+    openings: Mapping[str, Opening],
     weights: Mapping[str, float],
 ) -> WalkSteps:
     """Steps from the passages of ``texts``, whose scores are known, to those whose title and opening are. The fewer of
@@ -219,18 +219,17 @@ def agreed_first(lexical: Hits, nearest: Hits) -> list[str]:
     return [lexical[0][0]] if agreed else []
 
 
-def named_entities(question: str, vectors: VectorReads) -> list[EntityMentions]:
-    """The entities whose names the question holds, without those whose names are a part of another's."""
+def named_entities(question: str, vectors: VectorReads) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
+    """The entities whose names the question holds, without those whose names are a part of another's; and how the
+    passages that mention them begin."""
     ids = {entity_id(name): name for name in possible_names(question)}
-    found = vectors.mentions([], list(ids), FEW)
+    found, openings = vectors.opened_mentions([], list(ids), FEW, TARGETS, OPENING)
     kept = set(longest_names(question, [ids[entity.id] for entity in found]))
-    return [entity for entity in found if ids[entity.id] in kept]
+    return [entity for entity in found if ids[entity.id] in kept], openings
 
 
-def named_passages(named: Sequence[EntityMentions], vectors: VectorReads) -> dict[str, float]:
+def named_passages(named: Sequence[EntityMentions], openings: Mapping[str, Opening]) -> dict[str, float]:
     """What each passage that mentions one of the entities gets for being about it."""
-    ids = sorted({passage for entity in named for passage in entity.passages})
-    openings = vectors.openings(ids, OPENING)
     scores: dict[str, float] = {}
     for entity in named:
         most = NAMED if len(match_key(entity.name).split()) > 1 else NAMED_BY_ONE_WORD

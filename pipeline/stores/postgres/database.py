@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import psycopg
 from pgvector.psycopg import register_vector
-from sqlalchemy import Connection, Engine, Select, create_engine, event
+from sqlalchemy import ColumnElement, CompoundSelect, Connection, Engine, Select, create_engine, event, type_coerce
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.types import NULLTYPE
 
 from pipeline.errors import StoreError
 from pipeline.settings.addresses import fault_of_postgres
@@ -24,6 +25,8 @@ from pipeline.stores.postgres.errors import store_error
 KNOWS_TYPES, IDLE_SINCE = "graphmill_types", "graphmill_idle_since"
 IDLE_SECONDS = 1.0
 """A connection that was idle for longer is tried before it is used: the server may have been restarted."""
+CONNECTIONS = 15
+"""At most. Each that was opened stays: what it has looked up of tables and planned costs more than a read."""
 Record = TypeVar("Record")
 
 
@@ -45,7 +48,9 @@ class PostgresDatabase:
 
     @cached_property
     def engine(self) -> Engine:
-        engine = create_engine(_driver_url(self.url), connect_args=_connect_args())
+        engine = create_engine(
+            _driver_url(self.url), connect_args=_connect_args(), pool_size=CONNECTIONS, max_overflow=0
+        )
         event.listen(engine, "connect", self._on_connect)
         event.listen(engine, "checkin", _on_checkin)
         event.listen(engine, "checkout", _on_checkout)
@@ -67,7 +72,7 @@ class PostgresDatabase:
         with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
-    def rows_of(self, query: Select) -> Sequence[Any]:
+    def rows_of(self, query: Select | CompoundSelect) -> Sequence[Any]:
         with self.connection() as connection:
             return connection.execute(query).all()
 
@@ -137,6 +142,11 @@ def _driver_url(url: str) -> str:
     if fault := fault_of_postgres(url):
         raise StoreError(f"stores.postgres.url: {fault}")
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def as_given(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A list as psycopg gives it: SQLAlchemy would look at each of its texts once more."""
+    return type_coerce(column, NULLTYPE)
 
 
 def field_names(kind: type) -> list[str]:

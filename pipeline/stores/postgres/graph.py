@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import array
 
-from pipeline.stores.postgres.database import field_names
+from pipeline.stores.postgres.database import as_given, field_names
 from pipeline.stores.postgres.reads import PostgresReads, is_of
 from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
 from pipeline.stores.reads import HUB, SOURCES, GraphState, VectorStore, in_order
@@ -54,7 +54,7 @@ class PostgresGraph:
                 NODES.c.entity_type.label("type"),
                 NODES.c.description,
                 NODES.c.degree,
-                FIRST_UNITS.label("text_unit_ids"),
+                as_given(FIRST_UNITS).label("text_unit_ids"),
             )
             .outerjoin_from(NODES, SOURCE_LISTS, is_of(NODES))
             .where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
@@ -164,7 +164,11 @@ def _edges_of(workspace: str, asked: CTE) -> Subquery:
 
 def _shown(rank: ColumnElement[int]) -> list[ColumnElement]:
     """The fields of Relationship, of EDGES beside SOURCE_LISTS."""
-    made = {"rank": rank.label("rank"), "text_unit_ids": FIRST_UNITS.label("text_unit_ids")}
+    made = {
+        "rank": rank.label("rank"),
+        "keywords": as_given(EDGES.c.keywords).label("keywords"),
+        "text_unit_ids": as_given(FIRST_UNITS).label("text_unit_ids"),
+    }
     return [made[name] if name in made else EDGES.c[name] for name in field_names(Relationship)]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    null,
     or_,
     select,
     true,
@@ -29,7 +31,7 @@ from sqlalchemy import (
 from pipeline.contract.schema_version import refuse_newer
 from pipeline.stores.base import Live, refuse_earlier
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
-from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, field_names
+from pipeline.stores.postgres.database import Moment, PostgresDatabase, as_given, cursor, field_names
 from pipeline.stores.postgres.hnsw import Hnsw, indexed_type, of_model, search_settings, usual_settings
 from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_search
 from pipeline.stores.postgres.schema import (
@@ -43,7 +45,7 @@ from pipeline.stores.postgres.schema import (
     VECTOR_TABLES,
 )
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
-from pipeline.stores.reads import SOURCES, Hits, Lexical, VectorSearch, Within, in_order
+from pipeline.stores.reads import SOURCES, Hits, Lexical, Opening, VectorSearch, Within, in_order
 from pipeline.stores.records import Claim, Document, EntityMentions, Passage, Report
 
 PAGE = 5000
@@ -181,13 +183,35 @@ class PostgresReads(PostgresDatabase):
             return lexical_search(connection, self.workspace, question, limit, allowed, known)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
+        query = self._mentions(text_unit_ids, entity_ids, most)
+        return self.records(EntityMentions, query.order_by(ENTITIES.c.id.collate("C")))
+
+    def opened_mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+    ) -> tuple[list[EntityMentions], dict[str, Opening]]:
+        """One statement, in whose rows entities have passages and passages have none."""
+        found = self._mentions(text_unit_ids, entity_ids, most).cte("found").prefix_with("MATERIALIZED")
+        units = select(func.unnest(found.c.passages).label("id")).distinct().subquery("units")
+        first = select(units).order_by(units.c.id.collate("C")).limit(passages).subquery("first")
+        opened = self._openings(length).join(first, first.c.id == CHUNKS.c.id)
+        rows = self.rows_of(
+            union_all(
+                select(found.c.id, found.c.entity_name, literal(""), as_given(found.c.passages)),
+                opened.add_columns(null()),
+            )
+        )
+        mentioned = [EntityMentions(id, name, units) for id, name, _, units in rows if units is not None]
+        openings = {id: (title or "", opening or "") for id, title, opening, units in rows if units is None}
+        return sorted(mentioned, key=attrgetter("id")), openings
+
+    def _mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> Select:
         """A list that is too long is not even read: how much room it takes tells."""
         units = SOURCE_LISTS.c.chunk_ids
         few = case(
             (func.pg_column_size(units) <= ID_BYTES * (most + 1), case((func.cardinality(units) <= most, units)))
         )
-        query = (
-            select(ENTITIES.c.id, ENTITIES.c.entity_name, func.coalesce(few, _ids([])))
+        return (
+            select(ENTITIES.c.id, ENTITIES.c.entity_name, func.coalesce(few, _ids([])).label("passages"))
             .join_from(SOURCE_LISTS, ENTITIES, is_of(ENTITIES))
             .where(
                 SOURCE_LISTS.c.workspace == self.workspace,
@@ -196,15 +220,17 @@ class PostgresReads(PostgresDatabase):
                 or_(units.bool_op("&&")(_ids(text_unit_ids)), SOURCE_LISTS.c.id == func.any(list(entity_ids))),
             )
         )
-        return self.records(EntityMentions, query.order_by(ENTITIES.c.id.collate("C")))
 
-    def openings(self, ids: Sequence[str], length: int) -> dict[str, tuple[str, str]]:
-        query = (
+    def openings(self, ids: Sequence[str], length: int) -> dict[str, Opening]:
+        query = self._openings(length).where(CHUNKS.c.id == func.any(list(ids)))
+        return {id: (title or "", opening or "") for id, title, opening in self.rows_of(query)}
+
+    def _openings(self, length: int) -> Select:
+        return (
             select(CHUNKS.c.id, DOCUMENTS.c.title, func.substr(CHUNKS.c.content, 1, length))
             .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
-            .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == func.any(list(ids)))
+            .where(CHUNKS.c.workspace == self.workspace)
         )
-        return {id: (title or "", opening or "") for id, title, opening in self.rows_of(query)}
 
     def embeddings(self, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
         """In binary: as text a vector takes longer to read than to find."""
@@ -260,7 +286,7 @@ def _hits(connection: Connection, searches: Sequence[Select]) -> list[Hits]:
     numbered = [search.add_columns(literal(place).label("place")).subquery() for place, search in enumerate(searches)]
     rows = union_all(*(select(each.c.place, each.c.distance, each.c.id) for each in numbered)).subquery("found")
     usual = select(usual_settings().label("setting")).subquery("usual")
-    for place, distance, id in connection.execute(select(rows).outerjoin_from(usual, rows, true())):
+    for place, distance, id in connection.execute(select(rows).outerjoin_from(usual, rows, true())).all():
         if distance is not None and np.isfinite(distance):
             found[place].append((distance, id))
     return [[(id, 1 - distance) for distance, id in sorted(hits)] for hits in found]

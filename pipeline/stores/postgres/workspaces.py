@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from psycopg import sql
-from psycopg.errors import DependentObjectsStillExist, LockNotAvailable, UndefinedTable
+from psycopg.errors import DependentObjectsStillExist, LockNotAvailable, UndefinedColumn, UndefinedTable
 from sqlalchemy import Connection, column, delete, func, inspect, literal_column, select, table, text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
@@ -15,6 +15,8 @@ from pipeline.stores.postgres.schema import EARLIER_HASHES, LIVE, PARTITIONED, T
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 PG_CLASS = table("pg_class", column("relname"), column("oid"))
+SHOWN = [column for column in LIVE.c if column is not LIVE.c.lexical]
+"""Without what questions read once a load: it is large."""
 PATIENCE = "1s"
 """How long a partition's drop may wait for the parent table, since all reads that come after it wait as well."""
 END_WITH_CLIENT = text(
@@ -46,15 +48,16 @@ def workspaces(connection: Connection, only: str | None = None) -> dict[str, Liv
 
 
 def shown_at_begin(connection: Connection, name: str) -> Live | None:
-    """What the workspace shows, in a transaction that has done nothing yet; that its table is there is not asked."""
+    """What the workspace shows, in a transaction that has done nothing yet; that its table is there, and is this
+    version's, is not asked."""
     try:
-        found = _found(connection, name)
+        row = connection.execute(select(*SHOWN).where(LIVE.c.workspace == name)).mappings().first()
     except ProgrammingError as error:
-        if not isinstance(error.orig, UndefinedTable):
+        if not isinstance(error.orig, UndefinedTable | UndefinedColumn):
             raise
         connection.connection.rollback()
-        found = workspaces(connection, name)
-    return found.get(name)
+        return workspaces(connection, name).get(name)
+    return read_live(dict(row)) if row else None
 
 
 def _found(connection: Connection, only: str | None) -> dict[str, Live]:
