@@ -18,6 +18,7 @@ from pipeline.engine.run_report import LoadCounts, Progress, StepReport
 from pipeline.runs.events import LOAD, Events, Pulse
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
     from pipeline.stores.base import Advanced
@@ -41,33 +42,43 @@ def _shown(log: str) -> Iterator[Progress]:
         with _beating(events.beat):
             yield events
         return
-    if not sys.stderr.isatty():
+    terminal = _terminal()
+    if terminal is None:
         lines = Lines()
         with _beating(lines.beat):
             yield lines
         return
-    with _bars() as bars:
+    with _bars(terminal) as bars:
         yield Bars(bars)
+
+
+def _terminal() -> "Console | None":
+    """Where bars are shown. A night's command has none, and does without importing what draws them."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_terminal else None
 
 
 @contextmanager
 def counting(command: str) -> Iterator["Advanced"]:
     """What hears how far a command is with a part of its work, and shows it by a bar; on a terminal alone."""
-    if not sys.stderr.isatty():
+    terminal = _terminal()
+    if terminal is None:
         yield lambda part, done, expected: None
         return
-    with _bars() as bars:
+    with _bars(terminal) as bars:
         shown = Bars(bars, bars.add_task(command, total=None))
         yield lambda part, done, expected: shown.part(f"{command} {part}", done, expected)
 
 
-def _bars() -> "RichProgress":
+def _bars(console: "Console") -> "RichProgress":
     """In a narrow terminal without the bar, and with long names on two lines: the counts are what is looked for."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
-    console = Console(stderr=True)
     bar = [BarColumn(bar_width=24)] if console.width >= WIDE_ENOUGH else []
     name = TextColumn("{task.description}", table_column=Column())
     columns = (SpinnerColumn(), name, *bar, MofNCompleteColumn(), TimeElapsedColumn())

@@ -123,7 +123,7 @@ def test_a_command_has_a_bar_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch
     with counting("verify") as advanced:
         advanced("postgres nodes", 5, 10)
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # by which rich takes stderr for a terminal
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with counting("verify") as advanced:
         advanced("postgres nodes", 5, 10)
     shown = capsys.readouterr()
