@@ -42,17 +42,15 @@ def _unknown_models(settings: Settings) -> Iterator[str]:
 
 
 def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
-    for name, key in settings.serve.keys.items():
-        if not (key.workspace or key.where):
-            continue
-        asked = settings.model_copy(update={"workspace": key.workspace or settings.workspace})
-        with closing(postgres_store(asked, root)) as store:
-            loaded = store.workspaces()
-            if asked.workspace in loaded:
-                with store.reading() as reads:
-                    documents = reads.documents()
-                have = {*OWN, *(field for document in documents for field in document.metadata or ())}
-                yield from _unknown_fields(name, key, have)
+    narrowed = {name: key for name, key in settings.serve.keys.items() if key.workspace or key.where}
+    if not narrowed:
+        return
+    with closing(postgres_store(settings, root)) as store:
+        loaded = store.workspaces()
+        for name, key in narrowed.items():
+            workspace = key.workspace or settings.workspace
+            if workspace in loaded:
+                yield from _unknown_fields(name, key, {*OWN, *store.fields(workspace)} if key.where else OWN)
             elif key.workspace:
                 near = did_you_mean(key.workspace, loaded, "loaded are")
                 fact = f"{WHAT}.{name}.workspace: nothing is loaded as '{key.workspace}'"

@@ -176,6 +176,16 @@ def test_documents_and_the_origins_of_rows(postgres: OpenStore):
     assert told == {"chunk-00001": (True, True), "chunk-00002": (False, False)}
 
 
+def test_the_fields_that_documents_of_a_workspace_have(postgres: OpenStore):
+    one, other = postgres("-one"), postgres("-other")
+    more = pd.DataFrame([("doc-3", "Three", "three.txt", {"year": 1, "place": None})], columns=DOCUMENTS.columns)
+    load(one, {"documents": DOCUMENTS}, 8)
+    load(other, {"documents": more}, 8)
+    assert one.fields(one.workspace) == other.fields(one.workspace) == {"year", "tags"}
+    assert one.fields(other.workspace) == {"year", "place"}
+    assert one.fields("nowhere") == set()
+
+
 def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: OpenStore):
     store = postgres()
     rows = {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": entities(vectors(2, 1, 8))}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 import pyarrow as pa
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 
 from pipeline.errors import StoreError
 from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
@@ -26,7 +26,7 @@ from pipeline.stores.postgres.maintenance import (
 )
 from pipeline.stores.postgres.reads import PostgresReads
 from pipeline.stores.postgres.rows import hashes, rows, table_states
-from pipeline.stores.postgres.schema import GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
+from pipeline.stores.postgres.schema import DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
 from pipeline.stores.postgres.workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres.writer import PostgresWriter
 
@@ -120,6 +120,12 @@ class PostgresStore(PostgresReads):
     def workspaces(self) -> Mapping[str, Live]:
         with self.connection() as connection:
             return workspaces(connection)
+
+    def fields(self, workspace: str) -> set[str]:
+        """Of the metadata of the documents of a workspace of this database."""
+        metadata = case((func.jsonb_typeof(DOCUMENTS.c.metadata) == "object", DOCUMENTS.c.metadata))
+        keys = select(func.jsonb_object_keys(metadata)).where(DOCUMENTS.c.workspace == workspace)
+        return {name for (name,) in self.rows_of(keys.distinct())}
 
     def drop(self) -> Mapping[str, int]:
         return drop(self.connection, self.workspace)
