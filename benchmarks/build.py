@@ -12,19 +12,24 @@ from typing import Any
 
 from harness import endpoint, measure, measure_bare, new_project, print_table
 
+from pipeline.errors import counted
 
-def build(workflow: str, units: int, passages: int) -> dict[str, Any]:
+
+def build(workflow: str, units: int, passages: int, workers: int) -> dict[str, Any]:
     """One build from nothing; ``own_ms`` is CPU a text unit beyond the bare calls, in milliseconds."""
     if workflow == "fast":
-        with new_project(units, passages) as root:
-            return _with_own(measure(root, workflow), workflow, 0.0)
-    with tempfile.TemporaryDirectory(prefix="graphmill-bench-") as folder, new_project(units, passages) as root:
+        with new_project(units, passages, workers) as root:
+            return _with_own(measure(root, workflow), workflow, 0.0) | {"workers": workers}
+    with (
+        tempfile.TemporaryDirectory(prefix="graphmill-bench-") as folder,
+        new_project(units, passages, workers) as root,
+    ):
         requests = Path(folder) / "requests.jsonl"
         with endpoint(requests_file=requests) as server:
             measured = measure(root, workflow, env=server.env)
         with endpoint() as server:
             bare = measure_bare(requests, server.env)
-    return _with_own(measured, workflow, bare["cpu_ms_a_call"])
+    return _with_own(measured, workflow, bare["cpu_ms_a_call"]) | {"workers": workers}
 
 
 def _with_own(measured: dict[str, Any], workflow: str, bare: float) -> dict[str, Any]:
@@ -36,7 +41,8 @@ def _with_own(measured: dict[str, Any], workflow: str, bare: float) -> dict[str,
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
     names = {
-        "workflow": "workflow", "units": "units", "calls": "calls", "cpu": "CPU s", "wall": "wall s",
+        "workflow": "workflow", "units": "units", "workers": "workers", "calls": "calls", "cpu": "CPU s",
+        "wall": "wall s",
         "bare_ms": "bare ms a call", "own_ms": "own ms a unit", "peak_mb": "peak MB",
         "written_ratio": "written / snapshots", "startup": "start-up s",
     }  # fmt: skip
@@ -59,16 +65,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--units", type=int, nargs="+", default=[300, 1_900])
     parser.add_argument("--passages", type=int, default=1, help="passages, each a text unit, in a document")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="engine.workers; several: in turn")
     parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     results = []
     for workflow in options.workflow:
         for units in options.units:
-            results.append(build(workflow, units, options.passages))
-            if not options.json:
-                print(f"\n{workflow}, {units:,} text units")
-                print_table(by_step(results[-1]))
+            for workers in options.workers:
+                results.append(build(workflow, units, options.passages, workers))
+                if not options.json:
+                    print(f"\n{workflow}, {units:,} text units, {counted(workers, 'worker')}")
+                    print_table(by_step(results[-1]))
     if options.json:
         print(json.dumps(results, indent=1))
     else:

@@ -48,12 +48,14 @@ def endpoint(delay: float = 0.0, requests_file: Path | None = None) -> Iterator[
 
 
 @contextmanager
-def new_project(units: int, passages: int = 1) -> Iterator[Path]:
+def new_project(units: int, passages: int = 1, workers: int = 1) -> Iterator[Path]:
     """A project over a synthetic corpus, in a temporary folder; embeddings are the builtin ones."""
     with tempfile.TemporaryDirectory(prefix="graphmill-bench-", ignore_cleanup_errors=True) as name:
         root = Path(name) / "project"
         init_project(root)
         write_corpus(root / "data" / "input", units, passages)
+        settings = root / "settings.yaml"
+        settings.write_text(settings.read_text().replace("workers: 1 ", f"workers: {workers} "))
         if passages > 1:
             for path in (root / "workflows").glob("*.yaml"):
                 path.write_text(path.read_text().replace("size: 1200", f"size: {UNIT_TOKENS}"))

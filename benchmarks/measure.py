@@ -1,8 +1,9 @@
 """One run of a workflow in this process, measured; prints JSON.
 
-CPU and wall seconds by step, start-up apart: a run over one document goes first, and what that takes (imports,
-ranks, weights) is told as ``startup``. ``stores``: of the load of each what it took, with the CPU of its server, and
-the rows it wrote. Memory is the process's peak, start-up included. ``written``: bytes that this process wrote to files;
+CPU and wall seconds and peak memory by step, start-up apart: a run over one document goes first, and what that takes
+(imports, ranks, weights) is told as ``startup``. ``stores``: of the load of each what it took, with the CPU of its
+server, and the rows it wrote. Memory is the process's peak, start-up included. CPU and memory of its workers
+(``engine.workers``) are in it, as if all had their peaks at once. ``written``: bytes that this process wrote to files;
 ``snapshots``: the size of all that are kept, ``live``: of those of the newest tables.
 """
 
@@ -11,7 +12,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +28,13 @@ from pipeline.engine.bill.forecast import totals
 from pipeline.engine.run_report import Progress, RunReport, StepReport
 from pipeline.load import loader
 from pipeline.project import Project
-from pipeline.settings.init import init_project
+from pipeline.settings.init import FIRST_WORKFLOW, init_project, shipped
 from pipeline.stores.base import Store
 
 PLAN, LOAD = "plan", "load"
+FORGET_PEAK = "5"
+"""What Linux takes for it (proc(5), clear_refs)."""
+_seen: dict[int, float] = {}
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Clock:
 
     @classmethod
     def now(cls) -> "Clock":
-        return cls(time.process_time(), time.perf_counter())
+        return cls(time.process_time() + workers_cpu(), time.perf_counter())
 
     def since(self) -> dict[str, float]:
         now = Clock.now()
@@ -51,13 +57,14 @@ class Steps(Progress):
 
     started: Clock = field(default_factory=Clock.now)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
 
     def step_started(self, step: str, position: int, steps: int) -> None:
         if position == 1:
-            self.seconds[PLAN] = self.started.since()
-            self.started = Clock.now()
+            self._note(PLAN)
 
     def step_finished(self, report: StepReport) -> None:
+        self.rows[report.step] = sum(report.rows.values())
         self._note(report.step)
 
     def load_started(self) -> None:
@@ -67,7 +74,7 @@ class Steps(Progress):
         self._note(LOAD)
 
     def _note(self, name: str) -> None:
-        self.seconds[name] = self.started.since()
+        self.seconds[name] = {**self.started.since(), "peak_mb": peak_since_last() / 2**20}
         self.started = Clock.now()
 
 
@@ -97,7 +104,7 @@ class Stores:
 
 def main() -> None:
     root, workflow, stage = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    _warm_up(workflow)
+    _warm_up(workflow if (shipped() / f"workflows/{workflow}.yaml").exists() else FIRST_WORKFLOW)
     startup, startup_mb = time.process_time(), peak() / 2**20
     if stage == PLAN:
         print(json.dumps({**_planned(root, workflow), "startup": startup, "startup_mb": startup_mb}))
@@ -128,8 +135,9 @@ def main() -> None:
         "cpu": whole["cpu"],
         "wall": whole["wall"],
         "steps": steps.seconds,
+        "step_rows": steps.rows,
         "stores": stores.taken,
-        "peak_mb": peak() / 2**20,
+        "peak_mb": max(step["peak_mb"] for step in steps.seconds.values()),
         "written": _written() - written,
         "snapshots": snapshots,
         "live": live_size,
@@ -156,9 +164,27 @@ def _warm_up(workflow: str) -> None:
             project.forecast(workflow)
 
 
-def peak() -> int:
+def workers_cpu() -> float:
+    """Of the processes that this one has steps worked on in; of one that has ended as it was last seen."""
+    for worker in active_children():
+        with suppress(psutil.Error):
+            _seen[worker.pid or 0] = sum(psutil.Process(worker.pid).cpu_times()[:2])
+    return sum(_seen.values())
+
+
+def peak_since_last() -> int:
+    """In bytes, of this process and its workers; where the system does not forget peaks, since the beginning."""
+    peaks = peak()
+    for process in ("self", *(str(worker.pid) for worker in active_children())):
+        with suppress(OSError, StopIteration):  # it ends now
+            peaks += peak(process) if process != "self" else 0
+            Path(f"/proc/{process}/clear_refs").write_text(FORGET_PEAK)
+    return peaks
+
+
+def peak(process: str = "self") -> int:
     """In bytes. Not getrusage's, which a child process inherits."""
-    status = Path("/proc/self/status")
+    status = Path(f"/proc/{process}/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024

@@ -1,0 +1,103 @@
+"""From extractions to loaded rows, at sizes that no model reads for it: text units and five mentions each are made up
+(made_graph.py), then a run merges, describes, embeds and loads them into PostgreSQL.
+``python benchmarks/million.py --units 1000000``
+
+A row a step: CPU s of this program and its workers, of the server beside it, the peak of the step, and the rows that it
+wrote. The first three steps make the corpus up, in the run's own buckets, and count for nothing. The load builds no
+HNSW index; that follows on its own, unless ``--no-index``. Vectors are the builtin ones, of 256 dimensions.
+"""
+
+import argparse
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from harness import ROOT, measure, new_project, print_table
+from measure import PLAN
+from server_time import postgres_cpu
+
+from pipeline.project import Project
+from pipeline.stores.postgres.hnsw import Hnsw, build_index
+from pipeline.stores.postgres.schema import VECTOR_TABLES
+from pipeline.stores.postgres.store import PostgresStore
+
+STEPS = {
+    "load_documents": "make_documents",
+    "chunk_documents": "make_text_units",
+    "extract_graph_fast": "make_extractions",
+}
+"""The steps of ``fast`` in whose places these verbs make the corpus up."""
+WORKFLOW = "made"
+NO_INDEX = 1_000_000_000
+
+
+def make_project(root: Path, units: int) -> None:
+    """The workflow, its verbs, and no HNSW index."""
+    steps = [{"id": step, "verb": verb, "args": {"units": units}} for step, verb in STEPS.items()]
+    workflow = {"name": WORKFLOW, "extends": "fast", "steps": steps}
+    (root / "workflows" / f"{WORKFLOW}.yaml").write_text(json.dumps(workflow))
+    shutil.copy(ROOT / "benchmarks" / "made_graph.py", root)
+    settings = root / "settings.yaml"
+    text = settings.read_text().replace("verbs: []", "verbs: [made_graph.py]")
+    settings.write_text(text.replace("exact_below: 5000 ", f"exact_below: {NO_INDEX} "))
+
+
+def run(root: Path) -> list[dict[str, Any]]:
+    """A row a step, and one for all that is no making up."""
+    found = measure(root, WORKFLOW, "run")
+    loaded = found["stores"]["postgres"]
+    rows = [
+        {
+            "step": name, "CPU s": taken["cpu"], "server's": None, "s": taken["wall"], "peak MB": taken["peak_mb"],
+            "rows": found["step_rows"].get(name),
+        }
+        for name, taken in found["steps"].items()
+    ]  # fmt: skip
+    rows[-1] |= {"server's": loaded["server"], "rows": loaded["written"]}
+    counted = [row for row in rows if row["step"] not in (PLAN, *STEPS)]
+    sums = {name: sum(row[name] for row in counted) for name in ("CPU s", "s", "rows")}
+    most = max(row["peak MB"] for row in counted)
+    return [*rows, {"step": "merge to load", **sums, "server's": loaded["server"], "peak MB": most}]
+
+
+def build_indexes(root: Path) -> list[dict[str, Any]]:
+    """Of each table of vectors, after its rows: the server's work alone."""
+    rows, folder = [], root / "data" / "postgres"
+    with Project.open(root) as project:
+        store = project.stores.all[0]
+        live = store.live()
+        assert isinstance(store, PostgresStore)
+        assert live
+        for name, table in VECTOR_TABLES.items():
+            cpu, started = postgres_cpu(folder), time.perf_counter()
+            with store.connection() as connection:
+                build_index(connection, table, store.workspace, live, Hnsw())
+            rows.append(
+                {
+                    "HNSW index of": name, "rows": live.tables[name].rows,
+                    "server's CPU s": postgres_cpu(folder) - cpu, "s": time.perf_counter() - started,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--units", type=int, nargs="+", default=[20_000])
+    parser.add_argument("--workers", type=int, default=1, help="engine.workers")
+    parser.add_argument("--no-index", action="store_true", help="build no HNSW index")
+    options = parser.parse_args()
+    for units in options.units:
+        with new_project(0, workers=options.workers) as root:
+            make_project(root, units)
+            print(f"\n{units:,} text units", flush=True)
+            print_table(run(root))
+            if not options.no_index:
+                print()
+                print_table(build_indexes(root))
+
+
+if __name__ == "__main__":
+    main()
