@@ -98,6 +98,12 @@ def _as_steps(steps: Sequence[Mapping[str, Any]]) -> str:
     return "".join(f"  - {json.dumps(step)}\n" for step in steps)
 
 
+def without_index(root: Path) -> None:
+    """No load of the project builds an HNSW index."""
+    settings = root / "settings.yaml"
+    settings.write_text(settings.read_text().replace("exact_below: 5000 ", "exact_below: 1000000000 "))
+
+
 @contextmanager
 def graph_in_neo4j(root: Path) -> Iterator[dict[str, str]]:
     """A server of its own for the project's graph; what a command needs to talk to it."""

@@ -112,6 +112,7 @@ def main() -> None:
     written, stores = _written(), Stores(root)
     stores.watch()
     with Project.open(root) as project:
+        peak_since_last()
         begun, steps = Clock.now(), Steps()
         stages: dict[str, Callable[..., RunReport]] = {"index": project.index, "run": project.run, "load": project.load}
         report = stages[stage](workflow, steps)

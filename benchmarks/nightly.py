@@ -26,7 +26,7 @@ from statistics import mean
 from typing import Any
 
 from corpus import edit_corpus
-from harness import command, endpoint, graph_in_neo4j, measure, new_project, print_table
+from harness import command, endpoint, graph_in_neo4j, measure, new_project, print_table, without_index
 
 from pipeline.project import Project
 
@@ -35,12 +35,14 @@ FULL, NOTHING = "full build", "nothing changed"
 Nights = Mapping[str, Mapping[str, Any]]
 
 
-def nights(workflow: str, units: int, stage: str, graph: str, edited: int | None) -> Nights:
+def nights(workflow: str, units: int, stage: str, graph: str, edited: int | None, indexed: bool = True) -> Nights:
     """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command. ``edited``: how many
-    documents are, None for SHARE."""
+    documents are, None for SHARE; ``indexed``: whether loads build HNSW indexes."""
     share, night = (SHARE, f"{SHARE:.0%} edited") if edited is None else (edited / units, f"{edited} edited")
     with ExitStack() as stack:
         root = stack.enter_context(new_project(units))
+        if not indexed:
+            without_index(root)
         env = dict(stack.enter_context(endpoint()).env)
         if graph == NEO4J:
             env |= stack.enter_context(graph_in_neo4j(root))
@@ -141,6 +143,7 @@ def main() -> None:
     parser.add_argument("--stage", default="run", choices=["run", "index"], help="with the stores or without")
     parser.add_argument("--graph", default="postgres", choices=["postgres", NEO4J])
     parser.add_argument("--edited", type=int, help="documents to edit, in place of 1 %%")
+    parser.add_argument("--no-index", action="store_true", help="loads build no HNSW index")
     parser.add_argument("--nights", type=int, default=0, help="as many nights of edits in a row")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -151,7 +154,7 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     for workflow in options.workflow:
         for units in options.units:
-            found = nights(workflow, units, options.stage, options.graph, options.edited)
+            found = nights(workflow, units, options.stage, options.graph, options.edited, not options.no_index)
             rows += summary(workflow, units, found)
             measured.append({"workflow": workflow, "units": units, "nights": found})
             if not options.json:

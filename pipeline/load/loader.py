@@ -11,11 +11,10 @@ from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.one_store import Counts, load_store, reported_name
 from pipeline.load.overwrite_guard import (
     dimensions_of,
-    first_vector,
-    known_vectors,
     probe_of,
     refuse_other_vectors,
     refuse_other_workflow,
+    telling_vectors,
 )
 from pipeline.load.owners import of_others, refuse_other_owner
 from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_sources
@@ -155,9 +154,8 @@ def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
 
 def live_of(wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]) -> tuple[Live, pd.DataFrame]:
     """What a load makes the stores show, and those of its vectors that tell whether its model made ``lives``."""
-    table = wanted.manifest.tables[EMBEDDING_STEP_TABLE]
-    first, known = first_vector(wanted.snapshots, table), known_vectors(wanted.snapshots, table, lives)
-    return _live(target, dimensions_of(first), probe_of(first)), known if len(known) else first
+    found = telling_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
+    return _live(target, dimensions_of(found), probe_of(found)), found
 
 
 def _live(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:

@@ -15,21 +15,20 @@ if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 COLUMNS = ["id", "vector"]
-NO_VECTORS = pa.table({name: [] for name in COLUMNS})
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
 """Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
 
 
-def known_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
-    """id and vector of the text units whose vectors the stores know; none where these are gone."""
-    known = pa.array(sorted({live.probe.chunk_id for live in shown if live and live.probe}), pa.large_string())
-    return (snapshots.select(embeddings, ["id"], known, COLUMNS) if len(known) else NO_VECTORS).to_pandas()
-
-
-def first_vector(snapshots: "SnapshotStore", embeddings: "Snapshot") -> pd.DataFrame:
-    """id and vector of the first text unit: what a store shall know of its vectors, whatever was loaded before."""
-    return next((batch[:1] for batch in snapshots.batches(embeddings, COLUMNS)), NO_VECTORS).to_pandas()
+def telling_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
+    """id and vector of the first text unit, which is what a store shall know of its vectors, whatever was loaded
+    before; then of others that the stores know, unless these are gone."""
+    first = snapshots.first(embeddings, COLUMNS)
+    known = {live.probe.chunk_id for live in shown if live and live.probe} - set(first["id"].to_pylist())
+    others = (
+        [snapshots.select(embeddings, ["id"], pa.array(sorted(known), pa.large_string()), COLUMNS)] if known else []
+    )
+    return pa.concat_tables([first, *others]).to_pandas()
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:

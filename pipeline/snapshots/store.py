@@ -159,6 +159,10 @@ class SnapshotStore:
         """As ``table``, some thousands of rows at a time."""
         return self._files.batches(snapshot, columns)
 
+    def first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
+        """Its first row, without a look at the rest; none of an empty table."""
+        return self._files.first(snapshot, columns)
+
     def unordered(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``batches``, file by file: for those to whom the order means nothing."""
         return self._files.unordered(snapshot, columns)

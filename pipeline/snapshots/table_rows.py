@@ -111,6 +111,16 @@ class TableRows:
         for table in side_by_side(streams, snapshot.order):
             yield from table.select(wanted).combine_chunks().to_batches(BATCH_ROWS)
 
+    def first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
+        """Its first row, none of an empty table; of each file no more is read than where it begins."""
+        if not snapshot.order:
+            return self.table(snapshot, columns)[:1]
+        needed = with_order(snapshot.order, columns)
+        heads = (next(self._batches_of(file, needed, 1, LEAST_AT_ONCE), None) for file in snapshot.files)
+        none = self.read(snapshot.files[0].path, needed, np.zeros(0, bool))
+        found = pa.concat_tables([none, *(pa.table(head) for head in heads if head is not None)])
+        return in_order(found, snapshot.order)[:1].select(list(columns))
+
     def unordered(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``batches``, file by file: for those to whom the order means nothing."""
         wanted = self._wanted(snapshot, columns)

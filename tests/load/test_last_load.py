@@ -107,15 +107,11 @@ def test_a_load_reads_what_differs(
 
     monkeypatch.setattr(SnapshotStore, "select", counted)
     monkeypatch.setattr(SnapshotStore, "table", refused)
-    with monkeypatch.context() as patched:
-        patched.setattr("pipeline.load.loader.known_vectors", lambda *_: CHUNK_VECTORS)
-        patched.setattr("pipeline.load.loader.first_vector", lambda *_: CHUNK_VECTORS)
-        patched.setattr(SnapshotStore, "batches", refused)
-        load(after, snapshots, stores, 100)
+    monkeypatch.setattr(SnapshotStore, "batches", refused)
+    load(after, snapshots, stores, 100)
     assert not any(found.values())  # rows that differ are read as it is found that they do
 
 
-CHUNK_VECTORS = BEFORE["text_unit_embeddings"]
 NOTHING = Manifest("index")
 
 

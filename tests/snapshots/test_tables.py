@@ -84,6 +84,7 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
             assert store.table(snapshot).equals(encoded(rows))
             assert pa.Table.from_batches(store.batches(snapshot), encoded(rows).schema).equals(encoded(rows))
             assert pairs(pa.Table.from_batches(store.unordered(snapshot), encoded(rows).schema)) == sorted(rows.items())
+            assert store.first(snapshot, ["text", "id"]).equals(encoded(rows)[:1].select(["text", "id"]))
             gone, new = store.difference(last, snapshot, ["id", "text"])
             assert pairs(gone) == sorted(before.items() - rows.items())
             assert pairs(new) == sorted(rows.items() - before.items())

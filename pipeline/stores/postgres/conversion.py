@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, delete, exists, func, select, text
 from pipeline.stores.base import LAYOUT
 from pipeline.stores.binary_copy import copy_stream
 from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.maintenance import COLUMNS
 from pipeline.stores.postgres.rows import rows
 from pipeline.stores.postgres.schema import (
     EARLIER_HASHES,
@@ -81,10 +82,11 @@ def drop_earlier_columns(connection: Connection) -> None:
     """What only graphmills before this schema read, when no workspace is of theirs any more; where nobody uses a table
     just then, else after the next load."""
     earlier = exists().where(func.coalesce(LIVE.c.schema_version, 0) < LAYOUT)
-    there = text("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(:table) AND attname = ANY(:columns)")
+    names = [table.name for table in EARLIER_COLUMNS]
+    there = set(connection.execute(COLUMNS, {"names": names}).tuples())
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     for table, columns in EARLIER_COLUMNS.items():
-        found = list(connection.execute(there, {"table": table.name, "columns": columns}).scalars())
+        found = [name for name in columns if (table.name, name) in there]
         if found and not connection.execute(select(earlier)).scalar():
             drops = sql.SQL(", ").join(sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in found)
             statement = sql.SQL("ALTER TABLE {} {}").format(sql.Identifier(table.name), drops)

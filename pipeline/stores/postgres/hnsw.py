@@ -1,6 +1,6 @@
 """The HNSW index over one workspace's vectors of one model (pgvector)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgvector.sqlalchemy import HALFVEC, VECTOR
@@ -98,11 +98,10 @@ def usual_settings() -> ColumnElement[str]:
     return func.set_config("enable_sort", "on", True)
 
 
-def build_index(connection: Connection, table: Table, workspace: str, live: Live, hnsw: Hnsw) -> None:
+def build_index(connection: Connection, table: Table, rows: int, workspace: str, live: Live, hnsw: Hnsw) -> None:
     """Where the rows are many enough and it is not there."""
     name = index_name(table, workspace, live.embedding_key, hnsw)
-    rows = select(func.count()).select_from(table).where(table.c.workspace == workspace)
-    if not _is_indexed(live, connection.execute(rows).scalar_one(), hnsw):
+    if not _is_indexed(live, rows, hnsw):
         return
     if connection.execute(select(func.to_regclass(name))).scalar():
         return
@@ -110,9 +109,15 @@ def build_index(connection: Connection, table: Table, workspace: str, live: Live
     execute_in_parallel(connection, statement, hnsw.build_mb)
 
 
-def unindexed(connection: Connection, workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
-    """The tables whose vectors have no index, or none with these parameters, and should."""
-    there = _indexes(connection, workspace)
+def indexes(connection: Connection, workspace: str) -> dict[str, bool]:
+    """Name -> whether it is valid, of all tables of the workspace."""
+    partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
+    query = select(INDEXES.c.name, INDEXES.c.valid).where(INDEXES.c.partition.in_(partitions))
+    return dict(connection.execute(query).all())
+
+
+def unindexed(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
+    """The tables whose vectors have no index, or none with these parameters, and should. ``there``: see ``indexes``."""
     return [
         name
         for name, table in VECTOR_TABLES.items()
@@ -122,28 +127,21 @@ def unindexed(connection: Connection, workspace: str, live: Live, hnsw: Hnsw) ->
     ]
 
 
-def outdated_indexes(connection: Connection, workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
+def outdated_indexes(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
     """The indexes of earlier models and parameters."""
     current = {index_name(table, workspace, live.embedding_key, hnsw) for table in VECTOR_TABLES.values()}
-    return sorted(_indexes(connection, workspace).keys() - current)
+    return sorted(there.keys() - current)
 
 
-def broken_indexes(connection: Connection, workspace: str) -> list[str]:
+def broken_indexes(there: Mapping[str, bool]) -> list[str]:
     """Those that were being dropped when that was cut off: nobody searches them."""
-    return sorted(name for name, valid in _indexes(connection, workspace).items() if not valid)
+    return sorted(name for name, valid in there.items() if not valid)
 
 
 def drop_index(connection: Connection, name: str) -> None:
     """Without holding up those who read, once those who do now have ended. The connection must not be in a
     transaction."""
     cursor(connection).execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
-
-
-def _indexes(connection: Connection, workspace: str) -> dict[str, bool]:
-    """Name -> whether it is valid, of all tables of the workspace."""
-    partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
-    query = select(INDEXES.c.name, INDEXES.c.valid).where(INDEXES.c.partition.in_(partitions))
-    return dict(connection.execute(query).all())
 
 
 def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:

@@ -35,10 +35,10 @@ REFUSED = (errors.LockNotAvailable, errors.InsufficientPrivilege, errors.Undefin
 MADE_OF = text("SELECT obj_description(to_regclass(:name), 'pg_class')")
 
 
-def make_views(connection: Connection, shown_by: Callable[[Connection], Mapping[str, Live]]) -> None:
-    """Of what the workspaces show in this transaction, where the views are of something else; the next load makes what
-    cannot be made now. ``shown_by``: tells what each shows. To be called last: it waits for other loads that do the
-    same, and they for this one's end."""
+def make_views(connection: Connection, shown_by: Callable[[Connection], Mapping[str, Live]]) -> bool:
+    """Of what the workspaces show in this transaction, where the views are of something else. False where not all can
+    be made now: the next load makes them. ``shown_by``: tells what each shows. To be called last: it waits for other
+    loads that do the same, and they for this one's end."""
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/views"))))
     lives = shown_by(connection)
     shown = {
@@ -52,6 +52,8 @@ def make_views(connection: Connection, shown_by: Callable[[Connection], Mapping[
             cursor(connection).execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SCHEMA)))
         for table in TABLES:
             _make(connection, table, shown)
+        return True
+    return False
 
 
 def _make(connection: Connection, table: Table, shown: Mapping[str, Live]) -> None:

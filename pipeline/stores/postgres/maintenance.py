@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors, sql
-from sqlalchemy import Connection, Engine, cast, func, inspect, select, text
+from sqlalchemy import Connection, Engine, cast, func, select, text
 from sqlalchemy.dialects.postgresql import REGCLASS
 
 from pipeline.stores.base import Advanced
@@ -41,6 +41,14 @@ LOOKS_EVERY = 1.0
 """Seconds."""
 LOOK_PATIENCE = "2s"
 BUILDING = text("SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index WHERE pid = :process")
+COLUMNS = text("""
+    SELECT name, attname FROM unnest(CAST(:names AS text[])) AS name JOIN pg_attribute ON attrelid = to_regclass(name)
+    WHERE attnum > 0 AND NOT attisdropped
+    """)
+STORED_OTHERWISE = text("""
+    SELECT name FROM unnest(CAST(:names AS text[])) AS name JOIN pg_attribute ON attrelid = to_regclass(name)
+    WHERE attname = 'embedding' AND attstorage <> :storage
+    """)
 COLUMN_TYPES: Mapping[Kind, sql.SQL] = {
     "text": sql.SQL("text"),
     "text[]": sql.SQL("text[]"),
@@ -59,10 +67,15 @@ def create_tables(connection: Connection, workspace: str) -> None:
         register_types(connection.connection.dbapi_connection)
     METADATA.create_all(connection)  # those that are not there
     _add_columns(connection)
-    for table in PARTITIONED:
-        partition = partition_of(table, workspace)
-        if not connection.execute(select(func.to_regclass(partition))).scalar():
-            _create_partition(cursor(connection), table.name, partition, workspace)
+    partitions = {partition_of(table, workspace): table.name for table in PARTITIONED}
+    for partition in missing(connection, list(partitions)):
+        _create_partition(cursor(connection), partitions[partition], partition, workspace)
+
+
+def missing(connection: Connection, names: Sequence[str]) -> list[str]:
+    """Those of these tables and indexes that are not there."""
+    query = text("SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NULL")
+    return list(connection.execute(query, {"names": list(names)}).scalars())
 
 
 def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bool:
@@ -73,28 +86,27 @@ def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bo
     """
     storage = PLAIN if dimensions <= PLAIN_LIMIT else EXTERNAL
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
-    stored = text("SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding'")
-    for table in VECTOR_TABLES.values():
-        partition = partition_of(table, workspace)
-        if connection.execute(stored, {"name": partition}).scalar_one() != storage:
-            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
-                sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
-            )
-            try:
-                with connection.begin_nested():
-                    cursor(connection).execute(statement)
-            except errors.LockNotAvailable:
-                return False
+    partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
+    for partition in connection.execute(STORED_OTHERWISE, {"names": partitions, "storage": storage}).scalars().all():
+        statement = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
+            sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
+        )
+        try:
+            with connection.begin_nested():
+                cursor(connection).execute(statement)
+        except errors.LockNotAvailable:
+            return False
     return True
 
 
 def _add_columns(connection: Connection) -> None:
     """What this version has and the one before had not. Only where it is missing: ALTER TABLE waits for the
     loads of other workspaces even when it has nothing to do."""
-    for table in (LIVE, *TABLES.values()):
-        names = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    tables = (LIVE, *TABLES.values())
+    there = set(connection.execute(COLUMNS, {"names": [table.name for table in tables]}).tuples())
+    for table in tables:
         for column in table.columns:
-            if column.name not in names:
+            if (table.name, column.name) not in there:
                 statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
                     sql.Identifier(table.name),
                     sql.Identifier(column.name),
@@ -176,7 +188,7 @@ def watched(connection: Connection, part: str, advanced: Advanced) -> Iterator[N
     """While the connection builds an index of the part, ``advanced`` is told how many of the table's pages are in it.
     Best effort: where the server does not show it, nothing is told but the beginning and the end."""
     advanced(part, 0, 1)
-    watch = _Watch(connection.engine, connection.execute(select(func.pg_backend_pid())).scalar_one(), part, advanced)
+    watch = _Watch(connection.engine, cursor(connection).connection.info.backend_pid, part, advanced)
     thread = threading.Thread(target=watch.look, name="index progress", daemon=True)
     thread.start()
     try:

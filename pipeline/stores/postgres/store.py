@@ -13,13 +13,14 @@ from pipeline.errors import StoreError
 from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
 from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
-from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, outdated_indexes, unindexed
+from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, indexes, outdated_indexes, unindexed
 from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import (
     create_tables,
     indexes_of_earlier_versions,
     mention_index,
+    missing,
     place_vectors,
     vacuum,
     worn_tables,
@@ -57,13 +58,15 @@ class PostgresStore(PostgresReads):
     @contextmanager
     def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = silent) -> Iterator[PostgresWriter]:
         self._prepare(live, waits)
-        ready = False
+        ready = views_made = False
         while not ready:
             with self.connection() as connection:
                 lock(connection, self.workspace, waits)
                 if ready := has_partitions(connection, self.workspace):
                     convert(connection, self.workspace)
-                    yield PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+                    writer = PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+                    yield writer
+                    views_made = writer.views_made
                     if self.vacuums:  # else what died in this load is not counted yet when it has ended
                         connection.execute(select(func.pg_stat_force_next_flush()))
             if not ready:
@@ -71,7 +74,8 @@ class PostgresStore(PostgresReads):
         self._drop_outdated_indexes(live)
         with suppress(StoreError), self.connection() as connection:
             drop_earlier_columns(connection)
-            make_views(connection, workspaces)  # where the load could not
+            if not views_made:
+                make_views(connection, workspaces)
         if self.vacuums:
             self._vacuum(advanced)
 
@@ -88,10 +92,10 @@ class PostgresStore(PostgresReads):
             live = self.live_in(connection)
             if live is None:
                 return []
-            without = unindexed(connection, self.workspace, live, self.hnsw)
-            old = outdated_indexes(connection, self.workspace, live, self.hnsw)
-            usual = (lexical_index(self.workspace), mention_index(self.workspace))
-            gone = [name for name in usual if not connection.execute(select(func.to_regclass(name))).scalar()]
+            there = indexes(connection, self.workspace)
+            gone = missing(connection, (lexical_index(self.workspace), mention_index(self.workspace)))
+        without = unindexed(there, self.workspace, live, self.hnsw)
+        old = outdated_indexes(there, self.workspace, live, self.hnsw)
         return [
             *(f"index {name} is gone" for name in gone),
             *(f"{table}: its vectors have no index such as stores.postgres.hnsw asks for" for table in without),
@@ -137,7 +141,7 @@ class PostgresStore(PostgresReads):
         while not self._vectors_are_placed(live, waits):
             time.sleep(PAUSE_SECONDS)
         with self.connection() as connection:
-            broken = broken_indexes(connection, self.workspace)
+            broken = broken_indexes(indexes(connection, self.workspace))
         self._drop_indexes(broken)
 
     def _vectors_are_placed(self, live: Live, waits: Waits) -> bool:
@@ -150,7 +154,7 @@ class PostgresStore(PostgresReads):
         """The load is over: what cannot be dropped now is left to the next, and told by ``outdated``."""
         with suppress(StoreError):
             with self.connection() as connection:
-                names = outdated_indexes(connection, self.workspace, live, self.hnsw)
+                names = outdated_indexes(indexes(connection, self.workspace), self.workspace, live, self.hnsw)
                 names += indexes_of_earlier_versions(connection, self.workspace)
             self._drop_indexes(names)
 

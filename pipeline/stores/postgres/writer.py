@@ -1,19 +1,13 @@
 """One load of a workspace into PostgreSQL: rows by COPY, indexes after the rows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import pandas as pd
 import pyarrow as pa
 from psycopg import sql
-from sqlalchemy import (
-    Connection,
-    Table,
-    delete,
-    func,
-    select,
-)
+from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.stores.base import Advanced, Delta, Live, TableState
@@ -33,9 +27,9 @@ IDS_AT_ONCE = 1_000_000
 """PostgreSQL takes no value of more than 1 GiB, which an array of some 14 million ids is."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class PostgresWriter:
-    """``written``: rows of each table."""
+    """``written``: rows of each table; ``views_made``: whether the views show what was loaded."""
 
     connection: Connection
     workspace: str
@@ -44,6 +38,7 @@ class PostgresWriter:
     live: Live
     advanced: Advanced
     written: Counter[str] = field(default_factory=Counter)
+    views_made: bool = field(default=False, init=False)
 
     def states(self) -> Mapping[str, TableState]:
         return table_states(self.connection, self.workspace, self.tables)
@@ -67,18 +62,17 @@ class PostgresWriter:
         self.written[table] += 0  # rows may have gone alone
 
     def publish(self) -> None:
-        for name in self.written:
-            self._analyze(TABLES[name])
+        self._analyze(self.written)
+        states = self.states()
         for name, table in VECTOR_TABLES.items():
             with watched(self.connection, f"index of {name}", self.advanced):
-                build_index(self.connection, table, self.workspace, self.live, self.hnsw)
+                build_index(self.connection, table, states[name].rows, self.workspace, self.live, self.hnsw)
         with watched(self.connection, "word index of chunks", self.advanced):
             build_lexical_index(self.connection, self.workspace, self.hnsw.build_mb)
         with watched(self.connection, "mention index of entities", self.advanced):
             build_mention_index(self.connection, self.workspace, self.hnsw.build_mb)
         for name in TABLES.keys() - set(self.tables):
             self.connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace))
-        states = self.states()
         values = {
             **self.live.stored(states),
             "probe": asdict(self.live.probe) if self.live.probe else None,
@@ -86,7 +80,7 @@ class PostgresWriter:
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
-        make_views(self.connection, workspaces)
+        self.views_made = make_views(self.connection, workspaces)
 
     def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
         table = TABLES[name]
@@ -105,12 +99,13 @@ class PostgresWriter:
                 if rows:
                     self.advanced(name, self.written[name], expected)
 
-    def _analyze(self, table: Table) -> None:
+    def _analyze(self, tables: Iterable[str]) -> None:
         """Else the first reads after a load are planned by the figures of the one before, and slow. Of what is
         searched by alone, and of few rows: a sample of vectors takes as long as their load."""
         self.connection.execute(select(func.set_config("default_statistics_target", "10", True)))
-        names = [column.name for column in table.c if column.name in SEARCHED]
-        statement = sql.SQL("ANALYZE {} ({})").format(
-            sql.Identifier(stored_in(table, self.workspace)), sql.SQL(", ").join(map(sql.Identifier, names))
-        )
-        cursor(self.connection).execute(statement)
+        for table in map(TABLES.__getitem__, tables):
+            names = [column.name for column in table.c if column.name in SEARCHED]
+            statement = sql.SQL("ANALYZE {} ({})").format(
+                sql.Identifier(stored_in(table, self.workspace)), sql.SQL(", ").join(map(sql.Identifier, names))
+            )
+            cursor(self.connection).execute(statement)
