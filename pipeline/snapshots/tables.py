@@ -20,6 +20,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest
 
+from pipeline.contract.cells import VECTOR
 from pipeline.contract.schemas import is_list, is_text, type_name
 from pipeline.errors import DataError
 from pipeline.files import publish_file, sha256_of, temporary_file
@@ -47,7 +48,8 @@ from pipeline.snapshots.table_rows import (
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-ROW_GROUP = 10_000
+ROW_GROUP, ROW_GROUP_OF_VECTORS = 10_000, 1_000
+"""Rows. For one of them all of its group is read, and vectors are large."""
 PAGE_BYTES = 2**18
 GONE_FOLDER = "gone"
 WHOLE_BELOW = 1_000
@@ -246,7 +248,8 @@ class TableFiles(TableRows):
         folder = self.root / name
         with temporary_file(folder) as temporary:
             pq.write_table(
-                table, temporary, compression="zstd", row_group_size=ROW_GROUP, data_page_size=PAGE_BYTES,
+                table, temporary, compression="zstd", data_page_size=PAGE_BYTES,
+                row_group_size=_row_group(table.schema),
                 use_dictionary=_repeated(table.schema),  # pyright: ignore[reportArgumentType] - names are taken too
                 store_schema=False,
             )  # fmt: skip
@@ -354,6 +357,10 @@ def _alike(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Cell by cell; two that are missing are alike."""
     equal = pc.fill_null(pc.equal(left, right), False)
     return pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
+
+
+def _row_group(schema: pa.Schema) -> int:
+    return ROW_GROUP_OF_VECTORS if VECTOR in schema.types else ROW_GROUP
 
 
 def _repeated(schema: pa.Schema) -> list[str]:

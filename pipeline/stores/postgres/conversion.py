@@ -83,7 +83,7 @@ def drop_earlier_columns(connection: Connection) -> None:
     just then, else after the next load."""
     earlier = exists().where(func.coalesce(LIVE.c.schema_version, 0) < LAYOUT)
     names = [table.name for table in EARLIER_COLUMNS]
-    there = set(connection.execute(COLUMNS, {"names": names}).tuples())
+    there = set(connection.execute(COLUMNS, {"names": names}).all())
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     for table, columns in EARLIER_COLUMNS.items():
         found = [name for name in columns if (table.name, name) in there]

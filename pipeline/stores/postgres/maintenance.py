@@ -103,7 +103,7 @@ def _add_columns(connection: Connection) -> None:
     """What this version has and the one before had not. Only where it is missing: ALTER TABLE waits for the
     loads of other workspaces even when it has nothing to do."""
     tables = (LIVE, *TABLES.values())
-    there = set(connection.execute(COLUMNS, {"names": [table.name for table in tables]}).tuples())
+    there = set(connection.execute(COLUMNS, {"names": [table.name for table in tables]}).all())
     for table in tables:
         for column in table.columns:
             if (table.name, column.name) not in there:
