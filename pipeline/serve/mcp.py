@@ -226,18 +226,20 @@ def _stdin_that_can_be_ended() -> Callable[[], None]:
     return end
 
 
-def serve_http(project: Project, host: str | None = None, port: int | None = None, no_key: bool = False) -> int:
+def serve_http(
+    project: Project, host: str | None = None, port: int | None = None, no_key: bool = False, workers: int = 1
+) -> int:
     """At /mcp, with the key and the limits of ``serve``; raises and returns as that does."""
+    return serve_as(http_api, project, "tools for assistants, /mcp, of ", host, port, no_key, workers)
 
-    def api(any_host: bool) -> Api:
-        queries = Queries(project.settings.serve)
-        return Api(http_app(project, queries, any_host), queries)
 
-    return serve_as(api, project, "tools for assistants, /mcp, of ", host, port, no_key)
+def http_api(project: Project, any_host: bool) -> Api:
+    queries = Queries(project.settings.serve)
+    return Api(http_app(project, queries, any_host), queries)
 
 
 def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
-    """``any_host``: see Guard."""
+    """``any_host``: see Guard. No session is kept, so that any worker answers any request."""
     settings = project.settings.serve
     app = mcp_of(project, queries).streamable_http_app(stateless_http=True, json_response=True, host=EVERYWHERE)
     return RequestLog(Guard(app, doors_of(project), 1024 * settings.max_body_kb, any_host=any_host))

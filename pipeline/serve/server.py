@@ -8,7 +8,6 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -74,29 +73,51 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(project: Project, host: str | None = None, port: int | None = None, no_key: bool = False) -> int:
+Made = Callable[[Project, bool], Api]
+"""An API of a project, and whether others than this machine may ask."""
+
+
+def serve(
+    project: Project, host: str | None = None, port: int | None = None, no_key: bool = False, workers: int = 1
+) -> int:
     """Serve the HTTP API until Ctrl-C or SIGTERM; the exit code. What is left out is as settings have it.
 
-    Raises UsageError where it cannot listen, or where others could ask without a key and ``no_key`` does not say that
-    they may.
+    Raises UsageError where it cannot listen, where others could ask without a key and ``no_key`` does not say that
+    they may, and for more ``workers`` (processes) than can share what settings allow.
     """
     from pipeline.serve.app import api_of  # by FastAPI, which tools for assistants need not
 
-    return serve_as(partial(api_of, project), project, "", host, port, no_key)
+    return serve_as(api_of, project, "", host, port, no_key, workers)
 
 
 def serve_as(
-    made: Callable[[bool], Api], project: Project, what: str, host: str | None, port: int | None, no_key: bool
+    made: Made, project: Project, what: str, host: str | None, port: int | None, no_key: bool, workers: int
 ) -> int:
-    """As ``serve``, whatever is ``made`` of the project, which is told whether others than this machine may ask;
-    ``what``: its name for people."""
+    """As ``serve``, whatever is ``made`` of the project; ``what``: its name for people."""
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
         refuse_without_key(listening, bool(doors_of(project).keyed), no_key)
+        any_host = not is_loopback(listening)
+        by = f" by {workers} workers" if workers > 1 else ""
+        about = f"serving {what}workspace '{project.settings.workspace}'{by} on {address_of(listening)}"
+        if workers > 1:
+            return _serve_by_workers(made, project, listening, any_host, workers, about)
         make_ready(project)
-        api = made(not is_loopback(listening))
+        api = made(project, any_host)
         server = Server(api.app, settings.grace, api.queries.end)
-        return run(server, listening, f"{what}workspace '{project.settings.workspace}'")
+        return run(lambda: server.run(sockets=[listening]), about)
+
+
+def _serve_by_workers(
+    made: Made, project: Project, listening: socket.socket, any_host: bool, workers: int, about: str
+) -> int:
+    from pipeline.serve.workers import Workers, share_of
+
+    own = Project(project.root, share_of(project.settings, workers), project.names_workspace)
+    with suppress(StoreError):
+        project.stores.live()  # an embedded PostgreSQL stays up while one of them is replaced
+    with Workers(made, own, listening, any_host, workers) as serving:
+        return run(serving.run, about)
 
 
 def make_ready(project: Project) -> None:
@@ -113,21 +134,26 @@ def make_ready(project: Project) -> None:
         project.query_embedding(name)
 
 
-def run(server: Server, listening: socket.socket, what: str) -> int:
-    """0 after SIGTERM, 130 after Ctrl-C."""
+def log_requests() -> None:
+    """On stderr; of others than ours warnings alone."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("graphmill.serve").setLevel(logging.INFO)
-    _tell(f"serving {what} on {address_of(listening)}; Ctrl-C ends it")
+
+
+def run(serving: Callable[[], None], about: str) -> int:
+    """0 after SIGTERM, 130 after Ctrl-C."""
+    log_requests()
+    say(f"{about}; Ctrl-C ends it")
     code = 0
     try:
-        server.run(sockets=[listening])
+        serving()
     except Terminated:
         pass
     except KeyboardInterrupt:
         code = INTERRUPTED
-    _tell("stopped serving")
+    say("stopped serving")
     return code
 
 
-def _tell(message: str) -> None:
+def say(message: str) -> None:
     print(f"graphmill: {message}", file=sys.stderr, flush=True)  # noqa: T201 - the command's own word
