@@ -58,7 +58,14 @@ def joined(descriptions: Sequence[str]) -> str:
 
 def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokenizer) -> str:
     """As many of the descriptions as fit, in order; the first one cut where not even that fits."""
-    whole = _longest(len(descriptions), lambda n: fits(joined(descriptions[:n]), max_tokens, tokenizer))
+
+    def first_ones_fit(number: int) -> bool:
+        return fits(joined(descriptions[:number]), max_tokens, tokenizer)
+
+    most = 1
+    while most < len(descriptions) and first_ones_fit(most):  # of thousands those are few: no token of the rest counts
+        most *= 2
+    whole = _longest(min(most, len(descriptions)), first_ones_fit)
     if whole or not len(descriptions):
         return joined(descriptions[:whole])
     return cut(descriptions[0], max_tokens, tokenizer)

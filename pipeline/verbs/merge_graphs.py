@@ -16,6 +16,7 @@ from pipeline.contract.schemas import (
     TEXT_UNITS,
 )
 from pipeline.verbs.merging.entities import merge_entities
+from pipeline.verbs.merging.mentions import tell_mentions
 from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
 from pipeline.verbs.merging.records import find_orphans, name_records, reject_records
 from pipeline.verbs.merging.relationships import merge_relationships
@@ -30,6 +31,7 @@ from pipeline.verbs.merging.tables import (
     LISTED_RECORDS,
     NAMESAKES,
     NAMING_RECORDS,
+    NAMINGS,
     RELATIONSHIP_RECORDS,
 )
 
@@ -59,40 +61,12 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
             outputs={"namesakes": NAMESAKES},
             law=Law({"bearers": ("key",), "full_names": ("key",)}, row_of={"namesakes": "key"}),
         ),
-        Part(
-            name_records,
-            inputs={"extractions": EXTRACTIONS, "text_units": PLACES, "namesakes": NAMESAKES},
-            outputs={
-                "entity_records": ENTITY_RECORDS,
-                "named_relationships" if drop else "relationship_records": RELATIONSHIP_RECORDS,
-            },
-            law=Law(
-                OF_TEXT_UNITS,
-                row_of={
-                    "entity_records": "text_unit_id",
-                    "named_relationships" if drop else "relationship_records": "text_unit_id",
-                },
-                lookup={"namesakes": Uses("text_units", ("document_id",), "document_id")},
-            ),
-        ),
-        *([ORPHANS] if drop else []),
-        Part(
-            reject_records,
-            inputs={"extractions": LISTED_RECORDS, "relationship_records": FAULTY_RECORDS},
-            outputs={"rejects": REJECTS},
-            law=Law(
-                {"extractions": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
-                row_of={"rejects": "row_id"},
-            ),
-        ),
+        *(_dropping_orphans() if drop else [SETTLED]),
         Part(
             merge_entities,
-            inputs={"entity_records": ENTITY_RECORDS, "relationship_records": END_RECORDS},
-            outputs={"merged_entities": MERGED_ENTITIES, "mentions": MENTIONS},
-            law=Law(
-                {"entity_records": ("entity_id",), "relationship_records": ENDS},
-                row_of={"merged_entities": "id", "mentions": "entity_id"},
-            ),
+            inputs={"entity_records": ENTITY_RECORDS, "namings": NAMINGS},
+            outputs={"merged_entities": MERGED_ENTITIES},
+            law=Law({"entity_records": ("entity_id",), "namings": ("entity_id",)}, row_of={"merged_entities": "id"}),
         ),
         Part(
             merge_relationships,
@@ -107,16 +81,86 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
     )
 
 
-ORPHANS = Part(
-    find_orphans,
-    inputs={"named_relationships": RELATIONSHIP_RECORDS, "entity_records": DESCRIBED_IDS},
-    outputs={"relationship_records": RELATIONSHIP_RECORDS},
+RECORDS = {"extractions": EXTRACTIONS, "text_units": PLACES, "namesakes": NAMESAKES}
+"""What becomes records of entities and relationships."""
+OF_NAMESAKES = {"namesakes": Uses("text_units", ("document_id",), "document_id")}
+
+
+def settle_records(
+    extractions: pd.DataFrame, text_units: pd.DataFrame, namesakes: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """All that follows from the records of a text unit alone, where orphans are none."""
+    entity_records, relationship_records = name_records(extractions, text_units, namesakes)
+    namings, mentions = tell_mentions(entity_records, relationship_records)
+    return entity_records, relationship_records, namings, mentions, reject_records(extractions, relationship_records)
+
+
+SETTLED = Part(
+    settle_records,
+    inputs=RECORDS,
+    outputs={
+        "entity_records": ENTITY_RECORDS,
+        "relationship_records": RELATIONSHIP_RECORDS,
+        "namings": NAMINGS,
+        "mentions": MENTIONS,
+        "rejects": REJECTS,
+    },
     law=Law(
-        {"named_relationships": ("text_unit_id",)},
-        row_of={"relationship_records": "text_unit_id"},
-        lookup={"entity_records": Uses("named_relationships", ENDS, "entity_id")},
+        OF_TEXT_UNITS,
+        row_of={
+            "entity_records": "text_unit_id",
+            "relationship_records": "text_unit_id",
+            "namings": "text_unit_id",
+            "mentions": "text_unit_id",
+            "rejects": "row_id",
+        },
+        lookup=OF_NAMESAKES,
     ),
 )
+
+
+def _dropping_orphans() -> tuple[Part, ...]:
+    """What SETTLED does in one, where what is an orphan depends on other text units."""
+    return (
+        Part(
+            name_records,
+            inputs=RECORDS,
+            outputs={"entity_records": ENTITY_RECORDS, "named_relationships": RELATIONSHIP_RECORDS},
+            law=Law(
+                OF_TEXT_UNITS,
+                row_of={"entity_records": "text_unit_id", "named_relationships": "text_unit_id"},
+                lookup=OF_NAMESAKES,
+            ),
+        ),
+        Part(
+            find_orphans,
+            inputs={"named_relationships": RELATIONSHIP_RECORDS, "entity_records": DESCRIBED_IDS},
+            outputs={"relationship_records": RELATIONSHIP_RECORDS},
+            law=Law(
+                {"named_relationships": ("text_unit_id",)},
+                row_of={"relationship_records": "text_unit_id"},
+                lookup={"entity_records": Uses("named_relationships", ENDS, "entity_id")},
+            ),
+        ),
+        Part(
+            tell_mentions,
+            inputs={"entity_records": ENTITY_RECORDS, "relationship_records": END_RECORDS},
+            outputs={"namings": NAMINGS, "mentions": MENTIONS},
+            law=Law(
+                {"entity_records": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
+                row_of={"namings": "text_unit_id", "mentions": "text_unit_id"},
+            ),
+        ),
+        Part(
+            reject_records,
+            inputs={"extractions": LISTED_RECORDS, "relationship_records": FAULTY_RECORDS},
+            outputs={"rejects": REJECTS},
+            law=Law(
+                {"extractions": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
+                row_of={"rejects": "row_id"},
+            ),
+        ),
+    )
 
 
 @verb(
@@ -147,7 +191,8 @@ def merge_graphs(
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
     if params.orphans == "drop":
         relationship_records = find_orphans(relationship_records, entity_records)
-    merged_entities, mentions = merge_entities(entity_records, relationship_records)
+    namings, mentions = tell_mentions(entity_records, relationship_records)
+    merged_entities = merge_entities(entity_records, namings)
     return (
         merged_entities,
         merge_relationships(relationship_records, merged_entities),

@@ -40,15 +40,23 @@ def whole_array(column: pd.Series, type: pa.DataType) -> pa.Array:
     return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
 
 
-def places(*records: pd.DataFrame) -> Coded:
-    """Of each record its text unit, in reading order: by document, then as they stand in it."""
-    units = coded(*(rows["text_unit_id"] for rows in records))
-    documents = coded(*(rows["document_id"] for rows in records)).codes
-    orders = np.concatenate([rows["unit_order"].to_numpy(dtype=np.int64) for rows in records])
-    distinct, orders = np.unique(orders, return_inverse=True)
-    whole = paired(paired(documents, orders, len(distinct)), units.codes, len(units.texts))
-    _, first, codes = np.unique(whole, return_index=True, return_inverse=True)
-    return Coded(codes, units.of(units.codes[first]))
+def places(records: pd.DataFrame, *others: pd.DataFrame) -> Coded:
+    """Of each record its text unit, in reading order: by document, then as they stand in it. ``others``: records of
+    text units that ``records`` have too, which alone say where these stand."""
+    units = coded(records["text_unit_id"], *(rows["text_unit_id"] for rows in others))
+    first = first_rows(units.codes, len(units.texts))
+    documents, orders = coded(records["document_id"].take(first)).codes, records["unit_order"].to_numpy()[first]
+    ranked = np.lexsort([orders, documents])  # those alike stay as their ids are
+    ranks = np.empty(len(ranked), np.int64)
+    ranks[ranked] = np.arange(len(ranked))
+    return Coded(ranks[units.codes], units.of(ranked))
+
+
+def first_rows(codes: Codes, number: int) -> np.ndarray:
+    """Where each of the codes 0, 1, ... stands first; all of them do."""
+    rows = np.empty(number, np.int64)
+    rows[codes[::-1]] = np.arange(len(codes))[::-1]
+    return rows
 
 
 def paired(groups: Codes, values: Codes, size: int) -> Codes:

@@ -1,62 +1,53 @@
-"""Records of entities, and the ends of relationships, become entities and their mentions."""
+"""Records of entities, and the names by which text units call them, become entities."""
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, TYPE_COUNTS
-from pipeline.verbs.merging.codes import Coded, Codes, coded, distinct_texts, list_column, paired, places, sums
+from pipeline.contract.schemas import MERGED_ENTITIES, TYPE_COUNTS
+from pipeline.verbs.merging.codes import Codes, coded, distinct_texts, first_rows, list_column, paired, places, sums
 
 UNKNOWN = "UNKNOWN"
 VAGUE_TYPES = ("name", "title")
 """What extract_graph_fast calls an entity that a text names without a word of what it is."""
 
 
-def merge_entities(
-    entity_records: pd.DataFrame, relationship_records: pd.DataFrame
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Entities (MERGED_ENTITIES) by their ids, and which text units name them (MENTIONS), from ENTITY_RECORDS and
-    END_RECORDS.
+def merge_entities(entity_records: pd.DataFrame, namings: pd.DataFrame) -> pd.DataFrame:
+    """Entities (MERGED_ENTITIES) by their ids, from ENTITY_RECORDS and NAMINGS.
 
     An entity's name is its commonest surface form (ties: the smallest by code point), its type the one with the
     greatest weight of records, other types kept with their counts; UNKNOWN where no record has one. ``frequency`` is
-    the number of text units that name it; of a mention, the weight of its records there, at least 1."""
-    links = relationship_records[relationship_records["fault"] != "orphan"]
-    named = coded(entity_records["entity_id"], links["source_entity_id"], links["target_entity_id"])
-    names = coded(entity_records["name"], links["source"], links["target"])
-    units = places(entity_records, links, links)
-    order = np.lexsort([entity_records["order"], units.codes[: len(entity_records)]])
-    records, entity, unit = entity_records.take(order), named.codes[order], units.codes[order]
-    number, size = len(named.texts), len(units.texts)
-    types, type = _types(entity, records, number)
-    mentions = np.unique(paired(named.codes, units.codes, size))
-    mentioned, where = np.divmod(mentions, size)
-    weights = sums(paired(entity, unit, size), records["weight"].to_numpy())
-    frequency = weights.reindex(mentions, fill_value=1).clip(lower=1).round().astype("int64").to_numpy()
-    merged_entities = pd.DataFrame(
+    the number of text units that name it."""
+    named = coded(namings["entity_id"], entity_records["entity_id"])
+    units = places(namings, entity_records)
+    entity, of_records = np.split(named.codes, [len(namings)])
+    unit, unit_of_records = np.split(units.codes, [len(namings)])
+    order = np.lexsort([entity_records["order"], unit_of_records])
+    records, of_records, number = entity_records.take(order), of_records[order], len(named.texts)
+    types, type = _types(of_records, records, number)
+    mentioned, where = np.divmod(np.unique(paired(entity, unit, len(units.texts))), max(len(units.texts), 1))
+    return pd.DataFrame(
         {
             "id": named.texts.to_pandas(),
-            "name": _commonest(named.codes, names),
+            "name": _commonest(entity, namings),
             "type": type,
             "types": types,
-            "descriptions": distinct_texts(entity, records["description"], number),
+            "descriptions": distinct_texts(of_records, records["description"], number),
             "text_unit_ids": list_column(mentioned, number, units.of(where)),
             "frequency": np.bincount(mentioned, minlength=number),
         },
         columns=MERGED_ENTITIES.columns,
     )
-    ids = {"entity_id": named.of(mentioned).to_pandas(), "text_unit_id": units.of(where).to_pandas()}
-    return merged_entities, pd.DataFrame(ids | {"frequency": frequency}, columns=MENTIONS.columns)
 
 
-def _commonest(entity: Codes, names: Coded) -> pd.Series:
+def _commonest(entity: Codes, namings: pd.DataFrame) -> pd.Series:
     """The display name of each entity."""
+    names = coded(namings["name"])
     size = len(names.texts)
-    pairs, counts = np.unique(paired(entity, names.codes, size), return_counts=True)
-    entity, name = np.divmod(pairs, size)
-    ranked = np.lexsort([name, -counts, entity])
-    _, best = np.unique(entity[ranked], return_index=True)
-    return names.of(name[ranked][best]).to_pandas()
+    counts = sums(paired(entity, names.codes, size), namings["count"].to_numpy())
+    entity, name = np.divmod(counts.index.to_numpy(dtype=np.int64), size)
+    ranked = np.lexsort([name, -counts.to_numpy(), entity])
+    return names.of(name[ranked][first_rows(entity[ranked], entity.max(initial=-1) + 1)]).to_pandas()
 
 
 def _types(entity: Codes, records: pd.DataFrame, number: int) -> tuple[pd.Series, pd.Series]:

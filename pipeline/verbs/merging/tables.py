@@ -44,6 +44,12 @@ END_RECORDS = table(
     document_id=STRING, unit_order=INT, fault=STRING,
 )  # fmt: skip
 """What of RELATIONSHIP_RECORDS says whom a text unit names."""
+NAMINGS = table(
+    "entity_id", "text_unit_id", "name",
+    entity_id=STRING, text_unit_id=STRING, name=STRING, document_id=STRING, unit_order=INT, count=INT,
+)  # fmt: skip
+"""By which names a text unit calls an entity, and how often. A night reads those of the entities that it names, and
+leaves alone the records of their relationships, which are most of all where a few entities are in most of them."""
 DESCRIBED_IDS = table("entity_id", entity_id=STRING)
 """What of ENTITY_RECORDS says which entities are described."""
 FAULTY_RECORDS = table(
