@@ -117,6 +117,8 @@ class TableSchema:
 
     def joined(self, *tables: pa.Table) -> pa.Table:
         """The rows of several tables of this schema as one."""
+        if len(tables) == 1:
+            return tables[0].cast(self.arrow)
         return self._ordered(pa.concat_tables(table.cast(self.arrow) for table in tables)).combine_chunks()
 
     def _table(self, columns: Mapping[str, Any] | pd.DataFrame, where: str) -> pa.Table:

@@ -1,9 +1,10 @@
 """What of a step a night makes anew: the groups of rows that changed since the last run, by the law of its verb."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
@@ -18,8 +19,9 @@ from pipeline.engine.memory import release_memory
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError
-from pipeline.snapshots.row_hashes import in_one_alone, row_hashes
+from pipeline.snapshots.row_hashes import MOST_BITS, group_numbers, in_one_alone, row_hashes
 from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.snapshots.table_rows import in_order
 from pipeline.snapshots.tables import Snapshot
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -29,6 +31,9 @@ Groups = Any
 """Names of groups, each once: an Arrow array of texts."""
 Make = Callable[[Part, Mapping[str, pd.DataFrame], "Groups | None"], Mapping[str, pd.DataFrame]]
 """A piece of a step, what it reads, and of which groups that is, None for all -> its outputs."""
+Frames = Mapping[str, pd.DataFrame]
+ROWS_AT_ONCE = 100_000
+"""Of an input of a piece, which a night makes of some groups at a time where these have more."""
 
 
 @dataclass(frozen=True)
@@ -112,30 +117,55 @@ class Night:
             rejects = rejects.filter(pc.is_in(rejects["kind"], value_set=pa.array(sorted(self.again), STRING)))
         return rejects[column]
 
-    def read(self, groups: Groups | None) -> dict[str, pd.DataFrame]:
-        """What the piece reads: of its keyed inputs the rows of these groups, or all."""
-        keyed = self.part.law.keyed if self.part.law and groups is not None else {}
-        return {
-            name: self._frame(
-                name,
-                self.snapshots.select(self.now[name], keyed[name], self._cells(groups, name), self._columns(name))
-                if name in keyed
-                else self.snapshots.table(self.now[name], self._columns(name)),
-            )
+    def readings(self, groups: Groups | None, at_once: int | None) -> Iterator[tuple[Groups | None, Frames]]:
+        """What the piece reads: of its keyed inputs the rows of these groups, or all. ``at_once``: rows of an input
+        beyond which it is some of the groups at a time; None for any number."""
+        law = self.part.law
+        keyed = law.keyed if law and groups is not None else {}
+        whole = {
+            name: self._frame(name, self.snapshots.table(self.now[name], self._columns(name)))
             for name in self.part.inputs
+            if name not in keyed
         }
+        ordered = all(self.now[name].order for name in keyed)
+        if at_once is None or law is None or law.until or groups is None or groups.null_count or not ordered:
+            yield groups, whole | {name: self._of_groups(name, groups) for name in keyed}
+            return
+        found = {
+            name: self.snapshots.selected(self.now[name], columns, self._cells(groups, name), self._columns(name))
+            for name, columns in keyed.items()
+        }
+        bits = min((max(rows.num_rows for rows in found.values()) // at_once).bit_length(), MOST_BITS)
+        numbers = {name: [group_numbers(rows[column], bits) for column in keyed[name]] for name, rows in found.items()}
+        of_groups = group_numbers(pa.chunked_array([groups]), bits)
+        for number in range(2**bits):
+            flags = {name: np.any([each == number for each in some], axis=0) for name, some in numbers.items()}
+            rows = {name: in_order(found[name].filter(pa.array(flags[name])), self.now[name].order) for name in keyed}
+            some = {name: self._frame(name, rows[name].select(self._columns(name))) for name in keyed}
+            yield groups.filter(pa.array(of_groups == number)), whole | some
 
-    def written(self, step: Step, name: str, frame: pd.DataFrame, groups: Groups | None) -> Snapshot:
+    def _of_groups(self, name: str, groups: Groups) -> pd.DataFrame:
+        assert self.part.law
+        naming, cells = self.part.law.keyed[name], self._cells(groups, name)
+        return self._frame(name, self.snapshots.select(self.now[name], naming, cells, self._columns(name)))
+
+    def encoded(self, step: Step, name: str, frame: pd.DataFrame, groups: Groups | None) -> pa.Table:
+        """Of what the piece made of an output the rows of these groups, or all."""
+        rows = self.part.outputs[name].encode(frame, f"step '{step.id}': table '{table_of(step, name)}'")
+        law, before = self.part.law, self.last.outputs.get(name)
+        if groups is None or before is None or law is None:
+            return rows
+        column = rows[law.row_of[name]]
+        return rows.filter(pc.is_in(column, value_set=cells_of(groups, law, [column]).cast(column.type)))
+
+    def written(self, step: Step, name: str, rows: pa.Table, groups: Groups | None) -> Snapshot:
         """An output: the rows of these groups in place of those of the last run, or all."""
         schema, table = self.part.outputs[name], table_of(step, name)
-        rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
         before = self.last.outputs.get(name)
         if groups is None or before is None or self.part.law is None:
             return self.snapshots.write(table, rows, schema.order, before)
         law, column = self.part.law, self.part.law.row_of[name]
-        there = [rows[column], *(self.snapshots.table(before, [column]).columns if law.until else ())]
-        cells = cells_of(groups, law, there)
-        rows = rows.filter(pc.is_in(rows[column], value_set=cells.cast(rows[column].type)))
+        cells = cells_of(groups, law, self.snapshots.table(before, [column]).columns if law.until else ())
         before = self.snapshots.ordered(table, before, schema.order)
         return self.snapshots.replaced(table, before, column, cells, rows)
 
@@ -257,8 +287,20 @@ def outputs_of(
 
 
 def _made_at_once(step: Step, night: Night, groups: Groups | None, make: Make) -> dict[str, Snapshot]:
-    frames = make(night.part, night.read(groups), groups)
-    return {name: night.written(step, name, frames[name], groups) for name in night.part.outputs}
+    made = _made_of(step, night, groups, make)
+    schemas = night.part.outputs
+    return {name: night.written(step, name, schemas[name].joined(*made.pop(name)), groups) for name in schemas}
+
+
+def _made_of(step: Step, night: Night, groups: Groups | None, make: Make) -> dict[str, list[pa.Table]]:
+    """The rows of each output: made in one go, or in several where no more comes of it than tables. A night may touch
+    entities that most rows are of."""
+    made: dict[str, list[pa.Table]] = {name: [] for name in night.part.outputs}
+    for some, inputs in night.readings(groups, None if step.models or not step.verb.inputs else ROWS_AT_ONCE):
+        frames = make(night.part, inputs, some)
+        for name, tables in made.items():
+            tables.append(night.encoded(step, name, frames[name], some))
+    return made
 
 
 def _unread(step: Step) -> Collection[str]:

@@ -1,6 +1,6 @@
 """What the tables of a run say of its extraction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.contract.schemas import NAMING, TITLE_FROM
+from pipeline.contract.schemas import NAMING, STRING, TITLE_FROM
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.workflow import REJECTS
 from pipeline.errors import DataError
@@ -20,9 +20,6 @@ pc: Any = pyarrow.compute  # its functions are made as it is imported: type chec
 COLUMNS = {
     "documents": ["id", "title", TITLE_FROM],
     "text_units": ["id", "document_id"],
-    "extractions": ["text_unit_id", "kind", "name", "grounded"],
-    "merged_entities": ["id", "types", "descriptions"],
-    "merged_relationships": ["source_entity_id", "target_entity_id"],
     "rejects": ["reason"],
 }
 MOST_FORMS = 3
@@ -39,11 +36,8 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
     if not {"text_units", "extractions"} <= set(tables):
         return {}
     read = {name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables}
-    found = read["extractions"]
-    entities = found.filter(pc.equal(found["kind"], "entity"))
-    unit, name = (
-        entities[column].fill_null("").combine_chunks().dictionary_encode() for column in ("text_unit_id", "name")
-    )
+    records, ungrounded = _read_records(tables["extractions"], snapshots)
+    unit, name = (records[column].combine_chunks() for column in ("text_unit_id", "name"))
     pairs = np.unique(unit.indices.to_numpy().astype(np.int64) * (len(name.dictionary) + 1) + name.indices.to_numpy())
     of_unit, called = np.divmod(pairs, len(name.dictionary) + 1)
     few = np.bincount(of_unit)[of_unit] <= MOST_FORMS
@@ -53,12 +47,12 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str
         "text_units": units,
         "without_entities": units - len(unit.dictionary),
         "only_title": _only_title(read.get("documents"), read["text_units"], pa.table(named)),
-        "entities_per_unit": round(len(entities) / max(units, 1), 2),
-        "ungrounded": int(len(found) - (pc.sum(found["grounded"]).as_py() or 0) + dropped.get("ungrounded", 0)),
+        "entities_per_unit": round(len(records) / max(units, 1), 2),
+        "ungrounded": int(ungrounded + dropped.get("ungrounded", 0)),
     }
-    if "merged_entities" in read:
-        stubs = _orphans(read["merged_entities"], read["merged_relationships"])
-        counts["orphan_relationships"] = int(stubs + dropped.get("orphan", 0))
+    if "merged_entities" in tables:
+        of_stubs = _orphans(tables["merged_entities"], tables["merged_relationships"], snapshots)
+        counts["orphan_relationships"] = int(of_stubs + dropped.get("orphan", 0))
     return counts
 
 
@@ -68,6 +62,19 @@ def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStor
     there = [column for column in columns if column in schema.names]
     batches = list(snapshots.unordered(snapshot, there))
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(there)
+
+
+def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.Table, int]:
+    """Text units and names of the records of entities, as dictionaries: most come again, and all of them as texts would
+    be the most that a run holds; and how many records are not grounded."""
+    told, ungrounded = ["text_unit_id", "name"], 0
+    records = [pa.table({name: pa.array([], STRING).dictionary_encode() for name in told})]
+    for batch in snapshots.unordered(extractions, [*told, "kind", "grounded"]):
+        ungrounded += len(batch) - (pc.sum(batch["grounded"]).as_py() or 0)
+        entities = batch.filter(pc.equal(batch["kind"], "entity"))
+        coded = {name: pc.fill_null(entities[name], "").cast(STRING).dictionary_encode() for name in told}
+        records.append(pa.table(coded))
+    return pa.concat_tables(records).unify_dictionaries(), ungrounded
 
 
 def why_nothing_found(health: Mapping[str, float]) -> str | None:
@@ -117,8 +124,19 @@ def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) ->
     return int(few.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all().sum())
 
 
-def _orphans(entities: pa.Table, relationships: pa.Table) -> int:
-    unknown = pc.and_(*(pc.equal(pc.list_value_length(entities[name]), 0) for name in ("types", "descriptions")))
-    stubs = entities["id"].filter(unknown)
-    ends = (pc.is_in(relationships[f"{end}_entity_id"], value_set=stubs) for end in ("source", "target"))
-    return pc.sum(pc.or_(*ends)).as_py() or 0
+def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotStore) -> int:
+    """Relationships with an end that no record describes."""
+    stubs = pa.concat_arrays([pa.array([], STRING), *_stubs(entities, snapshots)])
+    if not len(stubs):
+        return 0
+    number = 0
+    for batch in snapshots.unordered(relationships, ["source_entity_id", "target_entity_id"]):
+        ends = (pc.is_in(column, value_set=stubs) for column in batch.columns)
+        number += pc.sum(pc.or_(*ends)).as_py() or 0
+    return number
+
+
+def _stubs(entities: Snapshot, snapshots: SnapshotStore) -> Iterator[pa.Array]:
+    for batch in snapshots.unordered(entities, ["id", "types", "descriptions"]):
+        nothing = (pc.equal(pc.list_value_length(batch[name]), 0) for name in ("types", "descriptions"))
+        yield batch["id"].filter(pc.and_(*nothing)).cast(STRING)

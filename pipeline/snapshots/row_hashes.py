@@ -35,7 +35,7 @@ pc: Any = pyarrow.compute  # its functions are made as it is imported: type chec
 KEY_BYTES, ROW_BYTES = 4, 16
 HASH_BYTES = KEY_BYTES + ROW_BYTES
 SORTABLE = f"S{HASH_BYTES}"
-ROWS_AT_ONCE = 10_000
+ROWS_AT_ONCE, BYTES_AT_ONCE = 10_000, 2**24
 BRANCHES, DEPTH = 16, 3
 MOST_BITS = 12
 """Of a key's hash those that say which leaf, and so which bucket, its rows are in."""
@@ -47,9 +47,10 @@ def row_hashes(table: pa.Table, key: str | None) -> np.ndarray:
     hashes = np.zeros((table.num_rows, HASH_BYTES), np.uint8)
     if key is not None:
         hashes[:, :KEY_BYTES] = _key_hashes(table[key])
-    for start in range(0, table.num_rows, ROWS_AT_ONCE):
-        found = b"".join(map(xxh3_128_digest, _encoded(table.slice(start, ROWS_AT_ONCE))))
-        hashes[start : start + ROWS_AT_ONCE, KEY_BYTES:] = np.frombuffer(found, np.uint8).reshape(-1, ROW_BYTES)
+    at_once = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * table.num_rows // max(table.nbytes, 1)), 1)
+    for start in range(0, table.num_rows, at_once):
+        found = b"".join(map(xxh3_128_digest, _encoded(table.slice(start, at_once))))
+        hashes[start : start + at_once, KEY_BYTES:] = np.frombuffer(found, np.uint8).reshape(-1, ROW_BYTES)
     return hashes
 
 
@@ -89,14 +90,26 @@ def _root(hashes: np.ndarray) -> bytes:
 
 
 def _leaves(hashes: np.ndarray) -> dict[int, bytes]:
-    ordered = np.sort(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1))
-    octets = ordered.view(np.uint8).reshape(-1, HASH_BYTES)
+    octets = _sorted(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1)).view(np.uint8).reshape(-1, HASH_BYTES)
     leaves, starts = np.unique(numbers_of(octets, MOST_BITS), return_index=True)
     content, bounds = octets.tobytes(), [*(starts * HASH_BYTES).tolist(), octets.size]
     return {
         leaf: hashlib.sha256(content[start:end]).digest()
         for leaf, (start, end) in zip(leaves.tolist(), pairwise(bounds), strict=True)
     }
+
+
+def _sorted(hashes: np.ndarray) -> np.ndarray:
+    """By their first eight bytes as numbers, which are sorted many times as fast; the few that have these alike, equal
+    rows above all, by the rest."""
+    first = np.ascontiguousarray(hashes.view(np.uint8).reshape(-1, HASH_BYTES)[:, :8]).view(">u8").astype(np.uint64)
+    order = np.argsort(first.reshape(-1))
+    ordered, first = hashes[order], first.reshape(-1)[order]
+    alike = np.zeros(len(first) + 1, bool)
+    alike[1:-1] = first[1:] == first[:-1]
+    tied = alike[1:] | alike[:-1]
+    ordered[tied] = np.sort(ordered[tied])
+    return ordered
 
 
 def in_one_alone(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

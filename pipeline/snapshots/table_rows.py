@@ -77,6 +77,18 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Sought:
+    """Values that rows are found by. ``texts``: the same in order; None where some row may lack what is sought."""
+
+    values: pa.Array
+    texts: Sequence[str] | None
+
+    @classmethod
+    def of(cls, values: pa.Array) -> "Sought":
+        return cls(values, None if values.null_count else sorted(values.cast(STRING).to_pylist()))
+
+
+@dataclass(frozen=True)
 class TableRows:
     """Reads the files of one folder of snapshots. ``whole``: gives the path of a file that is found undamaged."""
 
@@ -133,13 +145,28 @@ class TableRows:
         """The rows that have one of the values in one of the columns ``names``, in their order."""
         wanted = self._wanted(snapshot, columns)
         needed = wanted if len(snapshot.files) == 1 else with_order(snapshot.order, wanted)
-        parts = [self.read(snapshot.files[0].path, needed, np.zeros(0, bool))]
-        for file in snapshot.files:
-            found = self.alive(file) & self.having(file, names, values)
-            if found.any():
-                parts.append(self.read(file.path, needed, found))
+        parts = self._selected(snapshot, names, values, needed)
         rows = pa.concat_tables(parts)
         return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(wanted)
+
+    def selected(
+        self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
+    ) -> pa.Table:
+        """As ``select``, in no order yet, and with what ``in_order`` needs; the table must have an order."""
+        return pa.concat_tables(self._selected(snapshot, names, values, with_order(snapshot.order, columns)))
+
+    def _selected(
+        self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
+    ) -> list[pa.Table]:
+        """Of each file that has such rows, these, and before them a table of none."""
+        sought = Sought.of(values)
+        parts = [self.read(snapshot.files[0].path, columns, np.zeros(0, bool))]
+        for file in snapshot.files:
+            found = self.having(file, names, sought)
+            found &= self.alive(file)
+            if found.any():
+                parts.append(self.read(file.path, columns, found))
+        return parts
 
     def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
         """Whether the rows of a bucket of so many bits are best read where they lie: the hash that their files go by is
@@ -176,15 +203,15 @@ class TableRows:
         rows = pa.concat_tables(parts)
         return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(list(columns))
 
-    def having(self, file: TableFile, names: Collection[str], values: pa.Array) -> np.ndarray:
+    def having(self, file: TableFile, names: Collection[str], sought: "Sought") -> np.ndarray:
         """Which rows of the file have one of the values in one of the columns, as booleans. Row groups whose statistics
         say that none can be there are not read."""
         with pq.ParquetFile(self.whole(file.path), **WIDE) as opened:
-            groups = _groups_with(opened, names, values)
+            groups = _groups_with(opened, names, sought)
             ends = _ends_of(opened)
             found = np.zeros(ends[-1], bool)
             rows = opened.read_row_groups(np.flatnonzero(groups).tolist(), columns=list(dict.fromkeys(names)))
-        found[_rows_of(groups, ends)] = _has_any(rows, values)
+        found[_rows_of(groups, ends)] = _has_any(rows, sought.values)
         return found
 
     def difference(
@@ -358,16 +385,15 @@ def _leaves(schema: Any) -> dict[str, int]:
     return {schema.column(number).path: number for number in range(len(schema))}
 
 
-def _groups_with(file: pq.ParquetFile, names: Collection[str], values: pa.Array) -> np.ndarray:
+def _groups_with(file: pq.ParquetFile, names: Collection[str], sought: Sought) -> np.ndarray:
     """Which row groups may have a row with one of the values in one of the columns."""
     leaves = _leaves(file.schema)
     every = np.ones(file.num_row_groups, bool)
-    if values.null_count or not all(is_text(file.schema_arrow.field(name).type) for name in names):
+    if sought.texts is None or not all(is_text(file.schema_arrow.field(name).type) for name in names):
         return every
-    texts = sorted(values.cast(STRING).to_pylist())
     for group in range(file.num_row_groups):
         found = [file.metadata.row_group(group).column(leaves[name]).statistics for name in names]
-        every[group] = any(_may_have(statistics, texts) for statistics in found)
+        every[group] = any(_may_have(statistics, sought.texts) for statistics in found)
     return every
 
 

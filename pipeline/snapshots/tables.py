@@ -37,6 +37,7 @@ from pipeline.snapshots.table_rows import (
     HASH,
     POSITION,
     Snapshot,
+    Sought,
     TableFile,
     TableRows,
     in_order,
@@ -124,8 +125,8 @@ class TableFiles(TableRows):
 
     def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
         """The table with ``rows`` in place of those whose ``column`` has one of the values."""
-        there = self._lasting(before.files)
-        going = [self.having(each.file, [column], values)[each.alive] for each in there]
+        there, sought = self._lasting(before.files), Sought.of(values)
+        going = [self.having(each.file, [column], sought)[each.alive] for each in there]
         old = [each.hashes[of_values] for each, of_values in zip(there, going, strict=True)]
         hashes = row_hashes(rows, before.key)
         gone, new = in_one_alone(all_hashes(old), hashes)

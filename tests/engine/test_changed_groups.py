@@ -1,7 +1,7 @@
 """Nights of small verbs of each law: whatever rows come, change and go, the tables are those of a run from nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import FLOAT, INT, STRING, table
-from pipeline.engine import tasks
+from pipeline.engine import changed_groups, tasks
+from pipeline.engine.changed_groups import LastRun, outputs_of
 from pipeline.engine.run_report import Progress
 from pipeline.engine.runner import Runner
 from pipeline.snapshots import tables
-from pipeline.snapshots.store import SnapshotStore
+from pipeline.snapshots.store import Snapshot, SnapshotStore
 from tests.engine.small_project import SmallProject
 from tests.sizes import size
 
@@ -132,9 +133,32 @@ def test_any_nights_end_in_the_tables_of_a_run_from_nothing(
 ):
     """Rows that name no group are of one, as the verb sees them."""
     made: dict[str, list[str]] = {}
-    in_buckets = patch.object(tasks, "TASK_ROWS", 1 + len(nights[0][0]) % 3)
-    with in_buckets, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=2, MOST_ADDITIONS=1):
+    few = 1 + len(nights[0][0]) % 3
+    in_buckets, at_once = patch.object(tasks, "TASK_ROWS", few), patch.object(changed_groups, "ROWS_AT_ONCE", few)
+    with in_buckets, at_once, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=2, MOST_ADDITIONS=1):
         for night in nights:
             (readings.root / "readings.json").write_text(json.dumps(night))
             made = run(readings, readings.root / f"nightly-{number}")
     assert made == run(readings, readings.root / f"fresh-{number}")
+
+
+def test_a_night_reads_many_rows_some_groups_at_a_time(readings: SmallProject, monkeypatch: pytest.MonkeyPatch):
+    step = readings.workflow.steps[2]
+    store, sizes = SnapshotStore(readings.root / "snapshots"), list[int]()
+
+    def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: object) -> dict[str, pd.DataFrame]:
+        sizes.append(len(inputs["readings"]))
+        return part.call(inputs, {})
+
+    def night(value: float, last: LastRun) -> tuple[dict[str, Snapshot], LastRun]:
+        rows = [(f"{number:03}", f"place {number // 2}", 1900, value + number) for number in range(200)]
+        read = {"readings": store.write("readings", READINGS.encode(READINGS.frame(rows), "readings"), ("id",))}
+        made = outputs_of(step, read, last, store, make)
+        return made, LastRun(read, made)
+
+    _, first = night(0.5, LastRun(None, {}))
+    monkeypatch.setattr(changed_groups, "ROWS_AT_ONCE", 50)
+    made, _ = night(0.25, first)
+    assert sizes[0] == 200 == sum(sizes[1:])
+    assert max(sizes[1:]) < 75
+    assert made == night(0.25, LastRun(None, {}))[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from pipeline.engine import tasks
+from pipeline.engine import changed_groups, tasks
 from pipeline.snapshots import tables
 from tests.projects import ProjectFolder
 from tests.states import set_args
@@ -135,6 +135,6 @@ class History:
 def in_small_files() -> Iterator[None]:
     """Tables of few rows are made in buckets, and kept in these and additions, as large ones are, which are merged
     early."""
-    in_buckets = patch.object(tasks, "TASK_ROWS", 16)
-    with in_buckets, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1):
+    in_buckets, at_once = patch.object(tasks, "TASK_ROWS", 16), patch.object(changed_groups, "ROWS_AT_ONCE", 16)
+    with in_buckets, at_once, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1):
         yield
