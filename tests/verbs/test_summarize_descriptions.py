@@ -275,3 +275,21 @@ def test_what_is_joined_fits_and_is_a_beginning(descriptions, budget):
     text = join_within(descriptions, budget, Letters())
     assert len(text.encode()) <= budget
     assert " ".join(descriptions).startswith(text)
+
+
+class Counted(Letters):
+    def __init__(self):
+        self.longest = 0
+
+    def count(self, text):
+        self.longest = max(self.longest, len(text))
+        return super().count(text)
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=40), st.integers(4, 40))
+def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_twice_that(descriptions, budget):
+    tokenizer = Counted()
+    fitting = [n for n in range(len(descriptions) + 1) if len(" ".join(descriptions[:n]).encode()) <= budget]
+    assert join_within(descriptions, budget, tokenizer) == " ".join(descriptions[: fitting[-1]])
+    longest = max(map(len, descriptions))
+    assert tokenizer.longest <= 2 * (budget + longest + 1)
