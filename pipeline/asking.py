@@ -53,9 +53,10 @@ class LastShown:
     shown: Shown | None = None
 
     def at(self, live: Live | None) -> Shown:
-        if self.shown is None or self.shown.live != live:
-            self.shown = self.find(live)
-        return self.shown
+        shown = self.shown  # another thread's question may see something else meanwhile
+        if shown is None or shown.live != live:
+            self.shown = shown = self.find(live)
+        return shown
 
 
 class Asking(Services):

@@ -23,15 +23,22 @@ def kept_code(package: Path, definition: str, make: Callable[[], str]) -> str:
     """The fingerprint of a definition in the package of this folder."""
     sources, file = sources_hash(package), _file(package)
     kept = _read(file, sources)
-    if definition not in kept:
-        kept[definition] = make()
-        _keep(file, sources, kept)
-    return kept[definition]
+    if definition in kept:
+        return kept[definition]
+    code = make()
+    if _hash(package) == sources:  # else an upgrade came as this process ran, and the code may be of either
+        _keep(file, sources, {**kept, definition: code})
+    return code
 
 
 @cache
 def sources_hash(package: Path) -> str:
-    """Over the names and bytes of all its modules, as they are when this process first asks."""
+    """As the package is when this process first asks."""
+    return _hash(package)
+
+
+def _hash(package: Path) -> str:
+    """Over the names and bytes of all its modules."""
     found = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         content = path.read_bytes()

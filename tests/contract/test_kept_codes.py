@@ -66,6 +66,22 @@ def test_no_edit_is_missed_whatever_the_file_system_says_of_its_time_and_size(pa
     assert (after != code, how) == (True, "parsed")
 
 
+def test_code_that_came_as_the_process_ran_is_not_kept_as_that_of_before(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    letters = package / "letters.py"
+    before = letters.read_text()
+
+    def upgraded() -> str:
+        letters.write_text(before.replace("upper()", "lower()"))
+        return "of another"
+
+    assert kept_code(package, "mill.shout.shout", upgraded) == "of another"
+    letters.write_text(before)
+    assert kept_code(package, "mill.shout.shout", lambda: "of these") == "of these"
+
+
 @pytest.mark.parametrize("change", ["edited", "new", "gone", "renamed"])
 def test_a_change_anywhere_in_the_package_is_looked_at(package: Path, change: str):
     code, _ = asked(package)

@@ -1,15 +1,18 @@
 """A question is embedded by the model of the vectors that are searched, also where a load changes them meanwhile."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pipeline.asking import LastShown, Shown
 from pipeline.engine.plan import RunOptions
 from pipeline.errors import NothingLoadedError
 from pipeline.models.here.builtin import BuiltinEmbedding
+from pipeline.stores.base import Live
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
@@ -61,3 +64,24 @@ def test_a_workspace_that_is_dropped_shows_nothing_to_the_next_question(folder: 
             other.drop_workspace(other.settings.workspace)
         with pytest.raises(NothingLoadedError):
             project.query_data(QUESTION, mode="naive")
+
+
+def test_a_question_gets_what_its_own_moment_shows():
+    """Whatever another one sees while the two are compared."""
+
+    @dataclass(frozen=True, eq=False)
+    class Compared(Live):
+        meanwhile: list[Any] = field(default_factory=list, compare=False)
+
+        def __eq__(self, other: object) -> bool:
+            for happens in self.meanwhile:
+                happens()
+            return self.version == other.version if isinstance(other, Live) else NotImplemented
+
+        __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    last = LastShown(lambda live: Shown(live, BuiltinEmbedding(), ()) if live else pytest.fail("nothing is shown"))
+    earlier, later = Compared("fast", "1", {}, 2), Live("fast", "2", {}, 2)
+    assert last.at(earlier).live is earlier
+    earlier.meanwhile.append(lambda: setattr(last, "shown", last.find(later)))
+    assert last.at(earlier).live is earlier
