@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipeline.project import Project
     from pipeline.query.answer import Answer
 
-HELP = "/sources: all that the model was shown; /new: another conversation; /help; /quit, or Ctrl-D"
+HELP = "/sources: all passages found for the last answer; /new: another conversation; /help; /quit, or Ctrl-D"
 PROMPT = "> "
 
 
