@@ -21,11 +21,11 @@ from pipeline.query.walk.seeds import (
     POOL,
     TARGETS,
     WalkSteps,
-    agreed_first,
     mention_steps,
     named_entities,
     named_passages,
     passage_scores,
+    surely_first,
 )
 from pipeline.stores.reads import GraphReads, Lexical, VectorReads, VectorSearch
 from pipeline.stores.records import EntityMentions, Relationship
@@ -67,7 +67,7 @@ def graph_search(
         _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
     links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
     mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
-    return _evidence(mass, agreed_first(lexical.hits, near_passages), facts, steps, top_k, chunk_top_k, graph)
+    return _evidence(mass, surely_first(lexical.hits, near_passages), facts, steps, top_k, chunk_top_k, graph)
 
 
 def _first_passages(facts: Iterable[Relationship]) -> list[str]:

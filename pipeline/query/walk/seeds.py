@@ -43,8 +43,10 @@ POOL = 50
 """Passages of either lane."""
 FEW = 30
 """Passages that an entity is followed to at most: one in more of them tells nothing."""
-SHARPNESS, BY_VECTOR = 8, 0.5
+SHARPNESS, BY_VECTOR = 8, 0.4
 """The power of similarity, so that only the best few count, and what the best of that lane gets."""
+BY_FAR = 1.2
+"""How many times the next one's score by words a passage has that is surely the first."""
 NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
 """What a passage about a name in the question gets; 1 is what the best of a lane gets."""
 
@@ -213,10 +215,14 @@ def passage_scores(lexical: Hits, nearest: Hits) -> dict[str, float]:
     return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
 
 
-def agreed_first(lexical: Hits, nearest: Hits) -> list[str]:
-    """The passage that both lanes have first, if there is one."""
-    agreed = lexical and nearest and lexical[0][0] == nearest[0][0]
-    return [lexical[0][0]] if agreed else []
+def surely_first(lexical: Hits, nearest: Hits) -> list[str]:
+    """The passage that both lanes have first, or that words have first by far, if there is one. Of a single one that
+    has any of the words nobody can tell how far it is ahead."""
+    if not lexical or not nearest:
+        return []
+    (first, score), *others = lexical
+    by_far = bool(others) and score >= BY_FAR * others[0][1]
+    return [first] if by_far or first == nearest[0][0] else []
 
 
 def named_entities(question: str, vectors: VectorReads) -> tuple[list[EntityMentions], Mapping[str, Opening]]:

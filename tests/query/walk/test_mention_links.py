@@ -10,13 +10,13 @@ from pipeline.query.walk.seeds import (
     PERHAPS,
     EntityMentions,
     aboutness,
-    agreed_first,
     goes_on,
     holds,
     left_open,
     mention_steps,
     overlap,
     read_sentences,
+    surely_first,
 )
 
 WEIGHTS = {"mother": 3.0, "teach": 1.0}
@@ -120,10 +120,17 @@ def test_a_step_to_the_passage_that_tells_what_is_asked_counts_most():
 
 
 def test_the_first_of_both_lanes():
-    lane = [("p", 3.0), ("q", 1.0)]
-    assert agreed_first(lane, [("p", 0.5)]) == ["p"]
-    assert agreed_first(lane, [("q", 0.5), ("p", 0.4)]) == []
-    assert agreed_first(lane, []) == agreed_first([], lane) == []
+    lane = [("p", 3.0), ("q", 2.9)]
+    assert surely_first(lane, [("p", 0.5)]) == ["p"]
+    assert surely_first(lane, [("q", 0.5), ("p", 0.4)]) == []
+    assert surely_first(lane, []) == surely_first([], lane) == []
+
+
+def test_the_first_by_far_of_words():
+    nearest = [("q", 0.5), ("p", 0.4)]
+    assert surely_first([("p", 6.0), ("q", 5.0)], nearest) == ["p"]
+    assert surely_first([("p", 5.9), ("q", 5.0)], nearest) == []
+    assert surely_first([("p", 0.1)], nearest) == []  # one that has a word of it by chance
 
 
 def test_what_the_question_names_is_not_stepped_over():
