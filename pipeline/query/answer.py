@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -346,8 +347,13 @@ def _with_page(chunk: Passage) -> dict[str, Any]:
 
 def _record(record: Any) -> dict[str, Any]:
     """What a record says, without what a context of its kind does not give it."""
-    told = ((field, getattr(record, field.name)) for field in fields(record))
-    return {field.name: _plain(value) for field, value in told if value != field.default}
+    told = ((name, getattr(record, name), default) for name, default in _defaults(type(record)))
+    return {name: _plain(value) for name, value, default in told if value != default}
+
+
+@cache
+def _defaults(kind: type) -> list[tuple[str, Any]]:
+    return [(field.name, field.default) for field in fields(kind)]
 
 
 def _plain(value: Any) -> Any:

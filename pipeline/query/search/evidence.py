@@ -80,7 +80,7 @@ def by_question(
     alike = dict(vectors.nearest_of("relationships", [link.id for link in links], question, len(links)))
 
     def order(link: Relationship) -> tuple[int, float, int, float, str]:
-        led = min(place.get(end, len(place)) for end in (link.source_entity_id, link.target_entity_id))
+        led = min(place.get(link.source_entity_id, len(place)), place.get(link.target_entity_id, len(place)))
         return led, -alike.get(link.id, -1.0), -link.rank, -link.weight, link.id
 
     return sorted(links, key=order)
