@@ -77,7 +77,8 @@ def search_settings(tables: Sequence[Table], workspace: str, live: Live, hnsw: H
     """An expression that sets this transaction up for searches of up to so many rows. The planner thinks it cheap to
     compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise.
     Of few text units it would rather read all, and parse each of them for each word of the question, than look the
-    word up: of these it is told so to the end of the transaction."""
+    word up: of these it is told so to the end of the transaction. A plan that must read all then looks so dear to
+    servers before 18 that they would compile it."""
     breadth = min(max(2 * limit, hnsw.ef_search), SEARCH_LIMIT)
     few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
     of_any_parameters = exists().where(
@@ -90,6 +91,7 @@ def search_settings(tables: Sequence[Table], workspace: str, live: Live, hnsw: H
         func.set_config("hnsw.iterative_scan", "strict_order", True),
         func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
         func.set_config("enable_seqscan", "off" if few else "on", True),
+        func.set_config("jit", "off", True),
     )
 
 
