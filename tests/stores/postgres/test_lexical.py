@@ -172,11 +172,69 @@ def test_the_index_is_used(postgres: OpenStore):
     load(store, [f"text number{number} of many" for number in range(3000)])
     with store.connection() as connection:
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
-        scans = text("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = :name")
+        scans = text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = :name")
+        before = connection.execute(scans, {"name": index_name(store.workspace)}).scalar_one()
+    store.lexical("number77", 5)
+    with store.connection() as connection:
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    with store.connection() as connection:
+        assert connection.execute(scans, {"name": index_name(store.workspace)}).scalar_one() > before
+
+
+def test_workspaces_do_not_meet(postgres: OpenStore):
+    one, other = postgres("-one"), postgres("-other")
+    load(one, TEXTS)
+    load(other, ["the sea"])
+    assert len(one.lexical("sea", 9).hits) == 2
+    assert [id for id, _ in other.lexical("sea lighthouse", 9).hits] == ["chunk-0000"]
+
+
+def test_what_an_earlier_version_has_loaded_has_no_lexical_index(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    with store.connection() as connection:
+        connection.execute(
+            text("UPDATE graphmill_live SET lexical = NULL WHERE workspace = :workspace"),
+            {"workspace": store.workspace},
+        )
+    assert store.lexical("sea", 5).hits == []
+
+
+def test_an_empty_workspace_finds_nothing(postgres: OpenStore):
+    store = postgres()
+    load(store, [])
+    assert store.lexical("sea", 5).hits == []
+
+
+@pytest.mark.parametrize(
+    ("word", "pattern"),
+    [("灯塔", "灯塔"), ("sea", r"\mseas?\M"), ("harbour", r"\mharbour"), ("puppy", r"\mpuppy|\mpuppies\M")],
+)
+def test_the_pattern_of_a_word(word: str, pattern: str):
+    assert lexical_pattern(word) == pattern
+
+
+@pytest.mark.parametrize(
+    ("word", "query"),
+    [
+        ("灯塔", "'灯' & '塔'"),
+        ("sea", "'sea' | 'seas'"),
+        ("harbour", "'harbour':*"),
+        ("puppy", "'puppy':* | 'puppies'"),
+    ],
+)
+def test_the_query_of_a_word(word: str, query: str):
+    assert lexical_query(word) == query
+
+
+def test_of_few_text_units_none_is_parsed_for_each_word(postgres: OpenStore):
+    store = postgres()
+    load(store, TEXTS)
+    scans = text("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = :name")
     with store.reading() as reads:
         assert reads.moment
-        connection, chunks_read = reads.moment.connection, {"name": partition_of(CHUNKS, store.workspace)}
+        connection, of_chunks = reads.moment.connection, {"name": partition_of(CHUNKS, store.workspace)}
         reads.nearest([VectorSearch("chunks", np.ones(2), 5)])
-        before = connection.execute(scans, chunks_read).scalar_one()
+        before = connection.execute(scans, of_chunks).scalar_one()
         reads.lexical("the lighthouse keeper and the harbour", 5)
-        assert connection.execute(scans, chunks_read).scalar_one() == before
+        assert connection.execute(scans, of_chunks).scalar_one() == before
