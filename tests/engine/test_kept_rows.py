@@ -69,7 +69,8 @@ def test_fast_extraction_reads_again_what_changed_and_what_may_hold_a_title_that
     def watched(night: Night) -> Any:
         groups = changed(night)
         if groups is not None and len(groups):
-            read[night.part.function.__name__] = len(night.read(groups)[next(iter(night.part.inputs))])
+            [(_, frames)] = night.readings(groups, None)
+            read[night.part.function.__name__] = len(frames[next(iter(night.part.inputs))])
         return groups
 
     monkeypatch.setattr(Night, "changed", watched)

@@ -23,7 +23,14 @@ KEY = {"X-API-Key": "the-key-of-this-test"}
 
 
 def workers_of(pid: int) -> set[psutil.Process]:
-    return {child for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())}
+    return set(filter(_works, psutil.Process(pid).children()))
+
+
+def _works(child: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:  # it ended just now, and may not have been waited for yet
+        return False
 
 
 def status(url: str, path: str) -> int:

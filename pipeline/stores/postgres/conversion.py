@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, delete, exists, func, select, text
 from pipeline.stores.base import LAYOUT
 from pipeline.stores.binary_copy import copy_stream
 from pipeline.stores.postgres.database import cursor
-from pipeline.stores.postgres.maintenance import COLUMNS
+from pipeline.stores.postgres.maintenance import columns_there
 from pipeline.stores.postgres.rows import rows
 from pipeline.stores.postgres.schema import (
     EARLIER_HASHES,
@@ -49,8 +49,8 @@ COPY_HASHES = "COPY graphmill_earlier_hashes (workspace, earlier, now) FROM STDI
 
 def convert(connection: Connection, workspace: str) -> None:
     """Where there is something to convert. The workspace must be locked, and its tables those of this version."""
-    found = select(LIVE.c.schema_version).where(LIVE.c.workspace == workspace)
-    if connection.execute(found).scalar() != CONVERTIBLE:
+    version = select(LIVE.c.schema_version).where(LIVE.c.workspace == workspace)
+    if connection.execute(version).scalar() != CONVERTIBLE:
         return
     connection.execute(delete(SOURCE_LISTS).where(SOURCE_LISTS.c.workspace == workspace))
     connection.execute(delete(EARLIER_HASHES).where(EARLIER_HASHES.c.workspace == workspace))
@@ -82,8 +82,7 @@ def drop_earlier_columns(connection: Connection) -> None:
     """What only graphmills before this schema read, when no workspace is of theirs any more; where nobody uses a table
     just then, else after the next load."""
     earlier = exists().where(func.coalesce(LIVE.c.schema_version, 0) < LAYOUT)
-    names = [table.name for table in EARLIER_COLUMNS]
-    there = set(connection.execute(COLUMNS, {"names": names}).all())
+    there = columns_there(connection, [table.name for table in EARLIER_COLUMNS])
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     for table, columns in EARLIER_COLUMNS.items():
         found = [name for name in columns if (table.name, name) in there]

@@ -78,6 +78,11 @@ def missing(connection: Connection, names: Sequence[str]) -> list[str]:
     return list(connection.execute(query, {"names": list(names)}).scalars())
 
 
+def columns_there(connection: Connection, tables: Sequence[str]) -> set[tuple[str, str]]:
+    """The columns of these tables, each with its table."""
+    return {(table, column) for table, column in connection.execute(COLUMNS, {"names": list(tables)})}
+
+
 def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bool:
     """Have vectors of so many dimensions kept in their row's page where they fit: reading them is then faster, and
     the planner knows what it costs. Concerns rows still to be written. The workspace must be locked.
@@ -103,7 +108,7 @@ def _add_columns(connection: Connection) -> None:
     """What this version has and the one before had not. Only where it is missing: ALTER TABLE waits for the
     loads of other workspaces even when it has nothing to do."""
     tables = (LIVE, *TABLES.values())
-    there = set(connection.execute(COLUMNS, {"names": [table.name for table in tables]}).all())
+    there = columns_there(connection, [table.name for table in tables])
     for table in tables:
         for column in table.columns:
             if (table.name, column.name) not in there:
