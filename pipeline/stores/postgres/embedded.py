@@ -4,6 +4,7 @@ It runs detached: a second process attaches to it, a killed one does not take it
 user to end stops it.
 """
 
+import atexit
 import json
 import logging
 import re
@@ -43,7 +44,11 @@ def start_embedded(folder: Path) -> str:
             _use_locks_beside(folder)
             _forget_dead_users(folder)
             _forget_stopped(folder)
-            return get_server(folder, cleanup_mode="stop").get_uri()
+            is_new = folder.expanduser().resolve() not in PostgresServer._instances
+            server = get_server(folder, cleanup_mode="stop")
+            if is_new:
+                atexit.register(_forget_dead_users, folder)  # before the wheel asks whether others use it
+            return server.get_uri()
     except Exception as error:
         PostgresServer._instances.pop(folder.expanduser().resolve(), None)
         raise StoreError(

@@ -108,6 +108,14 @@ def test_a_killed_starter_does_not_take_it_along(folder: Path, start_user: Start
     assert server_pid(folder) is None
 
 
+def test_the_last_user_stops_it_where_another_was_killed(folder: Path, start_user: Starter):
+    last, other = start_user(), start_user()
+    other.kill()
+    other.wait(30)
+    end(last)
+    assert server_pid(folder) is None
+
+
 def test_stop_ends_it_whoever_uses_it(folder: Path, start_user: Starter):
     user = start_user()
     assert stop_embedded(folder)
