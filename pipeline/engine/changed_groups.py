@@ -29,9 +29,9 @@ pc: Any = pyarrow.compute  # its functions are made as it is imported: type chec
 Tables = Mapping[str, Snapshot]
 Groups = Any
 """Names of groups, each once: an Arrow array of texts."""
-Make = Callable[[Part, Mapping[str, pd.DataFrame], "Groups | None"], Mapping[str, pd.DataFrame]]
-"""A piece of a step, what it reads, and of which groups that is, None for all -> its outputs."""
 Frames = Mapping[str, pd.DataFrame]
+Make = Callable[[Part, Frames, "Groups | None"], Frames]
+"""A piece of a step, what it reads, and of which groups that is, None for all -> its outputs."""
 ROWS_AT_ONCE = 100_000
 """Of an input of a piece, which a night makes of some groups at a time where these have more."""
 

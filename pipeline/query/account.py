@@ -159,9 +159,6 @@ class AccountedEmbedding(EmbeddingModel):
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         return self.model.embed(texts, Heard(self.account, EMBEDDING))
 
-    def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        return self.model.unknown(texts)
-
 
 @dataclass(frozen=True)
 class AccountedReranker(Reranker):

@@ -102,9 +102,7 @@ def serve_as(
         about = f"serving {what}workspace '{project.settings.workspace}'{by} on {address_of(listening)}"
         if workers > 1:
             return _serve_by_workers(made, project, listening, any_host, workers, about)
-        make_ready(project)
-        api = made(project, any_host)
-        server = Server(api.app, settings.grace, api.queries.end)
+        server = ready_server(made, project, any_host)
         return run(lambda: server.run(sockets=[listening]), about)
 
 
@@ -118,6 +116,13 @@ def _serve_by_workers(
         project.stores.live()  # an embedded PostgreSQL stays up while one of them is replaced
     with Workers(made, own, listening, any_host, workers) as serving:
         return run(serving.run, about)
+
+
+def ready_server(made: Made, project: Project, any_host: bool) -> Server:
+    """Of one process."""
+    make_ready(project)
+    api = made(project, any_host)
+    return Server(api.app, project.settings.serve.grace, api.queries.end)
 
 
 def make_ready(project: Project) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from pipeline.errors import Terminated, UsageError, WorkerError
 from pipeline.project import Project
-from pipeline.serve.server import LAST_SECONDS, Made, Server, log_requests, make_ready, say
+from pipeline.serve.server import LAST_SECONDS, Made, Server, log_requests, ready_server, say
 from pipeline.settings.schema import Settings
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -146,9 +146,7 @@ def _serve(
     signal.signal(signal.SIGTERM, _terminate)
     log_requests()
     with suppress(KeyboardInterrupt), project, listening:
-        make_ready(project)
-        api = made(project, any_host)
-        server = Server(api.app, project.settings.serve.grace, api.queries.end)
+        server = ready_server(made, project, any_host)
         threading.Thread(target=_end_with_parent, args=[server], daemon=True).start()
         says.send(True)
         server.run(sockets=[listening])
