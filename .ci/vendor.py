@@ -1,0 +1,57 @@
+"""The libraries of the pages in a browser, from npm into pipeline/serve/ui/vendor: `make vendor` (needs npm).
+
+vendor/index.json is the one list: each package with its version, its licence and the SHA-512 of its archive, each file
+with its own. A hash that is "" there is filled in: so a package is added, or another version of it taken.
+"""
+
+import base64
+import hashlib
+import json
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "pipeline" / "serve" / "ui" / "vendor"
+INDEX = FOLDER / "index.json"
+
+
+def main() -> None:
+    packages = json.loads(INDEX.read_text())
+    with tempfile.TemporaryDirectory() as temporary:
+        for package in packages:
+            fetch(package, Path(temporary))
+    known = {INDEX.name, *(name for package in packages for name in package["files"])}
+    for file in FOLDER.iterdir():
+        if file.name not in known:
+            file.unlink()
+    INDEX.write_text(json.dumps(packages, indent=2) + "\n")
+
+
+def fetch(package: dict[str, Any], temporary: Path) -> None:
+    """Write the package's files, its hashes checked."""
+    named = f"{package['name']}@{package['version']}"
+    packed = subprocess.run(
+        ["npm", "pack", "--silent", named], cwd=temporary, check=True, capture_output=True, text=True
+    )
+    archive = temporary / packed.stdout.strip()
+    package["integrity"] = checked(package["integrity"], archive.read_bytes(), named)
+    with tarfile.open(archive) as members:
+        for name, file in package["files"].items():
+            member = members.extractfile(f"package/{file['from']}")
+            assert member is not None, f"{named} has no {file['from']}"
+            content = member.read()
+            file["sha512"] = checked(file["sha512"], content, f"{named}, {file['from']}")
+            (FOLDER / name).write_bytes(content)
+
+
+def checked(pinned: str, content: bytes, what: str) -> str:
+    found = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
+    if pinned not in ("", found):
+        raise SystemExit(f'{what}: its hash is {found}, not {pinned}; if that is meant, put "" into {INDEX}')
+    return found
+
+
+if __name__ == "__main__":
+    main()
