@@ -36,10 +36,9 @@ from pipeline.engine.plan import (
 )
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_report import Action, Progress, StepReport
-from pipeline.engine.tasks import InBuckets, Workplace, works_in_buckets
+from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
 from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
-from pipeline.engine.workers import Workers
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Tokens

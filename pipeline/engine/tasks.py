@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -45,9 +45,9 @@ Files = Mapping[str, Sequence[TableFile]]
 @dataclass(frozen=True)
 class Task:
     """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its groups' names begin
-    with; ``tables``: its inputs; ``rows``: where the bucket's rows of a keyed one lie, where they are not those of a
-    bucket of the table; ``name``: of its record; ``means``: a fingerprint of all but these inputs that can change what
-    comes of it."""
+    with; ``tables``: its inputs; ``rows``: what is shared with the bucket's rows of a keyed one, where they are not
+    those of a bucket of the table; ``name``: of its record; ``means``: a fingerprint of all but these inputs that can
+    change what comes of it."""
 
     name: str
     workflow: str
@@ -56,9 +56,22 @@ class Task:
     part: int
     bucket: str
     tables: Tables
-    rows: Mapping[str, Path]
+    rows: Mapping[str, str]
     number: int
     """How many rows these are."""
+
+
+class Workers(Protocol):
+    """Other processes that do tasks; a context, which begins with the first of them."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
+        """What comes of each, as soon as it is there, in any order. Raises what a task raises, and WorkerError where
+        nobody can go on with them."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,7 @@ class Workplace:
         schema, table = part.inputs[name], task.tables[name]
         columns = columns_seen(schema, self.snapshots.columns(table))
         if name in task.rows:
-            with pa.ipc.open_stream(task.rows[name]) as stream:
+            with pa.ipc.open_stream(self.snapshots.shared(task.rows[name])) as stream:
                 rows = stream.read_all()
             return schema.seen(as_frame((in_order(rows, table.order) if table.order else rows).select(columns)))
         if name in part.law.keyed:
@@ -188,7 +201,7 @@ class InBuckets:
         }
 
     def _with_rows(self, night: Night, tasks: Sequence[Task], bits: int, stack: ExitStack) -> list[Task]:
-        """The tasks with their rows, where need be in files that are gone when the stack is."""
+        """The tasks with their rows, where need be in files that are shared until the stack ends."""
         assert night.part.law
         found = list(tasks)
         for name, columns in night.part.law.keyed.items():
@@ -196,15 +209,27 @@ class InBuckets:
                 counts = self.snapshots.bucket_sizes(night.now[name], bits)
                 found = [replace(task, number=task.number + int(counts[int(task.bucket, 2)])) for task in found]
                 continue
-            paths = [stack.enter_context(temporary_file(self.snapshots.root / UNFINISHED)) for _ in tasks]
-            buckets = {int(task.bucket, 2): path for task, path in zip(tasks, paths, strict=True)}
-            seen = columns_seen(night.part.inputs[name], self.snapshots.columns(night.now[name]))
-            counts = _sorted_into(buckets, self.snapshots, night.now[name], seen, columns, bits)
+            shared = [f"{task.name}-{name}.rows" for task in tasks]
+            counts = self._shared(night, name, columns, dict(zip(shared, tasks, strict=True)), bits, stack)
             found = [
-                replace(task, rows={**task.rows, name: path}, number=task.number + int(counts[int(task.bucket, 2)]))
-                for task, path in zip(found, paths, strict=True)
+                replace(task, rows={**task.rows, name: rows}, number=task.number + int(counts[int(task.bucket, 2)]))
+                for task, rows in zip(found, shared, strict=True)
             ]
         return found
+
+    def _shared(
+        self, night: Night, name: str, naming: Sequence[str], tasks: Mapping[str, Task], bits: int, stack: ExitStack
+    ) -> np.ndarray:
+        """How many rows of an input are in each bucket, after those of the tasks were shared by these names."""
+        seen = columns_seen(night.part.inputs[name], self.snapshots.columns(night.now[name]))
+        with ExitStack() as writing:
+            files = {of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED)) for of in tasks}
+            buckets = {int(task.bucket, 2): files[of] for of, task in tasks.items()}
+            counts = _sorted_into(buckets, self.snapshots, night.now[name], seen, naming, bits)
+            for of, file in files.items():
+                stack.callback(self.snapshots.unshare, of)
+                self.snapshots.share(of, file)
+        return counts
 
     def _joined(self, night: Night, name: str, files: Sequence[TableFile]) -> Snapshot:
         schema, before = night.part.outputs[name], night.last.outputs.get(name)

@@ -20,7 +20,7 @@ WAITING = 2
 
 
 @dataclass
-class Workers:
+class Processes:
     """A context. ``number``: of processes, which begin with the first task; ``opens``: makes what each works with, and
     can be pickled."""
 
@@ -29,7 +29,7 @@ class Workers:
     pool: ProcessPoolExecutor | None = field(default=None, init=False)
     begun: Any = field(default_factory=SPAWN.Event, init=False)
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> "Processes":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,10 +17,10 @@ from pipeline.engine.extraction_check import health, why_nothing_found
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
-from pipeline.engine.tasks import Workplace
+from pipeline.engine.tasks import Workers, Workplace
 from pipeline.engine.usage.budget import Budget
 from pipeline.engine.usage.journal import Journal, settle
-from pipeline.engine.workers import Workers
+from pipeline.engine.workers import Processes
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import (
     ABOVE_MAX_REJECTS,
@@ -280,7 +280,7 @@ def _runner(
 
 def _workers(project: Services) -> Workers | None:
     number = project.settings.engine.workers
-    return Workers(number, partial(_workplace, project.root, project.settings)) if number > 1 else None
+    return Processes(number, partial(_workplace, project.root, project.settings)) if number > 1 else None
 
 
 def _workplace(root: Path, settings: Settings) -> Workplace:

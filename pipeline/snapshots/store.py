@@ -2,7 +2,8 @@
 
     <root>/<table>/<sha256>.parquet     a table, or some of its rows (snapshots/tables.py)
     <root>/steps/<fingerprint>.json     which snapshots a step wrote (the key to reuse)
-    <root>/steps/unfinished/<task>.json which files a task of a step wrote that is not done (engine/tasks.py)
+    <root>/steps/unfinished/<task>.json which files a task of a step wrote that is not done (engine/tasks.py); beside
+                                        them what the processes share that do tasks
     <root>/manifest-<workflow>.json     the live snapshot of each table
     <root>/manifests/<workflow>/<run_id>.json   the manifests that were live, each from the run that made it
 
@@ -104,6 +105,18 @@ class SnapshotStore:
         except (FileNotFoundError, DataError):
             return None
         return files
+
+    def share(self, name: str, file: Path) -> None:
+        """Make the file one that every process finds by this name, until it is taken back or its step has a record. Of
+        a crash nobody will want it."""
+        file.replace(self.root / UNFINISHED / name)
+
+    def shared(self, name: str) -> Path:
+        """Raises FileNotFoundError."""
+        return self.root / UNFINISHED / name
+
+    def unshare(self, name: str) -> None:
+        self.shared(name).unlink(missing_ok=True)
 
     def forget_tasks(self) -> None:
         """Only for a caller who is alone here."""

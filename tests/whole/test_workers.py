@@ -18,7 +18,7 @@ import pytest
 from pipeline.engine import tasks
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.tasks import InBuckets, Task, Workplace
-from pipeline.engine.workers import Workers
+from pipeline.engine.workers import Processes
 from pipeline.errors import SettingsError, WorkerError
 from pipeline.project import Project
 from pipeline.snapshots.store import UNFINISHED, Manifest
@@ -175,13 +175,13 @@ def test_finished_buckets_outlive_a_source_that_is_read_again_each_night(folder:
 
 def test_a_worker_does_no_task_of_a_step_that_was_edited_since_the_run_began(tmp_path: Path):
     folder = project_with(tmp_path / "p", "pass", steps=2)
-    do = Workers.do
+    do = Processes.do
 
-    def edited(workers: Workers, given: Sequence[Task]) -> Any:
+    def edited(workers: Processes, given: Sequence[Task]) -> Any:
         (folder.root / "own.py").write_text(OWN.replace("ENDING", "pass").replace("upper", "lower"))
         return do(workers, given)
 
-    with patch.object(tasks, "TASK_ROWS", 3), patch.object(Workers, "do", edited):
+    with patch.object(tasks, "TASK_ROWS", 3), patch.object(Processes, "do", edited):
         with pytest.raises(WorkerError, match=r"step 'shout'.*changed while the run went on; run again"):
             index(folder, WORKERS)
         index(folder, WORKERS)
