@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pipeline.engine.law_check import HeldStep
     from pipeline.engine.plan import PlannedStep, RunOptions, Selection
     from pipeline.engine.run_report import Progress, RunReport
-    from pipeline.export.source import ExportReport
+    from pipeline.export.source import ExportReport, ExportSource
     from pipeline.purge.document import PurgeReport
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
@@ -169,14 +169,8 @@ class Project(Asking):
     ) -> ExportReport:
         """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
         from pipeline.export.kinds import export
-        from pipeline.export.source import ExportSource
 
-        manifest = self._manifest(name)
-        neo4j = self.settings.stores.neo4j
-        source = ExportSource(
-            manifest, self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids, advanced
-        )
-        return export(kind, source, Path(folder), force)
+        return export(kind, self._source(name, advanced), Path(folder), force)
 
     def import_graphrag(
         self,
@@ -336,19 +330,24 @@ class Project(Asking):
         return found
 
     def graph(self, workflow: str | None = None) -> nx.DiGraph:
-        """The knowledge graph: nodes are entity ids, attributes the columns of the tables."""
-        import networkx as nx  # for notebooks: the pipeline itself does not need it
+        """The knowledge graph, as ``export graphml`` has it (see ``graph_of``): nodes are entity ids, attributes texts
+        and numbers, so that any writer of networkx takes it. Raises UsageError when there is none.
+        """
+        from pipeline.export.graph import graph_of, without_parallels
 
-        entities = self.table("entities", workflow).set_index("id")
-        links = self.table("relationships", workflow)
-        graph: nx.DiGraph = nx.from_pandas_edgelist(
-            links, "source_entity_id", "target_entity_id", edge_attr=True, create_using=nx.DiGraph
-        )
-        graph.add_nodes_from(entities.to_dict("index").items())
-        return graph
+        return without_parallels(graph_of(self._source(workflow)))
 
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())
+
+    def _source(self, workflow: str | None, advanced: Advanced = silent) -> ExportSource:
+        from pipeline.export.source import ExportSource
+
+        neo4j = self.settings.stores.neo4j
+        return ExportSource(
+            self._manifest(workflow), self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids,
+            advanced,
+        )  # fmt: skip
 
     def _run(
         self,

@@ -1,84 +1,20 @@
-"""The kinds of export, by name; CSV for people, and GraphML."""
+"""The kinds of export, by name; CSV for people."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
 from pipeline.errors import UsageError
+from pipeline.export.graph import SEPARATOR, write_graphml
 from pipeline.export.graphrag_parquet import write_graphrag_parquet
+from pipeline.export.memberships import memberships
 from pipeline.export.neo4j_admin import write_neo4j_admin
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, check_folder, joined, write_rows
-from pipeline.files import new_file
-from pipeline.text.ids import clean
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-
-NAME = "graph.graphml"
-SEPARATOR = "; "
-_NO_XML = re.compile("[\ufffe\uffff]")
-
-NODE_COLUMNS = ["name", "type", "types", "description", "frequency", "degree", "text_unit_ids"]
-EDGE_COLUMNS = ["source", "target", "keywords", "description", "weight", "rank", "text_unit_ids"]
 TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
-
-
-def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
-    """graph.graphml: directed, nodes and edges by their ids, lists as joined texts. The whole graph is in memory.
-
-    Raises UsageError without a graph.
-    """
-    import networkx as nx
-
-    source.require(*GRAPH)
-    graph = _graph(source)
-    with new_file(folder / NAME) as path:
-        nx.write_graphml(graph, path, encoding="utf-8")
-    return ExportReport("graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()})
-
-
-def _graph(source: ExportSource) -> "nx.MultiDiGraph":
-    """``label`` is what Gephi shows."""
-    import networkx as nx
-
-    graph: nx.MultiDiGraph = nx.MultiDiGraph()
-    for entities in source.batches("entities", ["id", *NODE_COLUMNS]):
-        for row in entities.to_dict("records"):
-            cells = _attributes(row, NODE_COLUMNS)
-            graph.add_node(_xml_text(row["id"]), label=cells["name"], **cells)
-    for links in source.batches("relationships", ["id", "source_entity_id", "target_entity_id", *EDGE_COLUMNS]):
-        for row in links.to_dict("records"):
-            ends = _xml_text(row["source_entity_id"]), _xml_text(row["target_entity_id"])
-            cells = _attributes(row, EDGE_COLUMNS)
-            renamed = {"source_name": cells.pop("source"), "target_name": cells.pop("target")}
-            graph.add_edge(*ends, key=_xml_text(row["id"]), **renamed, **cells)
-    return graph
-
-
-def _attributes(row: Mapping[Any, Any], columns: list[str]) -> dict[str, Any]:
-    return {name: _attribute(row[name]) for name in columns}
-
-
-def _attribute(cell: Any) -> Any:
-    if isinstance(cell, int | float):
-        return cell
-    return _xml_text(cell if isinstance(cell, str) else SEPARATOR.join(map(_item, cell)))
-
-
-def _item(item: Any) -> str:
-    """An item of a list; of ``types``: the type and its count."""
-    return item if isinstance(item, str) else f"{item['type']} ({item['count']})"
-
-
-def _xml_text(text: str) -> str:
-    """Without the characters that XML cannot hold, whatever verb has made it."""
-    return _NO_XML.sub("", clean(text))
 
 
 @dataclass(frozen=True)
@@ -93,8 +29,9 @@ class _File:
         return frame.assign(**{name: joined(frame[name], SEPARATOR) for name in self.lists})
 
 
+NODES = "nodes.csv"
 FILES = {
-    "nodes.csv": _File(
+    NODES: _File(
         "entities",
         {
             "id": TEXT, "name": TEXT, "type": TEXT, "description": TEXT, "frequency": INT, "degree": INT,
@@ -110,24 +47,32 @@ FILES = {
         },
         ("keywords", "text_unit_ids"),
     ),
+    "communities.csv": _File(
+        "communities", {"id": TEXT, "level": INT, "parent": TEXT, "title": TEXT, "size": INT},
+    ),
     "documents.csv": _File("documents", {"id": TEXT, "title": TEXT, "source": TEXT, "metadata": TEXT}),
     "text_units.csv": _File(
         "text_units",
         {"id": TEXT, "document_id": TEXT, "order": INT, "start": INT, "end": INT, "n_tokens": INT, "text": TEXT},
     ),
 }  # fmt: skip
+_MEMBERSHIP_TYPES = {"level": INT, "x": FLOAT, "y": FLOAT}
 
 
 def write_csv(source: ExportSource, folder: Path) -> ExportReport:
-    """documents.csv and text_units.csv only where the workflow has such tables. Raises UsageError without a graph."""
+    """nodes.csv and edges.csv, others where the workflow has their tables. Raises UsageError without a graph."""
     source.require(*GRAPH)
     files = {name: file for name, file in FILES.items() if source.has(file.table)}
     return ExportReport("csv", folder, {name: _write(source, folder, name, file) for name, file in files.items()})
 
 
 def _write(source: ExportSource, folder: Path, name: str, file: _File) -> int:
-    frames = map(file.rows, source.batches(file.table, list(file.columns)))
-    return write_rows(folder, name, pa.schema(list(file.columns.items())), frames)
+    columns, frames = file.columns, map(file.rows, source.batches(file.table, list(file.columns)))
+    if name == NODES:
+        beside = memberships(source)
+        columns = {**columns, **{column: _MEMBERSHIP_TYPES.get(column, TEXT) for column in beside.columns}}
+        frames = (rows.join(beside, on="id") for rows in frames)
+    return write_rows(folder, name, pa.schema(list(columns.items())), frames)
 
 
 KINDS: Mapping[str, Callable[[ExportSource, Path], ExportReport]] = {

@@ -3,6 +3,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from pipeline.export.graph import graph_of, without_parallels
 from pipeline.export.kinds import export
 from tests.export.hostile import hostile_tables, source_of
 
@@ -47,6 +48,55 @@ def test_parallel_edges_and_characters_that_xml_has_not(tmp_path: Path):
     assert {(key, data["description"]) for *_, key, data in graph.edges(keys=True, data=True)} == {
         ("rel-one", "bell \nend"), ("rel-two", "bell \nend"),
     }  # fmt: skip
+
+
+def test_communities_and_places_are_attributes(graph: nx.Graph):
+    tables = hostile_tables()
+    assert sum("x" in told for _, told in graph.nodes(data=True)) == len(tables["entities"]) - 1  # one has no place
+    for node in tables["placed_nodes"].dropna().itertuples():
+        found = graph.nodes[node.entity_id]
+        assert (found["x"], found["y"], found[f"community_{node.level}"]) == (node.x, node.y, node.community_id)
+        assert (found["level"], found["community"]) == (1, found["community_1"])
+
+
+def test_without_communities_nothing_is_said_of_them(tmp_path: Path):
+    tables = {name: table for name, table in hostile_tables().items() if not name.endswith("nodes")}
+    exported = export("graphml", source_of(tables, tmp_path), tmp_path / "out")
+    graph = nx.read_graphml(exported.folder / "graph.graphml")
+    told = {name for _, told in graph.nodes(data=True) for name in told}
+    assert told.isdisjoint({"community", "community_0", "level", "x", "y"})
+
+
+def test_what_is_no_text_and_no_number(tmp_path: Path):
+    """From verbs of somebody else."""
+    tables = hostile_tables()
+    tables["relationships"]["description"] = None
+    tables["relationships"]["weight"] = float("nan")
+    edges = [told for *_, told in graph_of(source_of(tables, tmp_path)).edges(data=True)]
+    assert not {name for told in edges for name in told} & {"description", "weight"}
+    assert {type(cell) for told in edges for cell in told.values()} <= {str, int}
+
+
+def test_some_of_the_graph(tmp_path: Path):
+    tables = hostile_tables()
+    chosen = set(tables["entities"]["id"][:2])
+    graph = graph_of(source_of(tables, tmp_path), chosen)
+    assert set(graph) == chosen
+    links = tables["relationships"]
+    between = links[links["source_entity_id"].isin(chosen) & links["target_entity_id"].isin(chosen)]
+    assert {key for *_, key in graph.edges(keys=True)} == set(between["id"])
+
+
+def test_the_simple_graph_is_written_and_read_by_networkx(tmp_path: Path):
+    """As ``write_graphml(project.graph())``."""
+    tables = hostile_tables()
+    graph = without_parallels(graph_of(source_of(tables, tmp_path)))
+    nx.write_graphml(graph, tmp_path / "mine.graphml")
+    found = nx.read_graphml(tmp_path / "mine.graphml")
+    assert dict(found.nodes(data=True)) == dict(graph.nodes(data=True))
+    ids = {told["id"] for *_, told in found.edges(data=True)}
+    assert ids == set(tables["relationships"]["id"])
+    assert list(found.edges(data=True)) == list(graph.edges(data=True))
 
 
 def test_an_empty_graph(tmp_path: Path):

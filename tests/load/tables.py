@@ -12,6 +12,7 @@ from pipeline.contract.schemas import (
     DOCUMENTS,
     EMBEDDINGS,
     ENTITIES,
+    NODES,
     RELATIONSHIPS,
     TEXT_UNITS,
     TEXTS,
@@ -30,6 +31,8 @@ SCHEMAS = {
     "entity_embeddings": EMBEDDINGS,
     "relationship_embeddings": EMBEDDINGS,
     "communities": COMMUNITIES,
+    "nodes": NODES,
+    "placed_nodes": NODES,
     "community_reports": COMMUNITY_REPORTS,
     "report_texts": TEXTS,
     "report_embeddings": EMBEDDINGS,
@@ -43,7 +46,7 @@ def corpus(
 ) -> dict[str, pd.DataFrame]:
     """``texts``: path -> text, one text unit each; ``names``: entity -> type; ``links``: source, target,
     keywords. Entities and relationships come from the first text unit. A community of all entities has one of each as
-    children; each has a report, and each entity a claim."""
+    children; each has a report, and each entity a claim, and a place but for the last."""
     documents = [
         (document_id(path), f"Title of {path}", text, path, '{"path": "' + path + '"}', "hash")
         for path, text in texts.items()
@@ -73,6 +76,11 @@ def corpus(
         ],
     }
     tables["communities"] = communities = _communities(list(names), mentions)
+    members = [(entity, level, id) for id, level, _, _, entities_of, *_ in communities for entity in entities_of]
+    places = {entity_id(name): (number / len(names), -number / len(names)) for number, name in enumerate(names)}
+    places = dict(list(places.items())[:-1])
+    tables["nodes"] = [(*member, None, None) for member in members]
+    tables["placed_nodes"] = [(*member, *places.get(member[0], (None, None))) for member in members]
     tables["community_reports"] = reports = [
         (
             id, level, parent, f"Of {title}", f"{title} are told of", f"# Of {title}\n\n{title} are told of", 7.5,
