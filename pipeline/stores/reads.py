@@ -15,11 +15,13 @@ from pipeline.stores.records import (
     Entity,
     EntityMentions,
     Link,
+    ListedDocument,
     Membership,
     Passage,
     Relationship,
     Report,
     SharedUnit,
+    TextUnit,
 )
 
 Record = TypeVar("Record", Entity, Passage, Relationship, Report)
@@ -45,6 +47,17 @@ Opening = tuple[str, str]
 """The title of a text unit's document, and what it begins with."""
 Hits = list[tuple[str, float]]
 """(id, cosine similarity), best first, ties by id."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Which documents: those that have ``part`` in title, source or id, whatever its case, or, where ``ids`` are given,
+    those of them; ``limit`` of them from the place ``first`` on, by title, then id."""
+
+    part: str = ""
+    ids: Sequence[str] | None = None
+    first: int = 0
+    limit: int = 50
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,18 @@ class VectorReads(Protocol):
 
     def documents(self, within: Within = ()) -> list[Document]:
         """Every document, or those that satisfy these."""
+        ...
+
+    def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
+        """The documents of a listing, and how many there are in all of it."""
+        ...
+
+    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+        """The document's text units, ``limit`` of them from the place ``first`` on, in order."""
+        ...
+
+    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
+        """id -> its document and its place in that, of the text units that exist."""
         ...
 
     def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:

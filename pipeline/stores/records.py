@@ -139,3 +139,28 @@ class Document:
     title: str
     source: str
     metadata: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A document as a list shows it. ``text_units``: how many it has, ``tokens`` in all."""
+
+    id: str
+    title: str
+    source: str
+    metadata: Mapping[str, Any] | None
+    text_units: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextUnit:
+    """``order``: its place in its document, from 0; ``start``, ``end``: in characters of the document's text."""
+
+    id: str
+    document_id: str
+    order: int
+    start: int
+    end: int
+    tokens: int
+    content: str

@@ -18,7 +18,7 @@ from pipeline.stores.base import Live, VectorProbe
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.hnsw import Hnsw
 from pipeline.stores.postgres.lexical import index_name as lexical_index
-from pipeline.stores.postgres.maintenance import mention_index
+from pipeline.stores.postgres.maintenance import document_index, mention_index
 from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify
@@ -101,7 +101,7 @@ def test_an_index_that_was_dropped_is_built_again(store: PostgresStore, manifest
     assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
 
 
-@pytest.mark.parametrize("name", [lexical_index, mention_index])
+@pytest.mark.parametrize("name", [lexical_index, document_index, mention_index])
 def test_an_index_of_words_or_mentions_that_was_dropped(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore, name: Callable[[str], str]
 ):

@@ -14,7 +14,8 @@ from pipeline.stores.base import Live
 from pipeline.stores.postgres import writer as postgres_writer
 from pipeline.stores.postgres.schema import ENTITIES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.records import Document, Passage
+from pipeline.stores.reads import Listing
+from pipeline.stores.records import Document, Passage, TextUnit
 from tests.query.memory_stores import of_documents
 from tests.records import column
 from tests.stored import nearest, stored_hashes
@@ -346,3 +347,60 @@ def test_rows_go_however_many_they_are(postgres: OpenStore, monkeypatch: pytest.
     kept = whole.iloc[::4].assign(content="another")
     load(store, {"entities": kept}, 3)
     assert set(stored_hashes(store)["entities"]) == set(kept["id"])
+
+
+def listing_store(postgres: OpenStore) -> PostgresStore:
+    """Titles that sort otherwise by case; of the text units of doc-1 the last comes first."""
+    store, units = postgres(), chunks(vectors(1, 7, 8))
+    units["full_doc_id"] = ["doc-1", "doc-1", "doc-1", "doc-2", "doc-3", "doc-3", "doc-4"]
+    units["chunk_order_index"] = [2, 1, 0, 0, 0, 1, 0]
+    rows = [
+        ("doc-1", "beta", "b/one.txt", {"year": 1877}), ("doc-2", "Alpha", "two.txt", {}),
+        ("doc-3", "alpha", "100%_three.txt", {"year": 1900}), ("doc-4", "<b>", "four.txt", {}),
+        ("doc-5", "zeta", "no units.txt", None),
+    ]  # fmt: skip
+    load(store, {"documents": pd.DataFrame(rows, columns=DOCUMENTS.columns), "chunks": units}, 8)
+    return store
+
+
+def test_documents_are_listed_by_title_a_page_at_a_time(postgres: OpenStore):
+    store = listing_store(postgres)
+    page, all = store.listed(Listing(limit=3))
+    assert [(found.id, found.text_units, found.tokens) for found in page] == [
+        ("doc-4", 1, 3), ("doc-2", 1, 3), ("doc-3", 2, 6),
+    ]  # fmt: skip
+    assert (all, page[2].title, page[2].source, page[2].metadata) == (5, "alpha", "100%_three.txt", {"year": 1900})
+    rest, all = store.listed(Listing(first=3, limit=3))
+    assert ([(found.id, found.text_units) for found in rest], all) == ([("doc-1", 3), ("doc-5", 0)], 5)
+    assert store.listed(Listing(first=9)) == ([], 5)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [("ALPHA", ["doc-2", "doc-3"]), ("b/ONE", ["doc-1"]), ("doc-4", ["doc-4"]), ("0%_t", ["doc-3"]), ("%", ["doc-3"]),
+     ("none", [])],
+)  # fmt: skip
+def test_documents_are_found_by_a_part_of_what_they_are_called(postgres: OpenStore, part: str, expected: list[str]):
+    page, all = listing_store(postgres).listed(Listing(part))
+    assert ([found.id for found in page], all) == (expected, len(expected))
+
+
+def test_listed_documents_are_those_that_may_be_seen(postgres: OpenStore):
+    store, within = listing_store(postgres), of_documents("doc-1", "doc-4")
+    page, all = store.listed(Listing(), within)
+    assert ([found.id for found in page], all) == (["doc-4", "doc-1"], 2)
+    page, all = store.listed(Listing(ids=["doc-3", "doc-1", "gone"]), within)
+    assert ([found.id for found in page], all) == (["doc-1"], 1)
+    assert store.listed(Listing(ids=[])) == ([], 0)
+
+
+def test_the_text_units_of_a_document_and_their_places(postgres: OpenStore):
+    store = listing_store(postgres)
+    units = store.units_of("doc-1", 0, 2)
+    assert [(unit.id, unit.order) for unit in units] == [("chunk-00002", 0), ("chunk-00001", 1)]
+    assert units[0] == TextUnit("chunk-00002", "doc-1", 0, 20, 29, 3, "text 2\nof it")
+    assert [unit.id for unit in store.units_of("doc-1", 2, 5)] == ["chunk-00000"]
+    assert store.units_of("gone", 0, 5) == store.units_of("doc-1", 0, 5, of_documents("doc-2")) == []
+    asked = ["chunk-00000", "chunk-00003", "gone"]
+    assert store.places(asked) == {"chunk-00000": ("doc-1", 2), "chunk-00003": ("doc-2", 0)}
+    assert store.places(asked, of_documents("doc-2")) == {"chunk-00003": ("doc-2", 0)}

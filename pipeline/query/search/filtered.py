@@ -14,18 +14,30 @@ import numpy as np
 
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
-from pipeline.stores.reads import GraphReads, Hits, Lexical, Opening, VectorReads, VectorSearch, Within, passages_of
+from pipeline.stores.reads import (
+    GraphReads,
+    Hits,
+    Lexical,
+    Listing,
+    Opening,
+    VectorReads,
+    VectorSearch,
+    Within,
+    passages_of,
+)
 from pipeline.stores.records import (
     Claim,
     Document,
     Entity,
     EntityMentions,
     Link,
+    ListedDocument,
     Membership,
     Passage,
     Relationship,
     Report,
     SharedUnit,
+    TextUnit,
 )
 
 Sourced = TypeVar("Sourced", Entity, Relationship)
@@ -49,6 +61,15 @@ class FilteredVectors:
 
     def documents(self, within: Within = ()) -> list[Document]:
         return self.vectors.documents((*self.allowed, *within))
+
+    def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
+        return self.vectors.listed(listing, (*self.allowed, *within))
+
+    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+        return self.vectors.units_of(document_id, first, limit, (*self.allowed, *within))
+
+    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
+        return self.vectors.places(text_unit_ids, (*self.allowed, *within))
 
     def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
         return self.vectors.origins(table, ids, (*self.allowed, *within))

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import REGCLASS
 from pipeline.stores.base import Advanced
 from pipeline.stores.postgres.database import cursor, register_types
 from pipeline.stores.postgres.schema import (
+    CHUNKS,
     ENTITIES,
     ENTITY_IDS,
     LIVE,
@@ -180,6 +181,18 @@ def build_mention_index(connection: Connection, workspace: str, build_mb: int) -
     statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids) WHERE id ^@ {}")
     names = sql.Identifier(name), sql.Identifier(partition)
     build_or_settle(connection, name, statement.format(*names, sql.Literal(ENTITY_IDS)), build_mb)
+
+
+def document_index(workspace: str) -> str:
+    return f"{partition_of(CHUNKS, workspace)}_documents"
+
+
+def build_document_index(connection: Connection, workspace: str, build_mb: int) -> None:
+    """Of text units by their document."""
+    partition, name = partition_of(CHUNKS, workspace), document_index(workspace)
+    if not connection.execute(select(func.to_regclass(name))).scalar():
+        statement = sql.SQL("CREATE INDEX {} ON {} (full_doc_id, chunk_order_index)")
+        execute_in_parallel(connection, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb)
 
 
 def indexes_of_earlier_versions(connection: Connection, workspace: str) -> list[str]:

@@ -45,8 +45,16 @@ from pipeline.stores.postgres.schema import (
     VECTOR_TABLES,
 )
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
-from pipeline.stores.reads import SOURCES, Hits, Lexical, Opening, VectorSearch, Within, in_order
-from pipeline.stores.records import Claim, Document, EntityMentions, Passage, Report
+from pipeline.stores.reads import SOURCES, Hits, Lexical, Listing, Opening, VectorSearch, Within, in_order
+from pipeline.stores.records import (
+    Claim,
+    Document,
+    EntityMentions,
+    ListedDocument,
+    Passage,
+    Report,
+    TextUnit,
+)
 
 PAGE = 5000
 ID_BYTES = 56
@@ -138,6 +146,64 @@ class PostgresReads(PostgresDatabase):
         there = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
         columns = (DOCUMENTS.c[name] for name in field_names(Document))
         return self.records(Document, select(*columns).where(DOCUMENTS.c.workspace == self.workspace, there))
+
+    def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
+        """The rows of the page have the number of all with them; a page without rows is asked for it apart."""
+        found = select(*(DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata"))).where(
+            DOCUMENTS.c.workspace == self.workspace,
+            self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace),
+            *_listed(listing),
+        )
+        order = (func.lower(DOCUMENTS.c.title).collate("C"), DOCUMENTS.c.id.collate("C"))
+        page = (
+            found.add_columns(func.count().over().label("all"), func.row_number().over(order_by=order).label("place"))
+            .order_by("place")
+            .offset(listing.first)
+            .limit(listing.limit)
+            .subquery("page")
+        )
+        sums = (
+            select(func.count().label("text_units"), func.coalesce(func.sum(CHUNKS.c.tokens), 0).label("tokens"))
+            .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.full_doc_id == page.c.id)
+            .lateral("sums")
+        )
+        columns = [page.c[name] for name in ("id", "title", "source", "metadata")]
+        query = select(*columns, sums.c.text_units, sums.c.tokens, page.c.all).join_from(page, sums, true())
+        rows = self.rows_of(query.order_by(page.c.place))
+        if not rows and listing.first:
+            return [], self.rows_of(select(func.count()).select_from(found.subquery()))[0][0]
+        return [ListedDocument(*row[:-1]) for row in rows], rows[0][-1] if rows else 0
+
+    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+        place = CHUNKS.c.chunk_order_index
+        query = (
+            select(
+                CHUNKS.c.id,
+                CHUNKS.c.full_doc_id,
+                place,
+                CHUNKS.c.char_start,
+                CHUNKS.c.char_end,
+                CHUNKS.c.tokens,
+                CHUNKS.c.content,
+            )
+            .where(
+                CHUNKS.c.workspace == self.workspace,
+                CHUNKS.c.full_doc_id == document_id,
+                place >= first,
+                place < first + limit,
+                self.allowed(within).has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
+            )
+            .order_by(place)
+        )
+        return self.records(TextUnit, query)
+
+    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> dict[str, tuple[str, int]]:
+        query = select(CHUNKS.c.id, CHUNKS.c.full_doc_id, CHUNKS.c.chunk_order_index).where(
+            CHUNKS.c.workspace == self.workspace,
+            CHUNKS.c.id == func.any(list(text_unit_ids)),
+            self.allowed(within).has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
+        )
+        return {id: (document, place) for id, document, place in self.rows_of(query)}
 
     def origins(self, table: str, ids: Sequence[str], within: Within) -> dict[str, tuple[bool, bool]]:
         rows = _sources(self.workspace, VECTOR_TABLES[table], ids).subquery()
@@ -269,6 +335,13 @@ class PostgresReads(PostgresDatabase):
             .limit(limit)
         )
         return self.records(Claim, query.where(self.allowed(within).has(document, CLAIMS.c.workspace)))
+
+
+def _listed(listing: Listing) -> list[ColumnElement[bool]]:
+    if listing.ids is not None:
+        return [DOCUMENTS.c.id == func.any(list(listing.ids))]
+    told = (DOCUMENTS.c.title, DOCUMENTS.c.source, DOCUMENTS.c.id)
+    return [or_(*(column.icontains(listing.part, autoescape=True) for column in told))] if listing.part else []
 
 
 def _nearest(

@@ -18,6 +18,7 @@ from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import (
     create_tables,
+    document_index,
     indexes_of_earlier_versions,
     mention_index,
     missing,
@@ -31,6 +32,7 @@ from pipeline.stores.postgres.schema import DOCUMENTS, GRAPH_TABLES, HALFVEC_LIM
 from pipeline.stores.postgres.workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres.writer import PostgresWriter
 
+NEEDED_INDEXES = (lexical_index, document_index, mention_index)
 NO_INDEX = (
     "no index takes vectors of {:,} dimensions, so every search compares them all; have a model give at most {:,}"
 )
@@ -93,7 +95,9 @@ class PostgresStore(PostgresReads):
             if live is None:
                 return []
             there = indexes(connection, self.workspace)
-            gone = missing(connection, (lexical_index(self.workspace), mention_index(self.workspace)))
+            gone = missing(
+                connection, [index(self.workspace) for index in (lexical_index, document_index, mention_index)]
+            )
         without = unindexed(there, self.workspace, live, self.hnsw)
         old = outdated_indexes(there, self.workspace, live, self.hnsw)
         return [

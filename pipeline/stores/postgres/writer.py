@@ -17,7 +17,7 @@ from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.hnsw import Hnsw, build_index
 from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
 from pipeline.stores.postgres.lightrag_views import make_views
-from pipeline.stores.postgres.maintenance import build_mention_index, watched
+from pipeline.stores.postgres.maintenance import build_document_index, build_mention_index, watched
 from pipeline.stores.postgres.rows import hashes, table_states
 from pipeline.stores.postgres.schema import KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
 from pipeline.stores.postgres.workspaces import workspaces
@@ -69,6 +69,8 @@ class PostgresWriter:
                 build_index(self.connection, table, states[name].rows, self.workspace, self.live, self.hnsw)
         with watched(self.connection, "word index of chunks", self.advanced):
             build_lexical_index(self.connection, self.workspace, self.hnsw.build_mb)
+        with watched(self.connection, "document index of chunks", self.advanced):
+            build_document_index(self.connection, self.workspace, self.hnsw.build_mb)
         with watched(self.connection, "mention index of entities", self.advanced):
             build_mention_index(self.connection, self.workspace, self.hnsw.build_mb)
         for name in TABLES.keys() - set(self.tables):
