@@ -1,6 +1,6 @@
 """The HTTP API of a project."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -14,14 +14,16 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
+from pipeline.errors import GraphmillError
 from pipeline.project import Project
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.doors import Door, doors_of
-from pipeline.serve.failures import failure_of, invalid, refusal, respond
+from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
+from pipeline.serve.ui.mount import mount
 from pipeline.settings.query_options import QuerySettings
 
 ABOUT = """
@@ -65,9 +67,10 @@ def api_of(project: Project, any_host: bool = False) -> Api:
         health.close()
 
     app = FastAPI(title="graphmill", version=version("graphmill"), description=ABOUT, lifespan=lifespan)
-    _answer_errors(app)
     _add_queries(app, project.settings.query, queries)
     _add_health(app, project, queries, health)
+    ui = mount(app, queries) if limits.page else None
+    _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(app, doors_of(project), 1024 * limits.max_body_kb, frozenset({"/health"}), any_host)
     if limits.cors_origins:
         guarded = CORSMiddleware(
@@ -145,15 +148,24 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
 
 
-def _answer_errors(app: FastAPI) -> None:
+def told(request: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
+    return respond(failure, headers)
+
+
+def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
-        return respond(invalid(error.errors(), Asked.model_fields))
+        return tell(request, invalid(error.errors(), Asked.model_fields))
+
+    @app.exception_handler(GraphmillError)
+    async def _(request: Request, error: GraphmillError) -> Response:
+        door: Door | None = request.scope["door"]
+        return tell(request, failure_of(error, door is not None and door.asker.all_told))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:
-        return respond(failure_of(error, all_told=False))
+        return tell(request, failure_of(error, all_told=False))
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
-        return refusal(error.status_code, str(error.detail), error.headers)
+        return tell(request, refused(error.status_code, str(error.detail)), error.headers)

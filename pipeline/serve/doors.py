@@ -17,11 +17,25 @@ USUAL_RECORDS = 100
 
 @dataclass(frozen=True)
 class Door:
-    """``project``: over the workspace that is asked."""
+    """``project``: over the workspace that is asked. ``key``: "" where none is wanted; ``editor``: it may change
+    something, where settings let anybody."""
 
     asker: Asker
     project: Project
     key: str = field(default="", repr=False)
+    editor: bool = False
+
+    @property
+    def workspace(self) -> str:
+        return self.project.settings.workspace
+
+    @property
+    def workspaces(self) -> tuple[str, ...]:
+        return (self.workspace,)
+
+    @property
+    def may_change(self) -> bool:
+        return self.editor and not self.project.settings.serve.read_only
 
 
 @dataclass(frozen=True)
@@ -87,4 +101,4 @@ def _door(name: str, key: KeySettings, project: Project) -> Door:
         all_told=False,
     )
     asked = project.over(key.workspace) if key.workspace else project
-    return Door(asker, asked, key.key.get_secret_value())
+    return Door(asker, asked, key.key.get_secret_value(), key.editor)

@@ -119,7 +119,11 @@ def _is_unknown(fault: Mapping[str, Any]) -> bool:
 
 def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """What was not even looked at, in the form of all errors."""
-    return respond(Failure(status, BY_STATUS.get(status, "failed"), message), headers)
+    return respond(refused(status, message), headers)
+
+
+def refused(status: int, message: str) -> Failure:
+    return Failure(status, BY_STATUS.get(status, "failed"), message)
 
 
 def respond(failure: Failure, headers: Mapping[str, str] | None = None) -> JSONResponse:

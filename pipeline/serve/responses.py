@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, assert_never
 
 from starlette.requests import Request
@@ -13,22 +13,24 @@ from starlette.types import Receive, Scope, Send
 from pipeline.query.answer import evidence_json, references_json
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Done, Event, Failed, Sources, Token
-from pipeline.serve.failures import failure_of, respond
+from pipeline.serve.failures import Failure, failure_of, respond
 from pipeline.serve.queries import LOOK_SECONDS, Stream
 
 HUNG_UP = 499
 """For the log: nobody is there to get it."""
 
 
-async def answered(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """What ``work`` brings, its errors told. It is cancelled when the client hangs up: a query that waits for its turn
-    is then never begun."""
+async def answered(
+    request: Request, work: Coroutine[Any, Any, Response], told: Callable[[Failure], Response] = respond
+) -> Response:
+    """What ``work`` brings, its errors as ``told``. It is cancelled when the client hangs up: a query that waits
+    for its turn is then never begun."""
     answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
     try:
         await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
         return answer.result() if answer.done() else Response(status_code=HUNG_UP)
     except Exception as error:  # noqa: BLE001 - every error becomes an answer
-        return respond(failure_of(error, request.scope["door"].asker.all_told))
+        return told(failure_of(error, request.scope["door"].asker.all_told))
     finally:
         answer.cancel()
         gone.cancel()

@@ -213,7 +213,8 @@ class AllowSettings(Section):
 
 class KeySettings(Section):
     """Of one who asks by a key of their own; what is left out is as in ``allow``. ``where``: conditions on documents;
-    of others nothing is shown. ``cost_per_day``: of this key's questions."""
+    of others nothing is shown. ``cost_per_day``: of this key's questions. ``editor``: may change something, unless
+    ``serve.read_only``."""
 
     key: SecretStr = SecretStr("")
     workspace: str = Field(default="", pattern=r"^[a-z0-9_-]{0,63}$")
@@ -225,6 +226,7 @@ class KeySettings(Section):
     max_calls: int | None = Field(default=None, ge=2)
     cost_per_day: NonNegativeFloat | None = None
     where: dict[str, Any] = {}
+    editor: bool = False
 
 
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -240,6 +242,8 @@ class ServeSettings(Section):
     api_key: SecretStr = SecretStr("")
     keys: dict[KeyName, KeySettings] = {}
     allow: AllowSettings = AllowSettings()
+    page: bool = True
+    read_only: bool = True
     cors_origins: tuple[str, ...] = ()
     concurrency: int = Field(default=64, ge=1, le=1000)
     waiting: int = Field(default=256, ge=0)

@@ -1,0 +1,88 @@
+"""Style, scripts and vendored libraries, at addresses that change with what any of them holds: they are kept by
+browsers for good."""
+
+import gzip
+import hashlib
+import json
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+from pipeline.pages.environment import STYLE, texts
+
+HERE = Path(__file__).parent
+FOLDERS = {"": HERE / "static", "vendor/": HERE / "vendor"}
+TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
+         ".woff2": "font/woff2", ".json": "application/json", ".png": "image/png", ".ico": "image/x-icon"}  # fmt: skip
+FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+SMALL = 1000
+"""Bytes that are not worth packing."""
+
+
+@dataclass(frozen=True)
+class Asset:
+    content: bytes
+    type: str
+
+    @cached_property
+    def packed(self) -> bytes:
+        return gzip.compress(self.content, mtime=0)
+
+    @property
+    def packs(self) -> bool:
+        return len(self.content) > SMALL and self.type not in ("font/woff2", "image/png")
+
+
+@dataclass(frozen=True)
+class Assets:
+    """``version``: of them together, so that a module finds those beside it by a relative address."""
+
+    files: Mapping[str, Asset]
+    version: str
+
+    @property
+    def folder(self) -> str:
+        """Below the page's root."""
+        return f"assets/{self.version}/"
+
+
+def read_assets() -> Assets:
+    """``style.css`` and ``texts.js`` stand beside the scripts; licences and other notes are not served."""
+    found = {
+        prefix + file.relative_to(folder).as_posix(): Asset(file.read_bytes(), type_of(file.name))
+        for prefix, folder in FOLDERS.items()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.suffix in TYPES
+    }
+    found["style.css"] = Asset(STYLE.read_bytes(), type_of(STYLE.name))
+    found["texts.js"] = Asset(f"export default {json.dumps(texts())};\n".encode(), TYPES[".js"])
+    digest = hashlib.sha256()
+    for name, asset in sorted(found.items()):
+        digest.update(f"{name}\n{len(asset.content)}\n".encode() + asset.content)
+    return Assets(found, digest.hexdigest()[:12])
+
+
+def type_of(name: str) -> str:
+    suffix = Path(name).suffix
+    return TYPES.get(suffix) or mimetypes.types_map.get(suffix, "application/octet-stream")
+
+
+def router(assets: Assets) -> APIRouter:
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.api_route("/assets/{version}/{name:path}", methods=["GET", "HEAD"])
+    async def asset(http: Request, version: str, name: str) -> Response:
+        found = assets.files.get(name)
+        if found is None or version != assets.version:  # of an earlier server: its page is loaded anew
+            raise HTTPException(404, "no such asset; load the page again")
+        headers = dict(FOR_GOOD)
+        if packed := found.packs and "gzip" in http.headers.get("accept-encoding", ""):
+            headers["Content-Encoding"] = "gzip"
+        return Response(found.packed if packed else found.content, media_type=found.type, headers=headers)
+
+    return routes

@@ -1,0 +1,29 @@
+"""The page's routes, of every view."""
+
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from pipeline.serve.queries import Queries
+from pipeline.serve.ui import ask, documents, graph, nights, pins
+from pipeline.serve.ui.assets import read_assets
+from pipeline.serve.ui.assets import router as assets_router
+from pipeline.serve.ui.shell import state_of
+from pipeline.serve.ui.view import Ui
+
+
+def mount(app: FastAPI, queries: Queries) -> Ui:
+    ui = Ui(queries, read_assets())
+    app.include_router(assets_router(ui.assets))
+    app.include_router(_state(ui))
+    for view in (ask, graph, documents, nights, pins):
+        app.include_router(view.router(ui))
+    return ui
+
+
+def _state(ui: Ui) -> APIRouter:
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/ui/state")
+    async def state(http: Request) -> Response:
+        return await ui.data(http, state_of)
+
+    return routes

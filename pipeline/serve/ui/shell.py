@@ -1,0 +1,78 @@
+"""What the frame of each view says: of which workspace, who asks, what they may, and what is loaded."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.errors import GraphmillError, NothingLoadedError
+from pipeline.pages.environment import texts
+from pipeline.runs.services import DEFAULT
+from pipeline.serve.doors import Door
+from pipeline.serve.failures import failure_of
+
+VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "nights"}
+"""Name -> address below the root."""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """``who``: the name of the key, "" where none is wanted or given. ``views``: name and address of those that they
+    may see."""
+
+    who: str = ""
+    workspace: str = ""
+    workspaces: tuple[str, ...] = ()
+    views: tuple[tuple[str, str], ...] = ()
+    keyed: bool = False
+
+
+def shell_of(door: Door | None) -> Shell:
+    if door is None:
+        return Shell()
+    wide = not door.asker.where
+    views = tuple((name, address) for name, address in VIEWS.items() if wide or name in ("ask", "documents"))
+    return Shell(door.asker.name, door.workspace, door.workspaces, views, keyed=bool(door.key))
+
+
+def state_of(door: Door) -> dict[str, Any]:
+    """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends it. ``editor``: may
+    change something; ``locked``: why not, in words."""
+    project, asker = door.project, door.asker
+    query = project.settings.query
+    chat = project.settings.models.chat.get(DEFAULT)
+    return {
+        "workspace": door.workspace,
+        "workspaces": door.workspaces,
+        "who": asker.name if door.key else "",
+        "sees_all": not asker.where,
+        "editor": door.may_change,
+        "locked": locked(door),
+        "modes": asker.modes,
+        "mode": query.mode,
+        "chat": bool(chat and chat.configured),
+        **_loaded(door),
+    }
+
+
+def locked(door: Door) -> str:
+    words = texts()["shell"]["read_only"]
+    if door.may_change:
+        return ""
+    return words["open"] if not door.key else words["key"] if not door.editor else words["settings"]
+
+
+def _loaded(door: Door) -> dict[str, Any]:
+    try:
+        live = door.project.stores.live()
+        if live is None:
+            raise NothingLoadedError
+    except NothingLoadedError:
+        said = texts()["shell"]["nothing_loaded"].format(workspace=door.workspace)
+        return {"loaded": None, "problem": said, "command": "graphmill run"}
+    except GraphmillError as error:
+        said = texts()["shell"]["unavailable"]
+        return {
+            "loaded": None,
+            "problem": said.format(problem=failure_of(error, door.asker.all_told).message),
+            "command": "",
+        }
+    return {"loaded": {"workflow": live.workflow, "version": live.version}, "problem": "", "command": ""}

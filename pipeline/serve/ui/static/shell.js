@@ -1,0 +1,72 @@
+// The frame: colours, workspaces, what is loaded. Views import what it exports.
+import texts from "./texts.js";
+import { ROOT, ask } from "./api.js";
+
+export { texts };
+
+// fill("{n} of {m}", {n: 1, m: 2}): as the templates' filter of that name.
+export const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+
+// An element with attributes (on...: listeners) and children; strings become text, never markup.
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+// What a custom property of the style comes to in the colours that hold now, as rgb(...).
+export function colour(property) {
+  const probe = element("span", { hidden: true });
+  probe.style.color = `var(${property})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+// Calls back whenever light becomes dark or the other way round.
+export function onColours(callback) {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
+  addEventListener("graphmill-theme", callback);
+}
+
+// Who asks, what they may, what is loaded: pipeline/serve/ui/shell.py, state_of. Asked once a page.
+let asked;
+export const state = () => (asked ??= ask("ui/state"));
+
+function chooseColours() {
+  const choice = document.getElementById("theme");
+  if (!choice) return;
+  choice.value = document.documentElement.dataset.theme ?? "auto";
+  choice.addEventListener("change", () => {
+    if (choice.value === "auto") {
+      localStorage.removeItem("graphmill-theme");
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem("graphmill-theme", choice.value);
+      document.documentElement.dataset.theme = choice.value;
+    }
+    dispatchEvent(new Event("graphmill-theme"));
+  });
+}
+
+async function sayState() {
+  const place = document.getElementById("state");
+  if (!place || !document.querySelector("nav")) return;
+  try {
+    const { problem, command } = await state();
+    if (problem) {
+      place.replaceChildren(element("p", { class: "notice warn" }, problem, command && element("code", { class: "command" }, command)));
+    }
+  } catch (error) {
+    place.replaceChildren(element("p", { class: "notice bad" }, error.message));
+  }
+}
+
+chooseColours();
+sayState();
