@@ -10,10 +10,14 @@ import numpy as np
 from pipeline.contract.conditions import Conditions
 from pipeline.stores.base import Live
 from pipeline.stores.records import (
+    Between,
     Claim,
+    Community,
     Document,
+    Dot,
     Entity,
     EntityMentions,
+    Line,
     Link,
     ListedDocument,
     Membership,
@@ -24,7 +28,7 @@ from pipeline.stores.records import (
     TextUnit,
 )
 
-Record = TypeVar("Record", Entity, Passage, Relationship, Report)
+Record = TypeVar("Record", Entity, Passage, Relationship, Report, Dot)
 
 HUB = 1000
 """Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
@@ -184,7 +188,46 @@ class GraphState:
     owner: str = ""
 
 
-class GraphReads(Protocol):
+class DrawingReads(Protocol):
+    """What a drawing asks of the graph; a constant number of round trips each."""
+
+    def named(self, text: str, limit: int) -> list[Dot]:
+        """The entities in whose names all words of the text stand, upper or lower case: those that are called so, those
+        that begin so, then all others, by degree, then id."""
+        ...
+
+    def dots(self, ids: Sequence[str]) -> list[Dot]:
+        """The entities that exist, in the order asked."""
+        ...
+
+    def most_linked(self, limit: int, community: str = "") -> list[Dot]:
+        """The entities of the highest degree, then id; of the community, or of all."""
+        ...
+
+    def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        """The relationships at either end of the entities, each once; the best ``limit`` by weight, then by the degree
+        of both ends together, then id."""
+        ...
+
+    def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        """The relationships between two of the entities, each once; the best ``limit`` by weight, then id."""
+        ...
+
+    def communities(self, ids: Sequence[str]) -> list[Community]:
+        """Those that exist, the largest first, then by id."""
+        ...
+
+    def parts_of(self, community: str, limit: int) -> list[Community]:
+        """The largest ``limit`` communities that this one is the parent of; of "": the coarsest. As ``communities``."""
+        ...
+
+    def between(self, community_ids: Sequence[str]) -> list[Between]:
+        """Of each two of the communities that relationships lead between, whichever way, once, the lower id first; the
+        most relationships first, then by ids. No entity is in two of them."""
+        ...
+
+
+class GraphReads(DrawingReads, Protocol):
     """What a query asks of the graph; a constant number of round trips each."""
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:

@@ -107,6 +107,50 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Dot:
+    """An entity, as far as a drawing needs it."""
+
+    id: str
+    name: str
+    type: str
+    degree: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A relationship, as far as a drawing needs it. ``keyword``: the first of its own."""
+
+    id: str
+    source_entity_id: str
+    target_entity_id: str
+    keyword: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Community:
+    """``parent``: "" of the coarsest. ``size``: its entities; ``parts``: the communities that it is the parent of."""
+
+    id: str
+    level: int
+    parent: str
+    title: str
+    summary: str
+    size: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """How many relationships there are between the entities of two communities, and their weights together."""
+
+    one_id: str
+    other_id: str
+    relationships: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class EntityMentions:
     """An entity, and the passages that mention it."""
 

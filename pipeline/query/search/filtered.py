@@ -26,10 +26,14 @@ from pipeline.stores.reads import (
     passages_of,
 )
 from pipeline.stores.records import (
+    Between,
     Claim,
+    Community,
     Document,
+    Dot,
     Entity,
     EntityMentions,
+    Line,
     Link,
     ListedDocument,
     Membership,
@@ -42,6 +46,9 @@ from pipeline.stores.records import (
 
 Sourced = TypeVar("Sourced", Entity, Relationship)
 Work = Callable[[VectorReads, GraphReads], Result]
+
+MORE = 5
+"""So many times the rows of a drawing are looked at, for those that are left."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,39 @@ class FilteredGraph:
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         return self.graph.communities_of(sorted(self.vectors.visible("entities", entity_ids)), level)
+
+    def named(self, text: str, limit: int) -> list[Dot]:
+        return self._dots(self.graph.named(text, MORE * limit))[:limit]
+
+    def dots(self, ids: Sequence[str]) -> list[Dot]:
+        return self._dots(self.graph.dots(ids))
+
+    def most_linked(self, limit: int, community: str = "") -> list[Dot]:
+        return self._dots(self.graph.most_linked(MORE * limit, community))[:limit]
+
+    def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        return self._lines(self.graph.lines_of(entity_ids, MORE * limit))[:limit]
+
+    def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        return self._lines(self.graph.lines_among(entity_ids, MORE * limit))[:limit]
+
+    def communities(self, ids: Sequence[str]) -> list[Community]:
+        """None: what they are called and how large they are tells of all documents."""
+        return []
+
+    def parts_of(self, community: str, limit: int) -> list[Community]:
+        return []
+
+    def between(self, community_ids: Sequence[str]) -> list[Between]:
+        return []
+
+    def _dots(self, rows: Sequence[Dot]) -> list[Dot]:
+        told = {entity.id: entity for entity in self.entities([row.id for row in rows])}
+        return [replace(row, type=told[row.id].type) for row in rows if row.id in told]
+
+    def _lines(self, rows: Sequence[Line]) -> list[Line]:
+        told = {link.id: link for link in self.relationships([row.id for row in rows])}
+        return [replace(row, keyword=next(iter(told[row.id].keywords), "")) for row in rows if row.id in told]
 
     def _told(self, rows: Sequence[Relationship]) -> list[Relationship]:
         seen, whole = self._seen("relationships", rows)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 from neo4j import Driver, GraphDatabase, RoutingControl
 from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavailable, SessionExpired
@@ -14,6 +14,7 @@ from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
 from pipeline.stores.neo4j import cypher
 from pipeline.stores.reads import HUB, SOURCES
 
+Record = TypeVar("Record")
 FETCH_ROWS = 10_000
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 IDLE_SECONDS = 1.0
@@ -117,6 +118,19 @@ class Neo4jConnection:
                 routing_=RoutingControl.READ,
             )
         return [record.values() for record in result.records]
+
+    def records(self, kind: type[Record], query: LiteralString, **parameters: Any) -> list[Record]:
+        return [kind(*row) for row in self.whole_rows(query, **parameters)]
+
+    def whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
+        """What a load deletes while it is read has lost its id, the first column: LostConnectionError, to be read
+        again."""
+        rows = self.read(query, **parameters)
+        if any(row[0] is None for row in rows):
+            raise LostConnectionError(
+                f"stores.neo4j: workspace '{self.workspace}' was loaded as it was read; ask again"
+            )
+        return rows
 
     def errors(self) -> AbstractContextManager[None]:
         return store_errors(self.uri, self.database)

@@ -14,31 +14,31 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
 import pandas as pd
 import pyarrow as pa
 from neo4j import ManagedTransaction, SummaryCounters, Transaction
 
 from pipeline.contract.schema_version import refuse_newer
-from pipeline.errors import LostConnectionError, StoreError
+from pipeline.errors import StoreError
 from pipeline.settings.addresses import shown_neo4j
 from pipeline.stores.base import Advanced, Live, TableState, Waits, read_live, silent
 from pipeline.stores.connection import this_client
 from pipeline.stores.neo4j import cypher
-from pipeline.stores.neo4j.connection import FETCH_ROWS, Neo4jConnection
+from pipeline.stores.neo4j.connection import FETCH_ROWS
+from pipeline.stores.neo4j.drawing import Neo4jDrawing
 from pipeline.stores.neo4j.rows import as_read, as_stored, places
 from pipeline.stores.neo4j.writer import NESTED, Neo4jWriter, read_hashes
 from pipeline.stores.reads import GraphState, VectorStore, in_order
 from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
-Record = TypeVar("Record")
 WAITING_SECONDS = 1.0
 """After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""
 
 
 @dataclass(frozen=True)
-class Neo4jStore(Neo4jConnection):
+class Neo4jStore(Neo4jDrawing):
     """One workspace in one database."""
 
     name: str = "neo4j"
@@ -130,26 +130,26 @@ class Neo4jStore(Neo4jConnection):
         return {"nodes": nodes, "edges": edges, "communities": communities}
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
-        return in_order(self._records(Entity, cypher.ENTITIES, ids=list(ids)), ids)
+        return in_order(self.records(Entity, cypher.ENTITIES, ids=list(ids)), ids)
 
     def relationships(self, ids: Sequence[str]) -> list[Relationship]:
-        return in_order(self._records(Relationship, cypher.RELATIONSHIPS, rows=places(ids)), ids)
+        return in_order(self.records(Relationship, cypher.RELATIONSHIPS, rows=places(ids)), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        return self._records(Relationship, cypher.RELATIONSHIPS_OF, ids=list(entity_ids), limit=limit)
+        return self.records(Relationship, cypher.RELATIONSHIPS_OF, ids=list(entity_ids), limit=limit)
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
-        return self._records(Link, cypher.LINKS, ids=list(entity_ids), most=most, limit=limit)
+        return self.records(Link, cypher.LINKS, ids=list(entity_ids), most=most, limit=limit)
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         rows = []
-        for id, units, pairs in self._whole_rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
+        for id, units, pairs in self.whole_rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
             shared = dict(pairs)
             rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
         return [SharedUnit(*row) for row in sorted(rows)]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        return self._records(Membership, cypher.COMMUNITIES_OF, ids=list(entity_ids), level=level)
+        return self.records(Membership, cypher.COMMUNITIES_OF, ids=list(entity_ids), level=level)
 
     @contextmanager
     def _locked(self, name: str, waits: Waits = silent) -> Iterator[Transaction]:
@@ -181,19 +181,6 @@ class Neo4jStore(Neo4jConnection):
                 holder = f"'{client}' since {since} ({transaction} of Neo4j)"
         workspace = name.partition("/")[0]
         waits(f"workspace '{workspace}' is held by {holder}; waiting for that to end")
-
-    def _records(self, kind: type[Record], query: LiteralString, **parameters: Any) -> list[Record]:
-        return [kind(*row) for row in self._whole_rows(query, **parameters)]
-
-    def _whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        """What a load deletes while it is read has lost its id, the first column: LostConnectionError, to be read
-        again."""
-        rows = self.read(query, **parameters)
-        if any(row[0] is None for row in rows):
-            raise LostConnectionError(
-                f"stores.neo4j: workspace '{self.workspace}' was loaded as it was read; ask again"
-            )
-        return rows
 
 
 def _live(properties: Mapping[str, Any]) -> Live:

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import array
 
 from pipeline.stores.postgres.database import as_given, field_names
+from pipeline.stores.postgres.drawing import PostgresDrawing
 from pipeline.stores.postgres.reads import PostgresReads, is_of
 from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
 from pipeline.stores.reads import HUB, SOURCES, GraphState, VectorStore, in_order
@@ -30,10 +31,8 @@ FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(
 
 
 @dataclass(frozen=True)
-class PostgresGraph:
+class PostgresGraph(PostgresDrawing):
     """Reads of the graph that a PostgresStore (``with_graph``) has loaded."""
-
-    store: PostgresReads
 
     def beside(self, vectors: VectorStore) -> "PostgresGraph":
         return PostgresGraph(vectors) if isinstance(vectors, PostgresReads) else self

@@ -1,0 +1,116 @@
+"""The graph in PostgreSQL as a drawing needs it: see DrawingReads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Select, and_, func, select, union
+
+from pipeline.stores.postgres.database import field_names
+from pipeline.stores.postgres.reads import PostgresReads
+from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES
+from pipeline.stores.reads import in_order
+from pipeline.stores.records import Between, Community, Dot, Line
+
+DOT = (NODES.c.id, NODES.c.display_name, NODES.c.entity_type, NODES.c.degree)
+BY_DEGREE = (NODES.c.degree.desc(), NODES.c.id.collate("C"))
+BY_ID = EDGES.c.id.collate("C")
+
+
+@dataclass(frozen=True)
+class PostgresDrawing:
+    store: PostgresReads
+
+    def named(self, text: str, limit: int) -> list[Dot]:
+        name, wanted = func.lower(NODES.c.display_name), func.lower(" ".join(text.split()))
+        has_all = and_(*(func.strpos(name, func.lower(word)) > 0 for word in text.split()))
+        query = self._dots().where(has_all)
+        order = ((name == wanted).desc(), func.starts_with(name, wanted).desc(), *BY_DEGREE)
+        return self.store.records(Dot, query.order_by(*order).limit(limit))
+
+    def dots(self, ids: Sequence[str]) -> list[Dot]:
+        return in_order(self.store.records(Dot, self._dots().where(NODES.c.id == func.any(list(ids)))), ids)
+
+    def most_linked(self, limit: int, community: str = "") -> list[Dot]:
+        query = self._dots()
+        if community:
+            members = select(func.unnest(COMMUNITIES.c.entity_ids)).where(
+                COMMUNITIES.c.workspace == self.store.workspace, COMMUNITIES.c.id == community
+            )
+            query = query.where(NODES.c.id.in_(members))
+        return self.store.records(Dot, query.order_by(*BY_DEGREE).limit(limit))
+
+    def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        workspace, ids = self.store.workspace, func.any(list(entity_ids))
+        source, target = NODES.alias("source_node"), NODES.alias("target_node")
+        touching = (
+            select(EDGES.c.id).where(EDGES.c.workspace == workspace, end == ids)
+            for end in (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
+        )
+        found = union(*touching).subquery("found")
+        rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
+        query = (
+            select(*_line())
+            .join_from(found, EDGES, (EDGES.c.workspace == workspace) & (EDGES.c.id == found.c.id))
+            .outerjoin(source, (source.c.workspace == workspace) & (source.c.id == EDGES.c.source_entity_id))
+            .outerjoin(target, (target.c.workspace == workspace) & (target.c.id == EDGES.c.target_entity_id))
+            .order_by(EDGES.c.weight.desc(), rank.desc(), BY_ID)
+            .limit(limit)
+        )
+        return self.store.records(Line, query)
+
+    def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        ids = func.any(list(entity_ids))
+        query = (
+            select(*_line())
+            .where(EDGES.c.workspace == self.store.workspace, EDGES.c.source_entity_id == ids)
+            .where(EDGES.c.target_entity_id == ids)
+            .order_by(EDGES.c.weight.desc(), BY_ID)
+            .limit(limit)
+        )
+        return self.store.records(Line, query)
+
+    def communities(self, ids: Sequence[str]) -> list[Community]:
+        return self.store.records(Community, self._communities().where(COMMUNITIES.c.id == func.any(list(ids))))
+
+    def parts_of(self, community: str, limit: int) -> list[Community]:
+        query = self._communities().where(func.coalesce(COMMUNITIES.c.parent, "") == community)
+        return self.store.records(Community, query.limit(limit))
+
+    def between(self, community_ids: Sequence[str]) -> list[Between]:
+        workspace = self.store.workspace
+        members = (
+            select(COMMUNITIES.c.id, func.unnest(COMMUNITIES.c.entity_ids).label("entity"))
+            .where(COMMUNITIES.c.workspace == workspace, COMMUNITIES.c.id == func.any(list(community_ids)))
+            .cte("members")
+            .prefix_with("MATERIALIZED")
+        )
+        one, other = members.alias("one"), members.alias("other")
+        first = func.least(one.c.id.collate("C"), other.c.id.collate("C"))
+        last = func.greatest(one.c.id.collate("C"), other.c.id.collate("C"))
+        query = (
+            select(first, last, func.count(), func.sum(EDGES.c.weight))
+            .join_from(EDGES, one, one.c.entity == EDGES.c.source_entity_id)
+            .join(other, other.c.entity == EDGES.c.target_entity_id)
+            .where(EDGES.c.workspace == workspace, one.c.id != other.c.id)
+            .group_by(first, last)
+            .order_by(func.count().desc(), first, last)
+        )
+        return self.store.records(Between, query)
+
+    def _dots(self) -> Select:
+        return select(*DOT).where(NODES.c.workspace == self.store.workspace)
+
+    def _communities(self) -> Select:
+        part = COMMUNITIES.alias("part")
+        parts = select(func.count()).where(
+            part.c.workspace == COMMUNITIES.c.workspace, part.c.parent == COMMUNITIES.c.id
+        )
+        counted = {"parts": parts.correlate(COMMUNITIES).scalar_subquery().label("parts")}
+        columns = (counted[name] if name in counted else COMMUNITIES.c[name] for name in field_names(Community))
+        order = (COMMUNITIES.c.size.desc(), COMMUNITIES.c.id.collate("C"))
+        return select(*columns).where(COMMUNITIES.c.workspace == self.store.workspace).order_by(*order)
+
+
+def _line() -> list[ColumnElement]:
+    keyword = func.coalesce(EDGES.c.keywords[1], "")
+    return [EDGES.c.id, EDGES.c.source_entity_id, EDGES.c.target_entity_id, keyword, EDGES.c.weight]

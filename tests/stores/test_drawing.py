@@ -1,0 +1,157 @@
+"""What a drawing reads of every graph store, on real servers, beside the same in plain Python."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+
+from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
+from pipeline.stores.records import Between, Community, Dot, Line
+from pipeline.text.ids import entity_id
+from tests.query.memory_stores import MemoryStores, of_documents, village
+from tests.records import column
+from tests.stores.communities import load
+from tests.stores.graphs import Graph, LoadableGraph, edge, graph, node, random_graph
+
+OpenGraph = Callable[..., LoadableGraph]
+
+
+def dots(stored: Graph) -> list[Dot]:
+    """By degree, then id."""
+    rows = [Dot(row.id, row.display_name, row.entity_type, row.degree) for row in stored.nodes.itertuples()]
+    return sorted(rows, key=lambda dot: (-dot.degree, dot.id))
+
+
+def lines(stored: Graph, ids: Sequence[str], ends: int) -> list[Line]:
+    """Of which so many ends at least are among the ids."""
+    degrees = {dot.id: dot.degree for dot in dots(stored)}
+    found = []
+    for row in stored.edges.itertuples():
+        pair = (row.source_entity_id, row.target_entity_id)
+        if sum(end in ids for end in pair) >= ends:
+            rank = sum(degrees.get(end, 0) for end in pair) if ends == 1 else 0
+            keyword = row.keywords[0] if row.keywords else ""
+            found.append((-row.weight, -rank, row.id, Line(row.id, *pair, keyword, row.weight)))
+    return [line for *_, line in sorted(found, key=lambda entry: entry[:3])]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_reads_equal_a_plain_reference(open_graph: OpenGraph, seed: int):
+    stored, other = random_graph(seed), random_graph(seed, content=1)
+    opened, neighbour = open_graph("-one"), open_graph("-other")
+    opened.load(stored)
+    neighbour.load(other)
+    reads, ids = opened.reads, [*stored.nodes["id"][:-12:-1], "ent-unknown"]
+    by_id = {dot.id: dot for dot in dots(stored)}
+    assert reads.dots(ids) == [by_id[id] for id in ids if id in by_id]
+    for limit in (1, 5, 1000):
+        assert reads.most_linked(limit) == dots(stored)[:limit]
+        assert reads.lines_of(ids, limit) == lines(stored, ids, 1)[:limit]
+        assert reads.lines_among(ids, limit) == lines(stored, ids, 2)[:limit]
+    assert reads.dots([]) == []
+    assert reads.lines_of([], 9) == []
+    assert reads.lines_among([], 9) == []
+    assert reads.most_linked(9, "com-1") == []
+    assert reads.communities(["com-1"]) == []
+    assert reads.parts_of("", 9) == []
+    assert reads.between(["com-1"]) == []
+
+
+def test_an_entity_is_found_by_words_of_its_name(open_graph: OpenGraph):
+    opened = open_graph()
+    names = ["Orvane", "New Orvane", "Orvane Coast", "Coast", "Ärmelkanal", "100%_\\ 'x'; --", "Idra  Vasterling"]
+    opened.load(graph([node(name) for name in names]))
+
+    def found(text: str, limit: int = 9) -> list[str]:
+        return column(opened.reads.named(text, limit), "name")
+
+    assert found("ORVANE")[:2] == ["Orvane", "Orvane Coast"]
+    assert sorted(found("orvane")) == ["New Orvane", "Orvane", "Orvane Coast"]
+    assert found("coast  orv") == ["Orvane Coast"]
+    assert found("ärmel") == ["Ärmelkanal"]
+    assert found("100%_\\") == ["100%_\\ 'x'; --"]
+    assert found("vasterling idra") == ["Idra  Vasterling"]
+    assert found("'") == ["100%_\\ 'x'; --"]
+    assert not found("%rvan_")
+    assert len(found("o", limit=2)) == 2
+
+
+@dataclass(frozen=True)
+class Expected:
+    rows: pd.DataFrame
+
+    def communities(self, ids: Sequence[str]) -> list[Community]:
+        parts = Counter(self.rows["parent"])
+        found = [
+            Community(row.id, row.level, row.parent, row.title, row.summary, row.size, parts[row.id])
+            for row in self.rows.itertuples()
+            if row.id in ids
+        ]
+        return sorted(found, key=lambda found: (-found.size, found.id))
+
+    def between(self, ids: Sequence[str], edges: pd.DataFrame) -> list[Between]:
+        of = {member: row.id for row in self.rows.itertuples() if row.id in ids for member in row.entity_ids}
+        count, weight = Counter(), Counter()
+        for row in edges.itertuples():
+            ends = tuple(sorted(of.get(id, "") for id in (row.source_entity_id, row.target_entity_id)))
+            if ends[0] and ends[0] != ends[1]:
+                count[ends] += 1
+                weight[ends] += row.weight
+        return sorted(
+            (Between(*ends, count[ends], weight[ends]) for ends in count),
+            key=lambda found: (-found.relationships, found.one_id, found.other_id),
+        )
+
+
+def test_communities_their_parts_and_what_leads_between_them(open_graph: OpenGraph):
+    opened, stored = open_graph(), random_graph(0)
+    rows, _ = load(opened, 0)
+    expected, reads = Expected(rows), opened.reads
+    assert reads.communities(list(rows["id"])) == expected.communities(list(rows["id"]))
+    for parent in ["", *rows["id"]]:
+        children = list(rows.loc[rows["parent"] == parent, "id"])
+        assert reads.parts_of(parent, 9) == expected.communities(children)
+        assert reads.parts_of(parent, 1) == expected.communities(children)[:1]
+        assert reads.between(children) == expected.between(children, stored.edges)
+    assert any(reads.between(list(rows.loc[rows["level"] == level, "id"])) for level in (0, 1))
+    for row in rows.itertuples():
+        assert reads.most_linked(3, row.id) == [dot for dot in dots(stored) if dot.id in row.entity_ids][:3]
+
+
+def test_two_directions_are_two_lines_of_one_pair(open_graph: OpenGraph):
+    opened = open_graph()
+    opened.load(graph([node("A"), node("B")], [edge("A", "B"), edge("B", "A")]))
+    assert len(opened.reads.lines_among([entity_id("A"), entity_id("B")], 9)) == 2
+    assert len(opened.reads.lines_of([entity_id("A"), entity_id("B")], 9)) == 2
+
+
+class Drawable(MemoryStores):
+    """All of them, whatever is asked for."""
+
+    def most_linked(self, limit: int, community: str = "") -> list[Dot]:
+        return [Dot(row.id, row.name, row.type, row.degree) for row in self.entity_rows.itertuples()][:limit]
+
+    def named(self, text: str, limit: int) -> list[Dot]:
+        return self.most_linked(limit)
+
+    def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        rows = self.relationship_rows.itertuples()
+        return [Line(row.id, row.source_entity_id, row.target_entity_id, row.keywords[0], row.weight) for row in rows][
+            :limit
+        ]
+
+    lines_among = lines_of
+
+
+def test_who_sees_some_documents_sees_a_drawing_of_these_alone():
+    stores = Drawable(*(getattr(village(), name) for name in ("chunk_rows", "entity_rows", "relationship_rows")))
+    seen = FilteredGraph(stores, FilteredVectors(stores, of_documents("doc-1")))
+    assert seen.most_linked(9) == seen.named("a", 9) == [Dot("ent-Ada", "Ada", "", 1), Dot("ent-Bea", "Bea", "", 2)]
+    assert seen.most_linked(1) == [Dot("ent-Ada", "Ada", "", 1)]
+    assert seen.lines_of(["ent-Ada"], 9) == [Line("rel-Ada-Bea", "ent-Ada", "ent-Bea", "knows", 1.0)]
+    assert seen.lines_among(["ent-Ada", "ent-Bea"], 9) == seen.lines_of(["ent-Ada"], 9)
+    assert seen.communities(["com-1"]) == []
+    assert seen.parts_of("", 9) == []
+    assert seen.between(["com-1"]) == []
