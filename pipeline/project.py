@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pipeline.engine.law_check import HeldStep
     from pipeline.engine.plan import PlannedStep, RunOptions, Selection
     from pipeline.engine.run_report import Progress, RunReport
+    from pipeline.export.picture import Picture
     from pipeline.export.source import ExportReport, ExportSource
     from pipeline.purge.document import PurgeReport
     from pipeline.purge.history import HistoryReport
@@ -336,6 +337,26 @@ class Project(Asking):
         from pipeline.export.graph import graph_of, without_parallels
 
         return without_parallels(graph_of(self._source(workflow)))
+
+    def picture(
+        self, about: str, workflow: str | None = None, hops: int = 1, most: int = 100, **options: Any
+    ) -> Picture:
+        """What a notebook shows (an SVG), or ``.graph``, a networkx graph with places: of an entity, by its name or id,
+        what is within ``hops`` of it; else of a question, whose ``options`` are those of ``query``, the entities and
+        relationships of its evidence. Up to ``most`` entities, the nearest first, 500 at most.
+
+        Raises UsageError when there is no graph, and as ``query``.
+        """
+        from pipeline.export.picture import find_entity, neighbourhood, picture_of
+
+        source = self._source(workflow)
+        if entity := find_entity(source, about):
+            return picture_of(source, neighbourhood(source, entity, hops), about, most, focus=entity)
+        found = self.query_data(about, **options)
+        links = found["relationships"]
+        ends = [link[end] for link in links for end in ("source_entity_id", "target_entity_id")]
+        ids = list(dict.fromkeys([*(entity["id"] for entity in found["entities"]), *ends]))
+        return picture_of(source, ids, about, most, only={link["id"] for link in links})
 
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())

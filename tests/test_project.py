@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from pipeline.errors import StoreError, UsageError
@@ -88,6 +89,22 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
     project = new_project(tmp_path_factory.mktemp("loaded") / "p", postgres_url)
     assert project.report("run", "fast")["outcome"] == "completed"
     return project
+
+
+def test_the_graph_in_python(loaded: ProjectFolder, tmp_path: Path) -> None:
+    with loaded.open() as project:
+        graph = project.graph()
+        nx.write_graphml(graph, tmp_path / "mine.graphml")
+        assert nx.utils.graphs_equal(nx.read_graphml(tmp_path / "mine.graphml"), graph)
+        around = project.picture("brack institute")
+        names = {told["name"] for _, told in around.graph.nodes(data=True)}
+        assert {"Brack Institute", "Idra Senn", "Anselm Torr"} <= names
+        assert all({"x", "y"} <= told.keys() for _, told in around.graph.nodes(data=True))
+        question = "Who founded the Brack Institute?"
+        evidence, found = project.picture(question, mode="local"), project.query_data(question, mode="local")
+        assert {told for *_, told in evidence.graph.edges(data="id")} == {link["id"] for link in found["relationships"]}
+        assert set(evidence.graph) >= {entity["id"] for entity in found["entities"]}
+        assert question in evidence._repr_html_()
 
 
 @pytest.mark.parametrize("mode", MODES)

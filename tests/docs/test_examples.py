@@ -7,24 +7,29 @@ import sys
 from pathlib import Path
 
 from pipeline.verbs.load_documents import LoadParams, load_documents
-from tests.projects import new_project
+from tests.projects import ProjectFolder, new_project
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_ask(tmp_path: Path, postgres_url: str) -> None:
-    project = new_project(tmp_path / "p", postgres_url)
-    with project.open() as opened:
-        opened.run("fast")
-    asked = subprocess.run(
-        [sys.executable, ROOT / "examples" / "ask.py", "Who founded the Brack Institute?", project.root],
+def example(project: ProjectFolder, name: str, about: str) -> str:
+    return subprocess.run(
+        [sys.executable, ROOT / "examples" / name, about, project.root],
         capture_output=True,
         text=True,
         env={**project.environment, "PYTHONPATH": str(ROOT)},
         check=True,
-    )
-    assert "Idra Senn" in asked.stdout
-    assert "[1]" in asked.stdout
+    ).stdout
+
+
+def test_ask_and_picture(tmp_path: Path, postgres_url: str) -> None:
+    project = new_project(tmp_path / "p", postgres_url)
+    with project.open() as opened:
+        opened.run("fast")
+    asked = example(project, "ask.py", "Who founded the Brack Institute?")
+    assert "Idra Senn" in asked
+    assert "[1]" in asked
+    assert ">Idra Senn</text>" in example(project, "picture.py", "Who founded the Brack Institute?")
 
 
 def test_the_sample_corpus_and_its_questions_fit_together() -> None:
