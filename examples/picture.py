@@ -1,4 +1,4 @@
-"""Draw what is around an entity, or the evidence of a question: python examples/picture.py "Tessing" [FOLDER] > it.svg"""
+"""Draw what is around an entity, or a question's evidence: python examples/picture.py "Tessing" [FOLDER] > it.svg"""
 
 import sys
 

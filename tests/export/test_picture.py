@@ -53,7 +53,7 @@ def test_names_and_texts_are_text(names: list[str], tmp_path: Path):
     told = "\n".join(element.text or "" for element in shown.iter(f"{SVG}title"))
     kept = [name.replace("\ufffe", "").replace("\uffff", "") for name in names]
     assert all(name in told for name in kept)
-    assert len(list(shown.iter(f"{SVG}circle"))) == len(names) + len(names[:8])  # and the legend
+    assert len(list(shown.iter(f"{SVG}circle"))) == len(names) + len(names[:9])  # and the legend: 8, and others
 
 
 def test_the_same_every_time_and_inside_the_picture(tmp_path: Path):
@@ -91,7 +91,7 @@ def test_the_nearest_first_and_no_more_than_asked_for(tmp_path: Path):
     assert set(picture.graph) == set(found[:3])
     assert picture.left_out == 2
     assert "2 more are not shown" in picture.svg
-    with pytest.raises(UsageError, match="draw 1 to 500 entities, or take project.graph"):
+    with pytest.raises(UsageError, match=r"draw 1 to 500 entities, or take project\.graph"):
         picture_of(source, found, "it", MOST_NODES + 1)
 
 
