@@ -1,6 +1,7 @@
-"""The libraries of the pages in a browser, from npm into pipeline/serve/ui/vendor: `make vendor` (needs npm).
+"""What others wrote of the pages in a browser, from npm into vendor folders: `make vendor` (needs npm). The libraries
+of the pages are in pipeline/serve/ui/vendor, what only looks at them in tests/serve/ui/vendor.
 
-vendor/index.json is the one list: each package with its version, its licence and the SHA-512 of its archive, each file
+A folder's index.json is its list: each package with its version, its licence and the SHA-512 of its archive, each file
 with its own. A hash that is "" there is filled in: so a package is added, or another version of it taken.
 """
 
@@ -13,23 +14,29 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "pipeline" / "serve" / "ui" / "vendor"
-INDEX = FOLDER / "index.json"
+ROOT = Path(__file__).parents[1]
+FOLDERS = [ROOT / part / "serve" / "ui" / "vendor" for part in ("pipeline", "tests")]
 
 
 def main() -> None:
-    packages = json.loads(INDEX.read_text())
+    for folder in FOLDERS:
+        fill(folder, folder / "index.json")
+
+
+def fill(folder: Path, index: Path) -> None:
+    """The files that the list names, and no other."""
+    packages = json.loads(index.read_text())
     with tempfile.TemporaryDirectory() as temporary:
         for package in packages:
-            fetch(package, Path(temporary))
-    known = {INDEX.name, *(name for package in packages for name in package["files"])}
-    for file in FOLDER.iterdir():
+            fetch(package, folder, Path(temporary))
+    known = {index.name, *(name for package in packages for name in package["files"])}
+    for file in folder.iterdir():
         if file.name not in known:
             file.unlink()
-    INDEX.write_text(json.dumps(packages, indent=2) + "\n")
+    index.write_text(json.dumps(packages, indent=2) + "\n")
 
 
-def fetch(package: dict[str, Any], temporary: Path) -> None:
+def fetch(package: dict[str, Any], folder: Path, temporary: Path) -> None:
     """Write the package's files, its hashes checked."""
     named = f"{package['name']}@{package['version']}"
     packed = subprocess.run(
@@ -43,13 +50,13 @@ def fetch(package: dict[str, Any], temporary: Path) -> None:
             assert member is not None, f"{named} has no {file['from']}"
             content = member.read()
             file["sha512"] = checked(file["sha512"], content, f"{named}, {file['from']}")
-            (FOLDER / name).write_bytes(content)
+            (folder / name).write_bytes(content)
 
 
 def checked(pinned: str, content: bytes, what: str) -> str:
     found = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
     if pinned not in ("", found):
-        raise SystemExit(f'{what}: its hash is {found}, not {pinned}; if that is meant, put "" into {INDEX}')
+        raise SystemExit(f'{what}: its hash is {found}, not {pinned}; if that is meant, put "" into index.json')
     return found
 
 
