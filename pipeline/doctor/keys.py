@@ -48,13 +48,13 @@ def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
     with closing(postgres_store(settings, root)) as store:
         loaded = store.workspaces()
         for name, key in narrowed.items():
-            workspace = key.workspace or settings.workspace
-            if workspace in loaded:
-                yield from _unknown_fields(name, key, {*OWN, *store.fields(workspace)} if key.where else OWN)
-            elif key.workspace:
-                near = did_you_mean(key.workspace, loaded, "loaded are")
-                fact = f"{WHAT}.{name}.workspace: nothing is loaded as '{key.workspace}'"
-                yield Finding("settings", WHAT, "warning", fact, f"load it, or correct the name: {near}")
+            for workspace in key.workspace or (settings.workspace,):
+                if workspace in loaded:
+                    yield from _unknown_fields(name, key, {*OWN, *store.fields(workspace)} if key.where else OWN)
+                elif key.workspace:
+                    near = did_you_mean(workspace, loaded, "loaded are")
+                    fact = f"{WHAT}.{name}.workspace: nothing is loaded as '{workspace}'"
+                    yield Finding("settings", WHAT, "warning", fact, f"load it, or correct the name: {near}")
 
 
 def _unknown_fields(name: str, key: KeySettings, have: Collection[str]) -> Iterator[Finding]:

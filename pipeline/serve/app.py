@@ -19,11 +19,12 @@ from pipeline.project import Project
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.doors import Door, doors_of
 from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
-from pipeline.serve.guard import Guard, RequestLog
+from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
-from pipeline.serve.ui.mount import mount
+from pipeline.serve.sessions import sessions_of
+from pipeline.serve.ui.mount import OPEN_PATHS, mount
 from pipeline.settings.query_options import QuerySettings
 
 ABOUT = """
@@ -69,9 +70,14 @@ def api_of(project: Project, any_host: bool = False) -> Api:
     app = FastAPI(title="graphmill", version=version("graphmill"), description=ABOUT, lifespan=lifespan)
     _add_queries(app, project.settings.query, queries)
     _add_health(app, project, queries, health)
-    ui = mount(app, queries) if limits.page else None
+    doors = doors_of(project)
+    sessions = sessions_of(project, doors)
+    ui = mount(app, queries, sessions) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
-    guarded: ASGIApp = Guard(app, doors_of(project), 1024 * limits.max_body_kb, frozenset({"/health"}), any_host)
+    guarded: ASGIApp = Guard(
+        app, doors, 1024 * limits.max_body_kb, limits.request_timeout, ("/health", *(OPEN_PATHS if ui else ())),
+        any_host, sessions if ui else None,
+    )  # fmt: skip
     if limits.cors_origins:
         guarded = CORSMiddleware(
             guarded,
@@ -80,7 +86,7 @@ def api_of(project: Project, any_host: bool = False) -> Api:
             allow_headers=["*"],
             expose_headers=["Retry-After"],
         )
-    return Api(RequestLog(guarded), queries)
+    return Api(Told(RequestLog(guarded), TOLD_BROWSERS), queries)
 
 
 def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> None:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.errors import SettingsError
 from pipeline.project import Project
@@ -18,12 +18,13 @@ USUAL_RECORDS = 100
 @dataclass(frozen=True)
 class Door:
     """``project``: over the workspace that is asked. ``key``: "" where none is wanted; ``editor``: it may change
-    something, where settings let anybody."""
+    something, where settings let anybody; ``projects``: over all workspaces that it may ask."""
 
     asker: Asker
     project: Project
     key: str = field(default="", repr=False)
     editor: bool = False
+    projects: tuple[Project, ...] = ()
 
     @property
     def workspace(self) -> str:
@@ -31,7 +32,13 @@ class Door:
 
     @property
     def workspaces(self) -> tuple[str, ...]:
-        return (self.workspace,)
+        return tuple(one.settings.workspace for one in self.projects) or (self.workspace,)
+
+    def at(self, workspace: str) -> "Door | None":
+        """The same door to another workspace; None where it leads to none of that name."""
+        of_that_name = (one for one in (*self.projects, self.project) if one.settings.workspace == workspace)
+        found = next(of_that_name, None)
+        return replace(self, project=found) if found else None
 
     @property
     def may_change(self) -> bool:
@@ -45,11 +52,9 @@ class Doors:
     keyed: tuple[Door, ...]
     open: Door | None
 
-    def opened_by(self, given: Sequence[str]) -> Door | None:
+    def opened_by(self, given: Sequence[bytes]) -> Door | None:
         """All keys are compared, each in a time that does not tell how much of it fits."""
-        fits = [
-            [secrets.compare_digest(one.encode("latin-1"), door.key.encode()) for one in given] for door in self.keyed
-        ]
+        fits = [[secrets.compare_digest(one, door.key.encode()) for one in given] for door in self.keyed]
         return next((door for door, fit in zip(self.keyed, fits, strict=True) if any(fit)), self.open)
 
 
@@ -100,5 +105,5 @@ def _door(name: str, key: KeySettings, project: Project) -> Door:
         apart=True,
         all_told=False,
     )
-    asked = project.over(key.workspace) if key.workspace else project
-    return Door(asker, asked, key.key.get_secret_value(), key.editor)
+    asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
+    return Door(asker, asked[0], key.key.get_secret_value(), key.editor, asked)

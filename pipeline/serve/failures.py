@@ -53,6 +53,7 @@ BY_STATUS = {
     401: "unauthorized",
     404: "not_found",
     405: "method_not_allowed",
+    408: "slow_request",
     413: "too_large",
     421: "wrong_host",
 }

@@ -1,20 +1,32 @@
-"""What every request passes before it is read (its host, its key, its size), and its line in the log."""
+"""What every request passes before it is read (its host, its key, its size, how long it takes to come), what every
+answer tells a browser, and a line in the log."""
 
+import asyncio
 import logging
+import re
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.serve.doors import Doors
+from pipeline.serve.doors import Door, Doors
 from pipeline.serve.failures import refusal
+from pipeline.serve.navigation import login_address, wants_page
+
+if TYPE_CHECKING:
+    from pipeline.serve.sessions import Sessions  # by itsdangerous, which tools for assistants do without
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 WRONG_HOST = "this server is asked by the name localhost or 127.0.0.1, or with a key"
 WRONG_KEY = "the API key is missing or wrong; send Authorization: Bearer KEY, or X-API-Key: KEY"
+NO_WORKSPACE = "who asks has no such workspace; look at the address"
+_IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -22,40 +34,71 @@ class Guard:
     """An ASGI application around another.
 
     Where a door is open, and unless ``any_host``, only those who ask this machine by one of its own names are
-    answered: a web page whose name is made to point here cannot ask. ``open_paths`` want no key; ``scope["door"]`` says
-    to the application whom theirs has let in, None where there was none.
+    answered: a web page whose name is made to point here cannot ask. ``open_paths`` want no key, nor does what is below
+    those that end with /; ``scope["door"]`` says to the application whom theirs has let in, None where there was none.
+    What is below /w/NAME is the same, of that workspace. ``sessions``: of those who have signed in on a page; where
+    there are such, whoever asks for a page without a key is led to the login. ``patience``: seconds that a body may
+    take to come.
     """
 
     app: ASGIApp
     doors: Doors
     max_body: int
-    open_paths: frozenset[str] = frozenset()
+    patience: float
+    open_paths: Collection[str] = ()
     any_host: bool = False
+    sessions: "Sessions | None" = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
-        scope["door"] = self.doors.opened_by(_keys_in(headers))
         if not self._is_for_us(headers):
             return await refusal(421, WRONG_HOST)(scope, receive, send)
-        if scope["door"] is None and scope["path"] not in self.open_paths:
+        door = self._opened(scope, headers)
+        if inside := _IN_WORKSPACE.fullmatch(scope["path"]):
+            workspace, path = inside.groups()
+            scope = {**scope, "path": path, "raw_path": quote(path).encode()}
+            if door is not None and (door := door.at(workspace)) is None:
+                return await refusal(404, NO_WORKSPACE)(scope, receive, send)
+        scope["door"] = door
+        if door is None and not self._is_open(scope["path"]):
+            if self.sessions and wants_page(scope):
+                return await RedirectResponse(login_address(scope), 303)(scope, receive, send)
             return await refusal(401, WRONG_KEY, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         announced = headers.get("content-length", "")
         if announced.isdecimal() and int(announced[:20]) > self.max_body:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
         await self.app(scope, self._limited(receive), send)
 
+    def _opened(self, scope: Scope, headers: Headers) -> Door | None:
+        """By a key, else by a session; a wrong key is no session's."""
+        given = _keys_in(headers)
+        door = self.doors.opened_by(given)
+        if door is None and self.sessions and not any(given):
+            return self.sessions.door(scope)
+        return door
+
+    def _is_open(self, path: str) -> bool:
+        return any(path.startswith(one) if one.endswith("/") else path == one for one in self.open_paths)
+
     def _limited(self, receive: Receive) -> Receive:
-        """For a body whose size was not announced."""
-        received = 0
+        """For a body whose size was not announced, or that does not come."""
+        received, whole, deadline = 0, False, asyncio.get_running_loop().time() + self.patience
 
         async def limited() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, whole
+            if whole:  # what comes now is that the client has hung up, whenever that is
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, self._slow, {"Connection": "close"}) from None
             received += len(message.get("body", b""))
             if received > self.max_body:
                 raise HTTPException(413, self._limit, {"Connection": "close"})
+            whole = not message.get("more_body", False)
             return message
 
         return limited
@@ -64,15 +107,50 @@ class Guard:
     def _limit(self) -> str:
         return f"the body is larger than {self.max_body // 1024} KB (serve.max_body_kb)"
 
+    @property
+    def _slow(self) -> str:
+        return f"the body did not come within {self.patience:g} s (serve.request_timeout); send it again"
+
     def _is_for_us(self, headers: Headers) -> bool:
         host = headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return self.doors.open is None or self.any_host or name in LOOPBACK_NAMES
 
 
-def _keys_in(headers: Headers) -> list[str]:
+def _keys_in(headers: Headers) -> list[bytes]:
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    return [headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""]
+    given = [headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""]
+    return [one.encode("latin-1") for one in given]
+
+
+TOLD_BROWSERS: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # not no-referrer: with that a form says it is of nobody's page (Origin: null)
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Nothing is loaded from, sent to or framed by another host, whatever a document or a model has written."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An ASGI application around another, whose every answer has these headers, unless it has its own."""
+
+    app: ASGIApp
+    headers: Mapping[str, str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, told)
 
 
 LOG = logging.getLogger("graphmill.serve")

@@ -22,4 +22,6 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
             yield f"{where}.key: empty; set the environment variable that it names, or remove {where}"
         elif key in names:
             yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
+        if one.editor and one.where:
+            yield f"{where}: an editor sees all documents; remove editor, or where"
         names.setdefault(key, name)

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -211,13 +212,21 @@ class AllowSettings(Section):
     cost_per_day: NonNegativeFloat | Literal["unlimited"] = 10.0
 
 
+WorkspaceName = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
+
+
+def _names(given: Any) -> Any:
+    """One stands for a list of one."""
+    return [given] * bool(given) if isinstance(given, str) else given
+
+
 class KeySettings(Section):
     """Of one who asks by a key of their own; what is left out is as in ``allow``. ``where``: conditions on documents;
     of others nothing is shown. ``cost_per_day``: of this key's questions. ``editor``: may change something, unless
-    ``serve.read_only``."""
+    ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names."""
 
     key: SecretStr = SecretStr("")
-    workspace: str = Field(default="", pattern=r"^[a-z0-9_-]{0,63}$")
+    workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_names)] = ()
     modes: tuple[Mode, ...] | None = None
     models: tuple[str, ...] | None = None
     system_prompt: bool | None = None
@@ -234,7 +243,8 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 class ServeSettings(Section):
     """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
-    wait; ``timeout``: seconds a query may take in all; ``grace``: seconds that queries get to end when the server is
+    wait; ``timeout``: seconds a query may take in all; ``request_timeout``: that a request's headers may take to come,
+    and its body; ``grace``: seconds that queries get to end when the server is
     stopped."""
 
     host: str = "127.0.0.1"
@@ -243,11 +253,13 @@ class ServeSettings(Section):
     keys: dict[KeyName, KeySettings] = {}
     allow: AllowSettings = AllowSettings()
     page: bool = True
+    session_hours: float = Field(default=12, gt=0)
     read_only: bool = True
     cors_origins: tuple[str, ...] = ()
     concurrency: int = Field(default=64, ge=1, le=1000)
     waiting: int = Field(default=256, ge=0)
     timeout: float = Field(default=300, gt=0)
+    request_timeout: float = Field(default=30, gt=0)
     max_body_kb: PositiveInt = 1024
     grace: float = Field(default=5, ge=0)
 

@@ -18,7 +18,7 @@ from pipeline.pages.environment import STYLE, texts
 HERE = Path(__file__).parent
 FOLDERS = {"": HERE / "static", "vendor/": HERE / "vendor"}
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
-         ".woff2": "font/woff2", ".json": "application/json", ".png": "image/png", ".ico": "image/x-icon"}  # fmt: skip
+         ".woff2": "font/woff2", ".png": "image/png", ".ico": "image/x-icon"}  # fmt: skip
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
 SMALL = 1000
 """Bytes that are not worth packing."""

@@ -3,15 +3,20 @@
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from pipeline.serve.queries import Queries
-from pipeline.serve.ui import ask, documents, graph, nights, pins
+from pipeline.serve.sessions import Sessions
+from pipeline.serve.ui import ask, documents, graph, login, nights, pins
 from pipeline.serve.ui.assets import read_assets
 from pipeline.serve.ui.assets import router as assets_router
 from pipeline.serve.ui.shell import state_of
 from pipeline.serve.ui.view import Ui
 
+OPEN_PATHS = ("/login", "/logout", "/assets/")
+"""That want no key: they show nothing of the documents."""
 
-def mount(app: FastAPI, queries: Queries) -> Ui:
+
+def mount(app: FastAPI, queries: Queries, sessions: Sessions) -> Ui:
     ui = Ui(queries, read_assets())
+    app.include_router(login.router(ui, sessions))
     app.include_router(assets_router(ui.assets))
     app.include_router(_state(ui))
     for view in (ask, graph, documents, nights, pins):

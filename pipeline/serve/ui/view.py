@@ -14,6 +14,7 @@ from pipeline.errors import NotAllowedError
 from pipeline.pages.environment import environment, texts
 from pipeline.serve.doors import Door
 from pipeline.serve.failures import Failure, respond
+from pipeline.serve.navigation import root_of, wants_page
 from pipeline.serve.queries import Queries
 from pipeline.serve.responses import answered, json_bytes
 from pipeline.serve.ui.assets import Assets
@@ -54,7 +55,7 @@ class Ui:
     def render(self, http: Request, template: str, **values: Any) -> str:
         """The template by itself. It knows ``root`` (to this server's own root, from this address), ``assets`` (the
         folder of style and scripts), ``shell`` (who asks, of what) and ``texts``."""
-        root = root_of(http)
+        root = root_of(http.scope)
         shell = shell_of(http.scope["door"])
         return self.templates.get_template(template).render(
             root=root, assets=root + self.assets.folder, shell=shell, **values
@@ -62,7 +63,7 @@ class Ui:
 
     def failed(self, http: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
         """As a page where one was asked for, else as JSON."""
-        if not wants_page(http):
+        if not wants_page(http.scope):
             return respond(failure, headers)
         page = self.render(http, "failed.html.j2", failure=failure)
         return HTMLResponse(page, failure.status, {**failure.headers, **(headers or {})})
@@ -86,14 +87,3 @@ def editor(http: Request) -> Door:
     if not door.may_change:
         raise NotAllowedError(locked(door))
     return door
-
-
-def wants_page(http: Request) -> bool:
-    """Whether a browser asks for something to show, not a script for data."""
-    return http.method in ("GET", "HEAD") and "text/html" in http.headers.get("accept", "")
-
-
-def root_of(http: Request) -> str:
-    """From a page's address to the root, relative: whatever stands before it at a proxy stays."""
-    depth = http.scope["path"].count("/") - 1
-    return "../" * depth or "./"

@@ -1,0 +1,46 @@
+"""Where a browser is and where it may be sent: by relative addresses alone, so that a proxy's prefix stays."""
+
+import re
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_BELOW_ROOT = re.compile(r"(?:[\w-][\w.~%-]*(?:/[\w.~%-]+)*)?(?:\?[\w.~%&=+,:;@!*'()/-]*)?", re.ASCII)
+
+
+def root_of(scope: Scope) -> str:
+    """From the address that was asked for to the root, relative."""
+    depth: int = scope["path"].count("/") - 1
+    return "../" * depth or "./"
+
+
+def wants_page(scope: Scope) -> bool:
+    """Whether a browser asks for something to show, not a script for data."""
+    return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
+
+
+def below_root(address: str) -> str:
+    """The address, from the root, if it is one of this server; else the root's, "". Never another host's."""
+    return address if _BELOW_ROOT.fullmatch(address) else ""
+
+
+def login_address(scope: Scope) -> str:
+    """Of the login that leads back to what was asked for."""
+    asked = quote(scope["path"].removeprefix("/"), safe="/~")
+    if query := scope["query_string"].decode("latin-1"):
+        asked = f"{asked}?{query}"
+    return f"{root_of(scope)}login?next={quote(asked, safe='')}"
+
+
+def of_our_own_page(scope: Scope) -> bool:
+    """Whether a page of this server has sent the request, or a person by an address or a bookmark. For what changes
+    nothing the word of an old browser, which tells neither, is taken; its cookie came along by SameSite=Strict."""
+    headers, reads = Headers(scope=scope), scope["method"] in READS
+    if site := headers.get("sec-fetch-site"):
+        return site == "same-origin" or (site == "none" and reads)
+    origin = headers.get("origin")
+    if origin is None:
+        return reads
+    return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""

@@ -1,0 +1,7 @@
+// Who follows a link from another site comes without the cookie (SameSite), and so to this page. A request of this page
+// brings it along: if there is a session already, on to where the link leads.
+const root = new URL("../../", import.meta.url);
+const next = document.querySelector("input[name=next]").value;
+
+const answer = await fetch(new URL("ui/state", root)).catch(() => null);
+if (answer?.ok) location.replace(new URL(next, root));

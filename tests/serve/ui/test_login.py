@@ -1,0 +1,182 @@
+"""A key typed into a page, the session it begins, and who else may not use it."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from http.cookies import SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from itsdangerous import TimestampSigner
+
+from tests.projects import ProjectFolder
+from tests.serve.serving import QUESTION, Serving, serving
+
+ALL, SALES = "the kéy of all", "sales-key"
+PAGE = {"Accept": "text/html,application/xhtml+xml"}
+KEYS = [
+    f"serve.api_key={ALL}", f"serve.keys.sales={{key: {SALES}, where: {{source: institute.txt}}}}",
+    "serve.session_hours=2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: ProjectFolder) -> Iterator[Serving]:
+    with folder.open(*KEYS) as project, serving(project) as served:
+        yield served
+
+
+@pytest.fixture
+def browser(guarded: Serving) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=guarded.url, timeout=30, headers=PAGE) as client:
+        yield client
+
+
+def sign_in(browser: httpx2.Client, key: str = ALL, back: str = "", **headers: str) -> httpx2.Response:
+    ours = {"Sec-Fetch-Site": "same-origin"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    return browser.post("/login", data={"key": key, "next": back}, headers=ours)
+
+
+def cookie_of(answer: httpx2.Response) -> tuple[str, str, Mapping[str, str | bool]]:
+    ((name, morsel),) = SimpleCookie(answer.headers["set-cookie"]).items()
+    return name, morsel.value, {key.lower(): value for key, value in morsel.items() if value}
+
+
+def test_without_a_session_a_page_leads_to_the_login_and_back(browser: httpx2.Client):
+    for path, here in (("/", "./"), ("/graph?entity=ent-1", "./"), ("/docs", "./"), ("/documents/a/b", "../../")):
+        answer = browser.get(path)
+        where = urlsplit(answer.headers["location"])
+        assert (answer.status_code, where.path, where.netloc) == (303, f"{here}login", "")
+        assert parse_qs(where.query).get("next", [""]) == [path.removeprefix("/")]
+    for path in ("/ui/state", "/graph"):
+        assert browser.get(path, headers={"Accept": "application/json"}).status_code == 401
+    assert browser.post("/query", json={"query": QUESTION}).status_code == 401
+
+
+def test_signing_in(browser: httpx2.Client):
+    form = browser.get("/login?next=graph")
+    assert (form.status_code, 'value="graph"' in form.text) == (200, True)
+    answer = sign_in(browser, f" {ALL} ", "graph?entity=ent-1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "./graph?entity=ent-1")
+    state = browser.get("/ui/state").json()
+    assert (state["who"], state["sees_all"], state["editor"]) == ("api_key", True, False)
+    assert browser.get("/graph").status_code == 200
+    assert browser.get("/login?next=nights").headers["location"] == "./nights"
+
+
+def test_the_cookie_holds_no_key_and_no_script_reads_it(browser: httpx2.Client):
+    name, value, attributes = cookie_of(sign_in(browser))
+    assert attributes == {"httponly": True, "samesite": "strict", "path": "/", "max-age": "7200"}
+    assert value.startswith("api_key.")
+    assert not {part for part in ALL.split() if part in value}
+    assert name.startswith("graphmill-")
+
+
+def test_behind_https_it_goes_over_https_alone(browser: httpx2.Client):
+    _, _, attributes = cookie_of(sign_in(browser, X_Forwarded_Proto="https"))
+    assert attributes["secure"]
+
+
+def test_a_wrong_key_begins_nothing(browser: httpx2.Client):
+    for key in ("", "no-such-key", ALL[:-1], SALES.upper()):
+        answer = sign_in(browser, key)
+        assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+        assert "not known" in answer.text
+        assert key == "" or key not in answer.text
+    assert browser.get("/ui/state", headers={"Accept": "*/*"}).status_code == 401
+
+
+def test_signing_out(browser: httpx2.Client):
+    sign_in(browser)
+    answer = browser.post("/logout", headers={"Sec-Fetch-Site": "same-origin"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "./login")
+    assert not browser.cookies
+    assert browser.get("/graph").status_code == 303
+
+
+@pytest.mark.parametrize("value", ["api_key", "api_key.x.y", "sales.{rest}", "{old}", "{foreign}", "", "nobody.{rest}"])
+def test_a_cookie_that_is_no_session(browser: httpx2.Client, value: str):
+    name, signed, _ = cookie_of(sign_in(browser))
+    browser.cookies.clear()
+    forged = value.format(rest=signed.partition(".")[2], old=made(ALL, hours_ago=3), foreign=made("another key"))
+    headers = {"Cookie": f"{name}={forged}", "Accept": "*/*"}
+    assert browser.get("/ui/state", headers=headers).status_code == 401
+    good = {"Cookie": f"{name}={made(ALL, hours_ago=1)}", "Accept": "*/*"}
+    assert browser.get("/ui/state", headers=good).status_code == 200
+
+
+def made(key: str, hours_ago: int = 0) -> str:
+    class Earlier(TimestampSigner):
+        def get_timestamp(self) -> int:
+            return super().get_timestamp() - 3600 * hours_ago
+
+    return (
+        Earlier(key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256).sign("api_key").decode()
+    )
+
+
+def test_a_changed_key_ends_the_session(browser: httpx2.Client, folder: ProjectFolder):
+    sign_in(browser)
+    with folder.open("serve.api_key=a new one") as project, serving(project) as served:
+        answer = httpx2.get(f"{served.url}/ui/state", cookies=dict(browser.cookies))
+        assert answer.status_code == 401
+
+
+FROM_ELSEWHERE = [
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+    {"Sec-Fetch-Site": "none"},
+    {"Origin": "https://evil.example"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": "null"},
+    {},
+]
+
+
+@pytest.mark.parametrize("headers", FROM_ELSEWHERE)
+def test_the_cookie_counts_for_no_other_page(browser: httpx2.Client, headers: Mapping[str, str]):
+    sign_in(browser)
+    asked = browser.post("/query/data", json={"query": QUESTION}, headers=headers)
+    assert asked.status_code == 401
+    if headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
+        assert browser.get("/ui/state", headers={**headers, "Accept": "*/*"}).status_code == 401
+    for path in ("/login", "/logout"):
+        assert browser.post(path, data={"key": ALL}, headers=headers).status_code == 403
+
+
+def test_it_counts_for_our_own_pages_also_in_browsers_that_tell_the_origin_alone(
+    browser: httpx2.Client, guarded: Serving
+):
+    sign_in(browser)
+    for headers in ({"Origin": guarded.url}, {"Sec-Fetch-Site": "same-origin"}):
+        assert browser.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 200
+    for headers in ({}, {"Sec-Fetch-Site": "none"}):
+        assert browser.get("/ui/state", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)", "/graph",
+     "../x", ".//evil.example", "graph\r\nX: y", "%2F%2Fevil.example\n", "evil.example:80/x", "graph#x", 'a"onload=x'],
+)  # fmt: skip
+def test_nobody_is_sent_to_another_host(browser: httpx2.Client, elsewhere: str):
+    assert 'name="next" value=""' in browser.get("/login", params={"next": elsewhere}).text
+    assert sign_in(browser, back=elsewhere).headers["location"] == "./"
+    assert browser.get("/login", params={"next": elsewhere}).headers["location"] == "./"
+
+
+def test_where_no_key_is_wanted_nobody_signs_in(served: Serving):
+    answer = served.client.get("/login?next=graph", headers=PAGE)
+    assert (answer.status_code, answer.headers["location"]) == (303, "./graph")
+    assert "logout" not in served.client.get("/", headers=PAGE).text
+
+
+def test_the_key_is_in_no_log(browser: httpx2.Client, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO", "graphmill"):
+        sign_in(browser, SALES)
+        sign_in(browser, "wrong-key")
+        browser.get("/graph?q=secret")
+    told = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("graphmill"))
+    assert "/login" in told
+    assert not {word for word in (SALES, "wrong-key", "secret") if word in told}
