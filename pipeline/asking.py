@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pipeline.query.stream import Event, NextQuestions
     from pipeline.stores.base import Live
     from pipeline.stores.connection import Result, Work
-    from pipeline.stores.reads import GraphStore, VectorStore
+    from pipeline.stores.reads import GraphReads, GraphStore, VectorReads, VectorStore
+    from pipeline.stores.records import Dot
 
 MOST_QUESTIONS = 50
 TOLD_FILE = "data/told-default-mode"
@@ -86,6 +87,20 @@ class Asking(Services):
         """What was found, structured, with no model call for an answer."""
         found = self.query(question, asker, **{**options, "only_need_context": True}).to_json()
         return {name: value for name, value in found.items() if name != "answer"}
+
+    def read(self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None) -> Result:
+        """What ``work`` finds in the stores, all of it at one moment, of what the asker may see of them."""
+        return self.query_resources("read", asker).read(work)[0]
+
+    def find_entities(self, text: str, meaning: bool, limit: int, asker: Asker | None = None) -> list[Dot]:
+        """The entities that are called so, or whose name and description mean nearly this, best first."""
+        from pipeline.query.drawing import find_by_meaning, find_by_name
+
+        resources = self.query_resources("find", asker)
+        if not meaning:
+            return resources.read(lambda vectors, graph: find_by_name(text, limit, graph))[0]
+        [vector] = resources.embedding.embed([text])
+        return resources.read(lambda vectors, graph: find_by_meaning(vector, limit, vectors, graph))[0]
 
     def questions(self, question: str, number: int = 5, asker: Asker | None = None, **options: Any) -> NextQuestions:
         """What could be asked next, after this question and ``conversation_history``; ``options`` are QueryRequest's.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pipeline.runs.events import OnEvent
     from pipeline.runs.gc import GcReport
     from pipeline.runs.reports import RunEntry
-    from pipeline.runs.resolutions import PinReport
+    from pipeline.runs.resolutions import Names, PinReport
     from pipeline.runs.stages import Stage
     from pipeline.snapshots.store import Manifest
     from pipeline.tuning.tune import TuneOptions, Tuning
@@ -245,6 +245,12 @@ class Project(Asking):
         from pipeline.runs.resolutions import resolutions
 
         return resolutions(self, workflow or self.shown_workflow())
+
+    def names_of(self, entity_id: str, workflow: str | None = None) -> Names:
+        """What an entity is also called, and what it is told from."""
+        from pipeline.runs.resolutions import names_of
+
+        return names_of(self, entity_id, workflow or self.shown_workflow())
 
     def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
         """Take two names for one ("same") or for two ("different") from the next run on."""

@@ -67,6 +67,43 @@ def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinR
     return pin(project, "different", a, b, workflow)
 
 
+@dataclass(frozen=True)
+class Names:
+    """``merged``: what the entity is also called; ``apart``: what it was compared with and is not. Each with the rule,
+    and who decided by it."""
+
+    merged: tuple[dict[str, str], ...]
+    apart: tuple[dict[str, str], ...]
+
+
+def names_of(project: Services, id: str, workflow: str | None = None) -> Names:
+    """Of an entity of the workflow's last run. Raises UsageError where none has been made."""
+    decisions = resolutions(project, workflow)
+    one = {id}
+    merges = decisions[decisions["decision"] == "merge"]
+    while len(one) < len(one := one | _reached(merges, one)):
+        pass
+    touching = decisions[decisions["left_id"].isin(one) | decisions["right_id"].isin(one)]
+    merged, apart = touching["decision"] == "merge", touching["decision"] != "merge"
+    return Names(_told(touching[merged], {id}), _told(touching[apart], one))
+
+
+def _reached(merges: pd.DataFrame, ids: set[str]) -> set[str]:
+    touching = merges[merges["left_id"].isin(ids) | merges["right_id"].isin(ids)]
+    return {*touching["left_id"], *touching["right_id"]}
+
+
+def _told(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:
+    """The names in them, each once, without those of the entities ``but``."""
+    found = {
+        end_id: {"name": name, "rule": row.rule, "by": row.by}
+        for row in rows.itertuples(index=False)
+        for end_id, name in ((str(row.left_id), str(row.left)), (str(row.right_id), str(row.right)))
+        if end_id not in but
+    }
+    return tuple(sorted(found.values(), key=lambda told: told["name"]))
+
+
 def _step(project: Services, workflow: str | None) -> Step:
     flow = project.workflow(workflow)
     step = next((step for step in flow.steps if step.verb.name == RESOLVE), None)

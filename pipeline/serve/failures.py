@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from pipeline.engine.usage.questions import seconds_left
@@ -82,6 +83,8 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
     ``all_told``: also of hosts and folders; others are told of what they ask for alone."""
     if type(error) in OWN:
         return Failure(*OWN[type(error)])
+    if isinstance(error, HTTPException):
+        return refused(error.status_code, str(error.detail))
     for kind, status, name in BY_KIND:
         if isinstance(error, kind):
             if all_told or name in OF_THE_REQUEST:

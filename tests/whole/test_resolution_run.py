@@ -8,6 +8,7 @@ import yaml
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.project import Project
+from pipeline.text.ids import entity_id
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import is_extraction, models, table_hashes
@@ -57,6 +58,8 @@ def test_a_pin_and_its_undoing_cost_no_extraction(folder: ProjectFolder, openai:
         assert "Brack Institute" in found
         assert "Bräck Institute" not in found
         assert "Governor Pell Torr" not in found  # the model's verdict
+        told = project.names_of(entity_id("Brack Institute"))
+        assert [one["name"] for one in told.merged] == ["Bräck Institute"]
         openai.forget()
         assert project.undo_resolution("Brack Institute", "Bräck Institute").done == "pinned different"
         project.index()

@@ -1,15 +1,99 @@
 """The view Graph."""
 
-from fastapi import APIRouter, Depends, Request, Response
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.exceptions import HTTPException
+
+from pipeline.errors import GraphmillError
+from pipeline.pages.environment import texts
+from pipeline.query import drawing
+from pipeline.serve.doors import Door
 from pipeline.serve.ui.view import Ui, wide_door
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+Name = Annotated[str, StringConstraints(max_length=300)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+MOST_ENTITIES = 20
+"""That a neighbourhood is drawn around."""
+
+
+class Wanted(BaseModel):
+    """An entity, looked for by its name or by what it means."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: Text
+    by: Literal["name", "meaning"] = "name"
+    limit: int = Field(default=20, ge=1, le=100)
 
 
 def router(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(wide_door)])
+    _add_drawing(routes, ui)
+    _add_details(routes, ui)
+    return routes
 
+
+def _add_drawing(routes: APIRouter, ui: Ui) -> None:
     @routes.get("/graph")
     async def graph(http: Request) -> Response:
         return await ui.page(http, "graph.html.j2")
 
-    return routes
+    @routes.get("/ui/graph")
+    async def drawn(
+        http: Request,
+        entity: Annotated[list[Id] | None, Query(max_length=MOST_ENTITIES)] = None,
+        community: Name = "",
+        document: Name = "",
+        entities: bool = False,
+        limit: Limit = 200,
+    ) -> Response:
+        """What the page's own address names, which has the same parameters."""
+        named = drawing.Named(entity or (), community, document, entities, limit)
+        return await ui.data(http, lambda door: door.project.read(partial(drawing.draw, named), door.asker).to_json())
+
+    @routes.post("/ui/graph/find")
+    async def find(http: Request, wanted: Wanted) -> Response:
+        def look(door: Door) -> dict[str, Any]:
+            found = door.project.find_entities(wanted.text, wanted.by == "meaning", wanted.limit, door.asker)
+            return {"entities": [asdict(dot) for dot in found]}
+
+        return await ui.data(http, look)
+
+
+def _add_details(routes: APIRouter, ui: Ui) -> None:
+    @routes.get("/ui/graph/entity")
+    async def entity(http: Request, id: Id) -> Response:
+        """With ``names``: what it is also called and what it is told from; null where nothing decides on names."""
+
+        def look(door: Door) -> dict[str, Any]:
+            found = _found(door.project.read(partial(drawing.entity_details, id), door.asker))
+            return {**found, "names": _names(door, id)}
+
+        return await ui.data(http, look)
+
+    @routes.get("/ui/graph/relationship")
+    async def relationship(http: Request, id: Id) -> Response:
+        return await ui.data(
+            http, lambda door: _found(door.project.read(partial(drawing.relationship_details, id), door.asker))
+        )
+
+
+def _found(details: drawing.Details | None) -> dict[str, Any]:
+    if details is None:
+        raise HTTPException(404, texts()["graph"]["gone"])
+    return details.to_json()
+
+
+def _names(door: Door, id: str) -> dict[str, Any] | None:
+    """They are the project's own: of another's workspace nothing is known."""
+    if door.project.names_workspace:
+        return None
+    try:
+        return asdict(door.project.names_of(id))
+    except GraphmillError:
+        return None
