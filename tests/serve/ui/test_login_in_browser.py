@@ -1,0 +1,55 @@
+"""Signing in and out as a person does, without a mouse, and what follows when a session has ended."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.projects import ProjectFolder
+from tests.serve.serving import Serving, serving
+from tests.serve.ui.conftest import Look
+
+KEY = "the key of this test"
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: ProjectFolder) -> Iterator[Serving]:
+    with folder.open(f"serve.api_key={KEY}") as project, serving(project) as served:
+        yield served
+
+
+def sign_in(page: Page, key: str = KEY) -> None:
+    """The field has the focus from the start."""
+    expect(page.get_by_label("Key")).to_be_focused()
+    page.keyboard.type(key)
+    page.keyboard.press("Enter")
+
+
+def test_by_the_keyboard_in_and_out(look: Look, guarded: Serving) -> None:
+    watched = look(f"{guarded.url}/nights")
+    page = watched.page
+    sign_in(page, "not this one")
+    expect(page.get_by_role("alert")).to_contain_text("not known")
+    sign_in(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nights")
+    assert page.url == f"{guarded.url}/nights"
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.get_by_role("button", name="Sign out").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Key")).to_be_focused()
+    assert KEY not in page.content() + page.evaluate("JSON.stringify(localStorage)")
+    assert not any(KEY in url or KEY.replace(" ", "%20") in url for url in watched.requests)
+
+
+def test_a_session_that_has_ended_leads_to_the_login_and_back(look: Look, guarded: Serving) -> None:
+    page = look(guarded.url).page
+    sign_in(page)
+    expect(page.get_by_role("navigation")).to_be_visible()
+    (cookie,) = page.context.cookies()
+    assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
+    page.context.add_cookies([{**cookie, "value": f"{cookie.get('value')}x"}])  # as if of another day
+    page.reload()
+    sign_in(page)
+    expect(page.get_by_role("navigation")).to_be_visible()
+    assert page.url == f"{guarded.url}/"
