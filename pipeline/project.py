@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pipeline.resolution.pins import Decision
     from pipeline.runs.events import OnEvent
     from pipeline.runs.gc import GcReport
+    from pipeline.runs.nights import Night
     from pipeline.runs.reports import RunEntry
     from pipeline.runs.resolutions import Names, PinReport
     from pipeline.runs.stages import Stage
@@ -281,17 +282,24 @@ class Project(Asking):
         """The report of the last run; None before the first."""
         return self.runs.last()
 
-    def list_runs(self) -> list[RunEntry]:
-        """All runs, the newest first, those that were cut off and the one under way too."""
+    def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
+        """All runs, or those of these ids, the newest first, those that were cut off and the one under way too."""
         from pipeline.engine.usage.journal import sums
         from pipeline.runs.reports import KILLED, UNDER_WAY, with_manifest, with_usage
 
-        entries = self.runs.entries()
+        entries = self.runs.entries(of)
         history = {name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}}
         spent: Mapping[Any, Mapping[Any, Any]] = {}
         if any(entry.outcome in (UNDER_WAY, KILLED) for entry in entries):
             spent = sums(self.usage(), "run").set_index("run_id").to_dict("index")
         return [with_manifest(with_usage(entry, spent.get(entry.run_id)), history[entry.workflow]) for entry in entries]
+
+    def night(self, run: str | None = None) -> Night:
+        """All that is known of a run, by default of the newest; ``run``: its id, or an unambiguous beginning of it.
+        Raises UsageError where there is no such run."""
+        from pipeline.runs.nights import night
+
+        return night(self, run)
 
     def list_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """What is in, by default of the workflow that ``table`` reads; columns as in engine/document_list.py.

@@ -52,7 +52,8 @@ class UnfinishedRun:
 class RunEntry:
     """A run as it is listed. ``began``, ``ended``: ISO 8601, "" where it is not known; ``outcome``: a report's, or
     "under_way", "killed" for one that was cut off, or "damaged" where the report is; ``manifest``: under whose id the
-    tables are kept that were the newest when it ended, "" for none; ``cost`` is None where a model has no price."""
+    tables are kept that were the newest when it ended, "" for none; ``cost`` is None where a model has no price;
+    ``rows_written``: those that its load has put into the stores, changed there or taken out."""
 
     run_id: str
     workflow: str
@@ -65,6 +66,9 @@ class RunEntry:
     rejects: int = 0
     manifest: str = ""
     message: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    rows_written: int = 0
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RunEntry":
@@ -76,7 +80,8 @@ class RunEntry:
             end = f"{datetime.fromisoformat(start) + took:%Y-%m-%dT%H:%M:%SZ}"
         return cls(
             run_id, report["workflow"], report["outcome"], start, end, report["exit_code"], totals["calls"],
-            totals["cost"], totals["rejects"], message=report["message"],
+            totals["cost"], totals["rejects"], message=report["message"], input_tokens=totals["input_tokens"],
+            output_tokens=totals["output_tokens"], rows_written=rows_written(report["load"]),
         )  # fmt: skip
 
     @property
@@ -133,25 +138,41 @@ class Runs:
         its = (begun for begun in self.unreported() if begun.process == process and began(begun.run_id) >= held)
         return next(its, None)
 
-    def entries(self) -> list[RunEntry]:
-        """All runs that are known, the newest first."""
+    def known_ids(self) -> list[str]:
+        """Of all runs that are known, the newest first, those too that have not reported."""
+        return sorted({*self.all_ids(), *(begun.stem for begun in self.folder.glob(f"*{BEGUN}"))}, reverse=True)
+
+    def entries(self, of: Sequence[str] | None = None) -> list[RunEntry]:
+        """The runs of these ids, by default all that are known, the newest first."""
         going = self.under_way()
-        entries = [_entry(begun, begun == going) for begun in self.unreported()]
-        reported = {report["run_id"]: RunEntry.of(report) for report in self.reports()}
-        entries += [reported.get(run_id) or RunEntry(run_id, "", DAMAGED, began(run_id)) for run_id in self.all_ids()]
-        return sorted(entries, key=lambda entry: entry.run_id, reverse=True)
+        chosen = self.known_ids() if of is None else sorted(of, reverse=True)
+        return [self._entry(run_id, going) for run_id in chosen]
+
+    def _entry(self, run_id: str, going: "UnfinishedRun | None") -> RunEntry:
+        if report := self.report(run_id):
+            return RunEntry.of(report)
+        if self._path(run_id).exists():
+            return RunEntry(run_id, "", DAMAGED, began(run_id))
+        begun = _read_begun(self._begun(run_id))
+        return _entry(begun, going is not None and going.run_id == run_id)
+
+    def report(self, run_id: str) -> dict[str, Any] | None:
+        """That of a run as JSON; None where it has none. One that cannot be read, or is none, is told and counts as
+        none."""
+        path = self._path(run_id)
+        try:
+            report = read_json(path)
+            refuse_foreign(report, path)
+        except FileNotFoundError:  # a purge may have come between
+            return None
+        except DamagedError as error:
+            tell(f"{path}: {error.fact}; this run's report is passed over: delete the file")
+            return None
+        return report
 
     def reports(self) -> Iterator[dict[str, Any]]:
-        """Of all runs as JSON, the newest first. One that cannot be read, or is none, is told and passed over."""
-        for path in sorted(self.folder.glob("*.json"), reverse=True):
-            with suppress(FileNotFoundError):  # a purge came between
-                try:
-                    report = read_json(path)
-                    refuse_foreign(report, path)
-                except DamagedError as error:
-                    tell(f"{path}: {error.fact}; this run's report is passed over: delete the file")
-                else:
-                    yield report
+        """Those of all runs that can be read, the newest first."""
+        return filter(None, map(self.report, reversed(self.all_ids())))
 
     def last(self) -> dict[str, Any] | None:
         """The newest report that can be read; None where there is none."""
@@ -265,6 +286,12 @@ class ProgressNotes(Progress):
         self.said = time.monotonic()
         self.begun = replace(self.begun, **changed, noted=time.time())
         self.runs.note(self.begun)
+
+
+def rows_written(load: LoadCounts) -> int:
+    """How many rows of the stores are other than before the load."""
+    counts = (counts for tables in load.values() for counts in tables.values())
+    return sum(number for each in counts for what, number in each.items() if what != "unchanged")
 
 
 def this_process() -> str:

@@ -95,7 +95,7 @@ class RunState:
 
     def broken_off(self, error: BaseException) -> RunReport:
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
-        return self.report(_outcome(error), exit_code_of(error), message)
+        return self.report(outcome_of(error), exit_code_of(error), message)
 
     def completed(self) -> RunReport:
         if not any(step.rejects for step in self.runner.reports):
@@ -111,7 +111,8 @@ class RunState:
         return self.report("completed_with_rejects", ABOVE_MAX_REJECTS, message)
 
 
-def _outcome(error: BaseException) -> Outcome:
+def outcome_of(error: BaseException) -> Outcome:
+    """Of a run that this has ended."""
     if isinstance(error, WaitingError):
         return "waiting"
     return "stopped" if isinstance(error, (KeyboardInterrupt, BudgetError)) else "failed"

@@ -1,0 +1,116 @@
+"""All that is known of one run, put together for who looks at it: what it did, what it left out, and those before it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline.contract.reasons import REASONS
+from pipeline.engine.losses import UNREFRESHED
+from pipeline.engine.run_report import RunReport
+from pipeline.errors import UsageError, exit_code_of, in_words
+from pipeline.runs.reports import RunEntry, UnfinishedRun, with_manifest
+from pipeline.runs.stages import LISTED, outcome_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pipeline.project import Project
+
+BEFORE = 30
+"""Runs of a workflow that are looked at together."""
+ROWS_SHOWN = 50
+"""Rows of a reason that are shown."""
+DONE = frozenset({"reused", "ran"})
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows that a step rejected for a reason: how many there are, and (row id, message) of the first. ``meaning``: of
+    the reason, "" for one of an own verb."""
+
+    step: str
+    kind: str
+    reason: str
+    meaning: str
+    rows: int
+    first: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Night:
+    """``report``: the run's, as JSON; None where it has made none. ``going``: how far one is that has not reported.
+    ``left_out``: None where the rows of this run are not known, as of one that broke off. ``before``: the runs of its
+    workflow up to this one, the oldest first."""
+
+    entry: RunEntry
+    report: Mapping[str, Any] | None
+    going: UnfinishedRun | None = None
+    left_out: Sequence[LeftOut] | None = None
+    before: Sequence[RunEntry] = ()
+
+
+def night(project: "Project", run: str | None) -> Night:
+    """See Project.night."""
+    run_id = _named(project.runs.known_ids(), run)
+    [entry] = project.list_runs([run_id])
+    report = project.runs.report(run_id)
+    going = None if report else next((begun for begun in project.runs.unreported() if begun.run_id == run_id), None)
+    left_out = _left_out(project, entry, report) if report else None
+    return Night(entry, report, going, left_out, _before(project, entry))
+
+
+def refused(error: BaseException) -> Night:
+    """Of a run that was refused before it began."""
+    report = RunReport("", "", outcome_of(error), exit_code_of(error), message=in_words(error)).to_json()
+    return Night(RunEntry.of(report), report)
+
+
+def _named(known: Sequence[str], run: str | None) -> str:
+    """``known``: the newest first."""
+    if not known:
+        raise UsageError("no run yet; graphmill run makes one")
+    if run is None:
+        return known[0]
+    named = [run] if run in known else [id for id in known if id.startswith(run)]
+    if len(named) != 1:
+        found = f"{len(named)} runs begin so" if named else "no such run"
+        raise UsageError(f"run '{run}': {found}; the newest are: {', '.join((named or known)[:LISTED])}")
+    return named[0]
+
+
+def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) -> list[LeftOut] | None:
+    """Of the tables that the run ended with: those of a run that broke off before are of an earlier one."""
+    from pipeline.engine.workflow import REJECTS
+
+    if not report["steps"]:
+        return []
+    kept = with_manifest(entry, project.snapshots.history(entry.workflow)).manifest
+    if not kept or any(step["action"] not in DONE for step in report["steps"]):
+        return None
+    [manifest] = project.snapshots.kept(entry.workflow, [kept]) or [None]
+    snapshot = manifest and manifest.tables.get(REJECTS)
+    if manifest is None or manifest.steps.keys() != {step["step"] for step in report["steps"]}:
+        return None
+    if snapshot is None or not project.snapshots.exists(snapshot):
+        return None
+    return by_reason(project.snapshots.read(snapshot))
+
+
+def by_reason(rejects: "pd.DataFrame") -> list[LeftOut]:
+    """The most frequent first; what was answered by halves or by repair too."""
+    of = rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True)
+    found = [
+        LeftOut(
+            *map(str, key), REASONS.get(key[2], ""), len(rows),
+            list(rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)),
+        )
+        for key, rows in of
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: -each.rows)
+
+
+def _before(project: "Project", entry: RunEntry) -> list[RunEntry]:
+    """Those that are known of it, and not more of other workflows than of its own, many times over."""
+    earlier = [id for id in project.runs.known_ids() if id < entry.run_id][: 4 * BEFORE]
+    same = [each for each in project.runs.entries(earlier) if each.workflow == entry.workflow]
+    return [*reversed(same[: BEFORE - 1]), entry]
