@@ -24,8 +24,11 @@ from pipeline.cli.options import (
     open_project,
     print_aside,
     print_json,
+    project_of,
+    root_of,
 )
 from pipeline.cli.progress import run_progress
+from pipeline.cli.run_pages import page_of_run
 from pipeline.engine.run_report import Progress, RunReport, StepReport
 from pipeline.errors import GraphmillError, counted
 from pipeline.files import SETTINGS
@@ -52,6 +55,9 @@ AllowDeletes = Annotated[
 MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")]
 ReEmbed = Annotated[bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")]
+Page = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page on the run there, however it ends.")
+]
 Reconvert = Annotated[bool, typer.Option("--reconvert", help="Convert every PDF, DOCX, HTML, ... anew.")]
 Full = Annotated[bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")]
 Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
@@ -127,6 +133,7 @@ def index(
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False, reconvert: Reconvert = False,
+    page: Page = None,
 ) -> None:  # fmt: skip
     """Bring the snapshots up to date with the documents."""
     from pipeline.engine.plan import RunOptions
@@ -134,13 +141,14 @@ def index(
     selection = _selection(start, only, skip, force)
     options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert)
     carry_out(lambda project, progress: project.index(name, progress, options=options),
-              context, folder, overrides, as_json, log)  # fmt: skip
+              context, folder, overrides, as_json, log, page=page)  # fmt: skip
 
 
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto", manifest: Manifest = None, full: Full = False,
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
+    page: Page = None,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
     from pipeline.engine.plan import RunOptions
@@ -148,7 +156,7 @@ def load(
     owners = tuple(take_over or ())
     options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners)
     carry_out(lambda project, progress: project.load(name, progress, options=options),
-              context, folder, overrides, as_json, log, owners, yes)  # fmt: skip
+              context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
 
 
 def run(
@@ -157,7 +165,7 @@ def run(
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
     reconvert: Reconvert = False, replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None,
-    yes: Yes = False,
+    yes: Yes = False, page: Page = None,
 ) -> None:  # fmt: skip
     """Index, then load."""
     from pipeline.engine.plan import RunOptions
@@ -166,7 +174,7 @@ def run(
     options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert,
                          replace=replace, re_embed=re_embed, take_over=owners)  # fmt: skip
     carry_out(lambda project, progress: project.run(name, progress, options=options),
-              context, folder, overrides, as_json, log, owners, yes)  # fmt: skip
+              context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
 
 
 def retry(
@@ -176,6 +184,7 @@ def retry(
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
+    page: Page = None,
 ) -> None:  # fmt: skip
     """Run, and ask again for exactly the rows that were rejected."""
     from pipeline.engine.plan import RunOptions
@@ -185,7 +194,7 @@ def retry(
                          memory_profile=memory_profile, replace=replace, re_embed=re_embed,
                          take_over=owners)  # fmt: skip
     carry_out(lambda project, progress: project.retry(name, progress, options=options, recovered=recovered),
-              context, folder, overrides, as_json, log, owners, yes)  # fmt: skip
+              context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
 
 
 def _selection(
@@ -208,11 +217,12 @@ def _planned(forecast: "Forecast") -> StepReport:
 def carry_out(
     stages: "Callable[[Project, Progress], RunReport]", context: typer.Context, folder: Path | None,
     overrides: list[str] | None, as_json: bool, log: str, owners: Sequence[str] = (), yes: bool = False,
-    then: str = "",
+    then: str = "", page: Path | None = None,
 ) -> None:  # fmt: skip
     """Run them, show how it goes on and what came of it, and end with the run's exit code. ``owners``: those whose
-    workspace is taken over; ``then``: what people are told after it."""
-    with open_project(context, folder, overrides, as_json) as project:
+    workspace is taken over; ``then``: what people are told after it; ``page``: where a page on it is written."""
+    root = root_of(context, folder)
+    with errors_told(root, as_json), page_of_run(root, overrides, page), project_of(root, overrides) as project:
         confirm_take_over(project, owners, yes)
         with run_progress(log) as progress:
             report = stages(project, progress).to_json()

@@ -13,10 +13,13 @@ from pipeline.cli.options import Folder, Json, Overrides, ShownToo, errors_told,
 from pipeline.engine.run_report import StepReport
 from pipeline.errors import counted
 from pipeline.files import settings_file
+from pipeline.pages.words import moment, span
 from pipeline.runs.reports import RunEntry, Runs, UnfinishedRun, began
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pipeline.runs.nights import Night
 
 NO_RUN = "no run yet; graphmill run makes one"
 Part = Annotated[str | None, typer.Argument(metavar="PART", help="Only those with this in their source or title.")]
@@ -41,7 +44,7 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         return
     if going:
         print(f"{_named(going.run_id, going.workflow)}: under way for {_ago(going.run_id)}, process {going.process}")
-        print(f"    {_how_far(going)}, noted {_span(time.time() - going.noted)} ago")
+        print(f"    {_how_far(going)}, noted {span(time.time() - going.noted)} ago")
     elif holder:
         print(f"another command holds the project: process {holder}")
     for begun in cut_off:
@@ -50,7 +53,7 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         )
         print(f"    {_how_far(begun)}; run it again: it goes on from there")
     for run_id in reversed(damaged):
-        print(f"{_named(run_id, '')}: began {_shown(began(run_id))}; its report is damaged: how it ended is not known")
+        print(f"{_named(run_id, '')}: began {moment(began(run_id))}; its report is damaged: how it ended is not known")
     for shown in filter(None, (report, before)):
         _print_run(shown)
     if not (report or going or cut_off or damaged):
@@ -103,15 +106,26 @@ def _last_with_steps(runs: Runs) -> Mapping[str, Any] | None:
 def _print_run(report: Mapping[str, Any]) -> None:
     """When it was, a line a step and a store, and the sums."""
     entry = RunEntry.of(report)
-    took = f", took {_span(entry.seconds)}" if entry.seconds is not None else ""
-    ended = f", ended {_span(_since(entry.ended))} ago" if entry.ended else ""
-    print(f"{_named(entry.run_id, entry.workflow)}: began {_shown(entry.began)}{took}{ended}")
+    took = f", took {span(entry.seconds)}" if entry.seconds is not None else ""
+    ended = f", ended {span(_since(entry.ended))} ago" if entry.ended else ""
+    print(f"{_named(entry.run_id, entry.workflow)}: began {moment(entry.began)}{took}{ended}")
     known = {field.name for field in fields(StepReport)}
     for step in report["steps"]:
         print(describe(StepReport(**{name: value for name, value in step.items() if name in known})))
     if report["load"]:
         print(describe_load(report["load"], report.get("load_seconds", 0.0)))
     print_report(dict(report))
+
+
+def print_night(night: "Night") -> None:
+    """As ``status`` tells of the last run, of any."""
+    if night.report is not None:
+        _print_run(night.report)
+    else:
+        began_at = moment(night.entry.began)
+        how_far = f"; {_how_far(night.going)}" if night.going else ""
+        outcome = night.entry.outcome.replace("_", " ")
+        print(f"{_named(night.entry.run_id, night.entry.workflow)}: began {began_at}; {outcome}{how_far}")
 
 
 def _print_entries(entries: Sequence[RunEntry]) -> None:
@@ -124,12 +138,12 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
         f"{'rejects':>7}  tables"
     )
     for entry in entries:
-        took = "" if entry.seconds is None else _span(entry.seconds)
+        took = "" if entry.seconds is None else span(entry.seconds)
         cost = "no price" if entry.cost is None else f"{entry.cost:.4f}"
         outcome = entry.outcome.replace("_", " ")
         tables = "new" if entry.manifest == entry.run_id else f"of {entry.manifest}" if entry.manifest else "-"
         print(
-            f"{entry.run_id:<29} {_shown(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14} "
+            f"{entry.run_id:<29} {moment(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14} "
             f"{outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,}  {tables}"
         )
 
@@ -138,7 +152,7 @@ def _print_documents(found: "pd.DataFrame") -> None:
     """A line a document, under it what was left out of it, and the sums."""
     print(f"{'since':<16} {'units':>7} {'entities':>8} {'relations':>9} {'left out':>8}  source  title")
     for row in found.to_dict("records"):
-        since = _shown(began(row["since"]))[:16] if row["since"] else "-"
+        since = moment(began(row["since"]))[:16] if row["since"] else "-"
         print(
             f"{since:<16} {row['text_units']:>7,} {row['entities']:>8,} {row['relationships']:>9,} "
             f"{len(row['left_out']):>8,}  {row['source']}  {row['title']}".rstrip()
@@ -175,22 +189,8 @@ def _how_far(begun: UnfinishedRun) -> str:
 
 
 def _ago(run_id: str) -> str:
-    return _span(_since(began(run_id)))
+    return span(_since(began(run_id)))
 
 
-def _since(moment: str) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds() if moment else 0.0
-
-
-def _shown(moment: str) -> str:
-    """ISO 8601 for people; "unknown" for nothing."""
-    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC" if moment else "unknown"
-
-
-def _span(seconds: float) -> str:
-    """So long, in its two largest units at most."""
-    whole = max(round(seconds), 0)
-    for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part} {smaller}"
-    return f"{whole} s"
+def _since(iso: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds() if iso else 0.0

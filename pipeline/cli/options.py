@@ -154,11 +154,15 @@ def open_project(
 ) -> Iterator["Project"]:
     """The project; what goes wrong with it is told as ``errors_told`` does."""
     root = root_of(context, folder)
-    with errors_told(root, as_json, stopped):
-        from pipeline.project import Project
+    with errors_told(root, as_json, stopped), project_of(root, overrides) as project:
+        yield project
 
-        with Project.open(root, overrides or ()) as project:
-            yield project
+
+def project_of(root: Path, overrides: list[str] | None) -> "Project":
+    """Imported here, so that what needs no project starts at once. Raises SettingsError."""
+    from pipeline.project import Project
+
+    return Project.open(root, overrides or ())
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.pages.words import moment, number, price, span
 from pipeline.text.ids import clean
 
 HERE = Path(__file__).parent
@@ -30,13 +31,13 @@ def texts() -> Mapping[str, Any]:
 
 def environment(*folders: Path) -> Environment:
     """Templates of these folders, and those that all pages share. ``texts`` is known in each; ``| fill(name=value)``
-    puts values into one of them."""
+    puts values into one of them; ``span``, ``moment``, ``number`` and ``price`` are those of words.py."""
     made = Environment(
         loader=FileSystemLoader([*folders, HERE / "templates"]), autoescape=True, undefined=StrictUndefined,
         finalize=_plain, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     made.globals["texts"] = texts()
-    made.filters["fill"] = _fill
+    made.filters |= {"fill": _fill, "span": span, "moment": moment, "number": number, "price": price}
     return made
 
 

@@ -1,7 +1,7 @@
-"""All that is known of one run, put together for who looks at it: what it did, what it left out, and those before it."""
+"""All that is known of one run: what it did, what it left out, and the runs before it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.contract.reasons import REASONS
@@ -98,19 +98,16 @@ def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) ->
 
 def by_reason(rejects: "pd.DataFrame") -> list[LeftOut]:
     """The most frequent first; what was answered by halves or by repair too."""
-    of = rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True)
-    found = [
-        LeftOut(
-            *map(str, key), REASONS.get(key[2], ""), len(rows),
-            list(rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)),
-        )
-        for key, rows in of
-    ]  # fmt: skip
+    found = []
+    for _, rows in rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True):
+        step, kind, reason = (str(rows[column].iloc[0]) for column in ("step", "kind", "reason"))
+        first = list(rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None))
+        found.append(LeftOut(step, kind, reason, REASONS.get(reason, ""), len(rows), first))
     return sorted(found, key=lambda each: -each.rows)
 
 
 def _before(project: "Project", entry: RunEntry) -> list[RunEntry]:
-    """Those that are known of it, and not more of other workflows than of its own, many times over."""
+    """Those of its workflow among the runs just before it: to read the reports of all runs would take ever longer."""
     earlier = [id for id in project.runs.known_ids() if id < entry.run_id][: 4 * BEFORE]
     same = [each for each in project.runs.entries(earlier) if each.workflow == entry.workflow]
     return [*reversed(same[: BEFORE - 1]), entry]

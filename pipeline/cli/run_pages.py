@@ -1,0 +1,86 @@
+"""report, run --report: a run as a page, for mail and for what CI keeps."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.cli.options import Folder, Json, Overrides, open_project, print_aside, print_json, project_of
+from pipeline.errors import GraphmillError, UsageError, in_words
+from pipeline.runs.reports import Runs
+
+if TYPE_CHECKING:
+    from pipeline.runs.nights import Night
+
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")]
+Run = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, or how it begins; by default the newest.")]
+
+
+def report(
+    context: typer.Context, run: Run = None, html: Html = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """One run: what it did, cost, wrote and left out; as a page that needs nothing else."""
+    from pipeline.cli.history import print_night
+
+    with open_project(context, folder, overrides, as_json) as project:
+        if html is not None:
+            refuse_unwritable(html, "--html")
+        night = project.night(run)
+        if html is not None:
+            write_page(night, html)
+    if as_json:
+        print_json(night.report or {"outcome": night.entry.outcome, "run_id": night.entry.run_id})
+    elif html is None:
+        print_night(night)
+
+
+@contextmanager
+def page_of_run(root: Path, overrides: list[str] | None, file: Path | None) -> Iterator[None]:
+    """Write the page of the run that is made meanwhile, whatever becomes of it, also one that is refused before it
+    begins. Raises UsageError, before any work, where it could not be written."""
+    if file is None:
+        yield
+        return
+    refuse_unwritable(file, "--report")
+    runs = Runs.of(root)
+    before = runs.known_ids()
+    try:
+        yield
+    except BaseException as error:
+        try:
+            _write(root, overrides, file, before, error)
+        except (GraphmillError, OSError) as another:  # what ended the run is told, and this beside it
+            print_aside(f"--report: {in_words(another)}; 'graphmill report --html {file}' writes it")
+        raise
+    _write(root, overrides, file, before, None)
+
+
+def _write(root: Path, overrides: list[str] | None, file: Path, before: list[str], error: BaseException | None) -> None:
+    """``before``: the runs that are not this one."""
+    from pipeline.runs.nights import refused
+
+    made = [run_id for run_id in Runs.of(root).known_ids() if run_id not in before]
+    if made:
+        with project_of(root, overrides) as project:
+            write_page(project.night(made[0]), file)
+    elif error is not None:
+        write_page(refused(error), file)
+
+
+def write_page(night: "Night", file: Path) -> None:
+    from pipeline.files import write_text
+    from pipeline.runs.night_page import report_page
+
+    write_text(file.resolve(), report_page(night))
+
+
+def refuse_unwritable(file: Path, option: str) -> None:
+    """Raises UsageError where no file can be written there: after hours of a run is too late to know."""
+    folder = file.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"{option} {file}: there is no folder {folder}; make it, or name another")
+    if file.is_dir():
+        raise UsageError(f"{option} {file}: that is a folder; name a file in it")
