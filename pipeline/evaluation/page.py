@@ -1,9 +1,8 @@
 """An evaluation as one HTML page: figures, charts, and what each mode retrieved for each question.
 
-What it looks like is in page.html.j2: no script, nothing that is loaded, and the browser is told so.
+What it looks like is in page.html.j2, a page such as pipeline/pages makes.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +12,6 @@ import pandas as pd
 from pipeline.errors import counted
 from pipeline.evaluation.questions import Question
 from pipeline.evaluation.results import Evaluation, told_rank
-from pipeline.text.ids import clean
-
-_NO_CHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 
 class Passage(NamedTuple):
@@ -29,18 +25,16 @@ class Passage(NamedTuple):
 
 def page(evaluation: Evaluation) -> str:
     """The whole page. Titles, questions and texts of the corpus stand in it as they are, escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from pipeline.pages.environment import environment, whole_page
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, finalize=_plain,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
     summary, ks = evaluation.summary(), evaluation.setup.ks
     passages = {
         str(id): Passage(number, str(document), _title(evaluation, str(document)), excerpt)
         for number, (id, document, excerpt) in enumerate(evaluation.passages.itertuples())
     }
-    return environment.get_template("page.html.j2").render(
+    return whole_page(
+        environment(Path(__file__).parent),
+        "page.html.j2",
         title=f"graphmill eval: {evaluation.stores.get('workflow', '')}",
         about=_about(evaluation),
         unknown_in=counted(len(evaluation.left_out), "question"),
@@ -63,11 +57,6 @@ def page(evaluation: Evaluation) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
-    """A text without what is no character; what is escaped already and numbers are left alone."""
-    return _NO_CHARACTER.sub("", clean(value)) if type(value) is str else value
-
-
 def _about(evaluation: Evaluation) -> str:
     setup, stores = evaluation.setup, evaluation.stores
     budget = f"; budget: what a prompt of {setup.budget:,} tokens shows" if setup.budget else ""
@@ -83,7 +72,7 @@ def _about(evaluation: Evaluation) -> str:
 def _figures(means: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table."""
     rows = [[str(mode), *map(_number, means.columns, row)] for mode, *row in means.itertuples()]
-    return ["mode", *means.columns], rows
+    return ["mode", *(str(column).replace("_", " ") for column in means.columns)], rows
 
 
 def _number(name: str, value: float) -> str:
