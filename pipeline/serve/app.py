@@ -46,6 +46,7 @@ KEYS = [Depends(HTTPBearer(auto_error=False)), Depends(APIKeyHeader(name="X-API-
 FAILURES: dict[int | str, dict[str, Any]] = {
     401: {"model": Failed, "description": "The key is missing or wrong."},
     403: {"model": Failed, "description": "Who asks may not ask for that (serve.allow, serve.keys)."},
+    408: {"model": Failed, "description": "The body did not come (serve.request_timeout)."},
     413: {"model": Failed, "description": "The body is too large."},
     422: {"model": Failed, "description": "The request makes no sense; `fields` says where."},
     429: {"model": Failed, "description": "What may be spent in a day is spent (cost_per_day)."},
@@ -67,7 +68,14 @@ def api_of(project: Project, any_host: bool = False) -> Api:
         await queries.close()
         health.close()
 
-    app = FastAPI(title="graphmill", version=version("graphmill"), description=ABOUT, lifespan=lifespan)
+    app = FastAPI(
+        title="graphmill",
+        version=version("graphmill"),
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     _add_queries(app, project.settings.query, queries)
     _add_health(app, project, queries, health)
     doors = doors_of(project)

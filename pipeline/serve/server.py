@@ -14,8 +14,10 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED, StoreError, Terminated, UsageError
 from pipeline.project import Project
+from pipeline.serve.connections import impatient
 from pipeline.serve.doors import doors_of
 from pipeline.serve.queries import Api
+from pipeline.settings.schema import ServeSettings
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -56,17 +58,17 @@ LAST_SECONDS = 2.0
 
 
 class Server(uvicorn.Server):
-    """``end_queries`` is called ``grace`` seconds after the server was asked to end; it may be asked from any thread by
-    ``should_exit``."""
+    """``end_queries`` is called ``limits.grace`` seconds after the server was asked to end; it may be asked from any
+    thread by ``should_exit``."""
 
-    def __init__(self, app: ASGIApp, grace: float, end_queries: Callable[[], None]):
-        last = grace + LAST_SECONDS
+    def __init__(self, app: ASGIApp, limits: ServeSettings, end_queries: Callable[[], None]):
+        last = limits.grace + LAST_SECONDS
         config = uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=round(last + 0.5), ws="none",
+            app, http=impatient(limits.request_timeout), log_config=None, log_level="warning", access_log=False,
+            server_header=False, timeout_graceful_shutdown=round(last + 0.5), ws="none",
         )  # fmt: skip
         super().__init__(config)
-        self.grace, self.end_queries = grace, end_queries
+        self.grace, self.end_queries = limits.grace, end_queries
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().call_later(self.grace, self.end_queries)
@@ -122,7 +124,7 @@ def ready_server(made: Made, project: Project, any_host: bool) -> Server:
     """Of one process."""
     make_ready(project)
     api = made(project, any_host)
-    return Server(api.app, project.settings.serve.grace, api.queries.end)
+    return Server(api.app, project.settings.serve, api.queries.end)
 
 
 def make_ready(project: Project) -> None:

@@ -53,7 +53,7 @@ def serving(project: Project, any_host: bool = False, ready: bool = True) -> Ite
         if ready:
             make_ready(project)
         api = api_of(project, any_host or not is_loopback(listening))
-        server = Server(api.app, settings.grace, api.queries.end)
+        server = Server(api.app, settings, api.queries.end)
         ask = httpx2.Client(base_url=address_of(listening), headers=bearer(key), timeout=60)
         with in_thread(server, listening), ask as client:
             yield Serving(address_of(listening), api, server, client)

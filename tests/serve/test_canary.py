@@ -195,7 +195,7 @@ def test_nor_does_any_tool(project: Project):
 
     with listen("127.0.0.1", 0) as listening:
         queries = Queries(project.settings.serve)
-        server = Server(http_app(project, queries, any_host=False), 1, queries.end)
+        server = Server(http_app(project, queries, any_host=False), project.settings.serve, queries.end)
         with in_thread(server, listening):
             results = asyncio.run(ask(address_of(listening)))
         asyncio.run(queries.close())

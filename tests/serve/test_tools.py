@@ -171,7 +171,7 @@ def test_over_http_with_the_key(folder: ProjectFolder):
 
     with folder.open("serve.api_key=k") as project, listen("127.0.0.1", 0) as listening:
         queries = Queries(project.settings.serve)
-        server = Server(http_app(project, queries, any_host=False), 1, queries.end)
+        server = Server(http_app(project, queries, any_host=False), project.settings.serve, queries.end)
         with in_thread(server, listening):
             url = address_of(listening)
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
