@@ -10,6 +10,8 @@ from hypothesis import settings
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.postgres.embedded import start_embedded
 from tests import machine
+from tests.servers.dask_cluster import DaskCluster
+from tests.servers.dask_cluster import dask_cluster as started_cluster
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, shared_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder
@@ -63,3 +65,10 @@ def postgres_url() -> Iterator[str]:
                 connection.execute(f"ALTER SYSTEM SET {name} = off")
             connection.execute("SELECT pg_reload_conf()")
         yield url
+
+
+@pytest.fixture(scope="session")
+def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """A scheduler and two workers for the whole session; which snapshots they see each test says."""
+    with started_cluster(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster

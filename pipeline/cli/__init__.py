@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, chat, docs, evaluate, history, inspect, maintain, resolutions, run_pages
+from pipeline.cli import ask, build, chat, docs, evaluate, history, inspect, maintain, resolutions, run_pages, worker
 from pipeline.cli.options import CutOffError, Folder, outlive_readers, print_aside
 from pipeline.errors import FAILED, Terminated, exit_code_of
 
@@ -45,7 +45,7 @@ COMMANDS = (
     build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry, inspect.verify, history.status,
     history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage, inspect.doctor,
     inspect.check_laws, maintain.gc, maintain.purge, maintain.export, ask.query, chat.chat, ask.questions, ask.serve,
-    ask.mcp, docs.docs,
+    ask.mcp, worker.worker, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

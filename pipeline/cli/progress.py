@@ -96,6 +96,9 @@ class Bars(Progress):
     task: Any = None
     pulse: Pulse = field(default_factory=Pulse)
 
+    def told(self, fact: str) -> None:
+        self.bars.console.print(fact, highlight=False, markup=False)
+
     def step_started(self, step: str, position: int, steps: int) -> None:
         self.task = self.bars.add_task(f"[{position}/{steps}] {step}", total=None)
 
@@ -136,6 +139,9 @@ class Lines(Progress):
     """One line a finished step, and one now and then inside a long one."""
 
     pulse: Pulse = field(default_factory=Pulse)
+
+    def told(self, fact: str) -> None:
+        self._say(fact)
 
     def step_started(self, step: str, position: int, steps: int) -> None:
         self.pulse = Pulse(step)

@@ -3,6 +3,7 @@
 step_started    step, position, steps
 step_advanced   step, done, expected: rows of work; at most one a second, and when all is done
 step_finished   the fields of StepReport
+told            message: what is to be known meanwhile: where a cluster is watched, which worker is refused, and why
 load_started
 load_waits      message: another client holds the workspace, which one, and since when
 load_advanced   store, part (a table or an index), done, expected, rows_per_second: at most one a second, and at its end
@@ -68,6 +69,9 @@ class Events(Progress):
     tell: OnEvent
     pulse: Pulse = field(default_factory=Pulse)
     unheard: bool = False
+
+    def told(self, fact: str) -> None:
+        self._say({"event": "told", "message": fact})
 
     def step_started(self, step: str, position: int, steps: int) -> None:
         self.pulse = Pulse(step)

@@ -250,6 +250,9 @@ class ProgressNotes(Progress):
     begun: UnfinishedRun
     said: float = 0.0
 
+    def told(self, fact: str) -> None:
+        self.progress.told(fact)
+
     def step_started(self, step: str, position: int, steps: int) -> None:
         self._note(step=step, position=position, steps=steps, done=0, expected=0)
         self.progress.step_started(step, position, steps)

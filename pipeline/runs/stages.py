@@ -32,6 +32,7 @@ from pipeline.errors import (
     WaitingError,
     exit_code_of,
     in_words,
+    install_extra,
 )
 from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
@@ -275,13 +276,38 @@ def _runner(
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
         may_go=options.may_go,
         before_calls=before_calls,
-        workers=_workers(project),
+        workers=_workers(project, workflow, progress),
     )
 
 
-def _workers(project: Services) -> Workers | None:
-    number = project.settings.engine.workers
-    return Processes(number, partial(_workplace, project.root, project.settings)) if number > 1 else None
+def _workers(project: Services, workflow: Workflow, progress: Progress) -> Workers | None:
+    engine = project.settings.engine
+    if engine.kind == "dask":
+        return _cluster(project, workflow, progress)
+    assert engine.workers != "adaptive"
+    return (
+        Processes(engine.workers, partial(_workplace, project.root, project.settings)) if engine.workers > 1 else None
+    )
+
+
+def _cluster(project: Services, workflow: Workflow, progress: Progress) -> Workers:
+    try:
+        from pipeline.engine.cluster import Cluster
+    except ImportError as error:
+        raise UsageError(f"engine.kind: dask: {in_words(error)}; {install_extra('dask')}") from error
+    from pipeline.runs.worker import facts, ship
+
+    engine = project.settings.engine
+    return Cluster(
+        engine.address,
+        None if engine.workers == "adaptive" else engine.workers,
+        engine.wait_seconds,
+        {name: file and str(project.root / file) for name, file in engine.tls.model_dump().items()},
+        facts(),
+        partial(ship, project, workflow),
+        project.snapshots,
+        progress.told,
+    )
 
 
 def _workplace(root: Path, settings: Settings) -> Workplace:

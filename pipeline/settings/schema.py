@@ -1,6 +1,6 @@
 """settings.yaml, typed: every key optional, an unknown key an error."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -11,12 +11,14 @@ from pydantic import (
     PositiveInt,
     SecretStr,
     field_validator,
+    model_validator,
 )
 
 from pipeline.settings.addresses import fault_of_neo4j, fault_of_postgres
 from pipeline.settings.query_options import Mode, QuerySettings
 
 EMBEDDED = "embedded"
+MOST_PROCESSES = 256
 
 
 class Section(BaseModel):
@@ -186,10 +188,36 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
-class EngineSettings(Section):
-    """``workers``: processes that steps are worked on in which ask no endpoint."""
+class TlsSettings(Section):
+    """Files, of the certificates and the key that a process of a cluster shows the others."""
 
-    workers: int = Field(default=1, ge=1, le=256)
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+class EngineSettings(Section):
+    """``workers``: processes that steps are worked on in which ask no endpoint; of a cluster those that are waited for
+    before the first of these begins, ``adaptive`` where it grows by what waits there. ``wait_seconds``: the most that a
+    run waits for a worker of a cluster."""
+
+    kind: Literal["local", "dask"] = "local"
+    address: str = ""
+    workers: Annotated[int, Field(ge=1, le=10_000)] | Literal["adaptive"] = 1
+    wait_seconds: float = Field(default=60, gt=0)
+    tls: TlsSettings = TlsSettings()
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        if self.kind == "dask" and not self.address.startswith(("tcp://", "tls://")):
+            raise ValueError(
+                "kind: dask needs the scheduler's address; set address: tcp://host:8786, or tls://host:8786"
+            )
+        if self.kind == "local" and (self.workers == "adaptive" or self.workers > MOST_PROCESSES):
+            raise ValueError(
+                f"workers: of this machine from 1 to {MOST_PROCESSES}; more, or adaptive, is for kind: dask"
+            )
+        return self
 
 
 SEARCHING: tuple[Mode, ...] = tuple(mode for mode in get_args(Mode) if mode != "bypass")

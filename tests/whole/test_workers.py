@@ -182,7 +182,7 @@ def test_a_worker_does_no_task_of_a_step_that_was_edited_since_the_run_began(tmp
         return do(workers, given)
 
     with patch.object(tasks, "TASK_ROWS", 3), patch.object(Processes, "do", edited):
-        with pytest.raises(WorkerError, match=r"step 'shout'.*changed while the run went on; run again"):
+        with pytest.raises(WorkerError, match=r"step 'shout'.*not what the run began with; run again"):
             index(folder, WORKERS)
         index(folder, WORKERS)
     with folder.open() as project:

@@ -1,0 +1,164 @@
+"""Runs on a Dask cluster: the tables are those of one process; what ends on the way costs what was under way; and
+nothing but names reaches the cluster's own processes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from pipeline.engine import cluster as engine_cluster
+from pipeline.engine import tasks
+from pipeline.engine.cluster import Cluster
+from pipeline.engine.run_report import Progress
+from pipeline.engine.tasks import Task, Workplace
+from pipeline.errors import GraphmillError, SettingsError, WorkerError
+from pipeline.project import Project
+from pipeline.runs import worker
+from pipeline.snapshots.store import Manifest
+from tests.projects import ProjectFolder
+from tests.servers.dask_cluster import DaskCluster
+from tests.sizes import size
+from tests.whole.test_workers import finished, names, project_with
+
+ROWS = 8
+"""Rows from which on steps are worked on in buckets, here."""
+MOMENTS = range(size(2, 5))
+
+
+@dataclass
+class Seen(Progress):
+    """What was told; ``at``: the number of the piece of news at which something ``happens``."""
+
+    at: int = 0
+    happens: Any = None
+    facts: list[str] = field(default_factory=list)
+    news: int = 0
+
+    def told(self, fact: str) -> None:
+        self.facts.append(fact)
+
+    def step_advanced(self, step: str, done: int, expected: int) -> None:
+        self.news += 1
+        if self.news == self.at:
+            self.happens()
+
+
+def index(folder: ProjectFolder, progress: Progress | None = None) -> Manifest:
+    with patch.object(tasks, "TASK_ROWS", ROWS), folder.open() as project:
+        project.index("fast", progress)
+        return project.snapshots.manifest("fast")
+
+
+@contextmanager
+def given_to(kind: type[Any]) -> Iterator[list[Task]]:
+    """The tasks that are given to workers, or done here."""
+    given: list[Task] = []
+    do = kind.do
+
+    def doing(self: Any, some: Any) -> Any:
+        given.extend([some] if isinstance(some, Task) else some)
+        return do(self, some)
+
+    with patch.object(kind, "do", doing):
+        yield given
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What one process makes, step by step."""
+    with project_with(tmp_path_factory.mktemp("whole") / "p", "pass").open() as project:
+        project.index("fast")
+        return names(project.snapshots.manifest("fast"))
+
+
+def test_a_cluster_makes_what_one_process_makes(tmp_path: Path, dask_cluster: DaskCluster, whole: Mapping[str, Any]):
+    """Own verbs included; nothing that works in buckets is done here, and nothing is left."""
+    folder, seen = project_with(tmp_path / "p", "pass"), Seen()
+    dask_cluster.see(folder)
+    with given_to(Cluster) as there, given_to(Workplace) as here:
+        assert names(index(folder, seen)) == whole
+    assert {task.step for task in there} >= {"chunk_documents", "merge_graphs", "embed_text_units", "shout"}
+    assert not here
+    assert [fact for fact in seen.facts if fact.startswith("dask: http://127.0.0.1:")] == seen.facts
+    assert not finished(folder)
+
+
+def test_a_worker_of_another_installation_is_refused_and_told(tmp_path: Path, dask_cluster: DaskCluster):
+    folder, seen = project_with(tmp_path / "p", "pass", steps=2), Seen()
+    dask_cluster.see(folder, wait_seconds=0.5)
+    mine = {**worker.facts(), "pandas": "0.1", "graphmill's code": "other"}
+    with patch.object(worker, "facts", lambda: mine), pytest.raises(WorkerError) as raised:
+        index(folder, seen)
+    assert "no worker that may do tasks" in str(raised.value)
+    refused = [fact for fact in seen.facts if "is refused: it has graphmill's code" in fact]
+    assert len(refused) == 2
+    assert all("here other, pandas " in fact and "here 0.1; install there" in fact for fact in refused)
+
+
+def test_a_worker_that_sees_other_snapshots_says_so(tmp_path: Path, dask_cluster: DaskCluster):
+    folder, other = project_with(tmp_path / "p", "pass", steps=2), project_with(tmp_path / "q", "pass", steps=2)
+    dask_cluster.see(folder)
+    dask_cluster.see(other)
+    with pytest.raises(WorkerError, match=r"worker tcp://.* sees other snapshots.*GRAPHMILL_SNAPSHOTS"):
+        index(folder)
+
+
+def test_what_a_task_raises_is_raised_here(tmp_path: Path, dask_cluster: DaskCluster):
+    folder = project_with(tmp_path / "p", "raise ValueError(text_units['text'].iloc[0][:8])", steps=2)
+    dask_cluster.see(folder)
+    with pytest.raises(GraphmillError, match="# Letter"):
+        index(folder)
+
+
+def test_a_step_that_was_edited_since_the_run_began_is_not_done(tmp_path: Path, dask_cluster: DaskCluster):
+    folder = project_with(tmp_path / "p", "pass", steps=2)
+    dask_cluster.see(folder)
+    do = Cluster.do
+
+    def edited(cluster: Cluster, given: Sequence[Task]) -> Any:
+        own = folder.root / "own.py"
+        own.write_text(own.read_text().replace("upper", "lower"))
+        return do(cluster, given)
+
+    with (
+        patch.object(Cluster, "do", edited),
+        pytest.raises(WorkerError, match="not what the run began with; run again"),
+    ):
+        index(folder)
+
+
+def test_tasks_that_end_their_workers_end_the_run_and_are_named(tmp_path: Path, dask_cluster: DaskCluster):
+    """As those do that take more memory than there is."""
+    ending = "text_units['text'].str.contains('Letter 3').any() and os.kill(os.getpid(), 9)"
+    folder = project_with(tmp_path / "p", ending, steps=2)
+    dask_cluster.see(folder)
+    with pytest.raises(
+        WorkerError, match=r"step 'shout', bucket [01]+, \d+ rows?: each worker that did it.* run again"
+    ):
+        index(folder)
+
+
+def test_nobody_to_talk_to(tmp_path: Path):
+    folder = project_with(tmp_path / "p", "pass", steps=2)
+    folder.edit_settings(engine={"kind": "dask", "address": "tcp://127.0.0.1:9"})
+    with patch.object(engine_cluster, "CONNECT_SECONDS", 0.2), pytest.raises(WorkerError, match="no scheduler answers"):
+        index(folder)
+
+
+@pytest.mark.parametrize(
+    ("engine", "fault"),
+    [
+        ("engine={kind: dask}", "needs the scheduler's address"),
+        ("engine={kind: dask, address: 'http://here'}", "needs the scheduler's address"),
+        ("engine={workers: adaptive}", "is for kind: dask"),
+        ("engine={workers: 257}", "from 1 to 256"),
+    ],
+)
+def test_settings_that_no_run_can_follow(tmp_path: Path, engine: str, fault: str):
+    folder = project_with(tmp_path / "p", "pass", steps=2)
+    with pytest.raises(SettingsError, match=fault):
+        Project.open(folder.root, [engine])
