@@ -15,8 +15,11 @@
     ├── StoreError            1   a database cannot be reached or refuses to work
     │   ├── StoreAuthError    2   it refused the user, the password, or the name of the database
     │   └── LostConnectionError 1   it went away, or was busy, in the middle: doing the work again may well go through
+    ├── ObjectStoreError      1   the object store of the snapshots cannot be reached or refuses to work
+    │   └── ObjectStoreAuthError 2  it refused the key, or has no such bucket
     ├── WorkerError           1   a process of engine.workers was ended
     ├── LockedError           1   another run holds the project
+    │   └── LeaseLostError    1   another client has taken the snapshots over: nothing more is written there
     ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
     └── BudgetError           5   what a run, or who asks, may spend is used up: the next run, or day, goes on
     KeyboardInterrupt       130   Ctrl-C
@@ -71,7 +74,7 @@ class DataError(GraphmillError):
 class DamagedError(DataError):
     """``fact``: what is wrong with the file at ``path``."""
 
-    def __init__(self, path: Path, fact: str, action: str = "delete it and run the workflow again"):
+    def __init__(self, path: Path | str, fact: str, action: str = "delete it and run the workflow again"):
         super().__init__(f"{path}: {fact}; {action}")
         self.path, self.fact = path, fact
 
@@ -104,11 +107,23 @@ class LostConnectionError(StoreError):
     """What was being done may be done again: nothing of it is left half done."""
 
 
+class ObjectStoreError(GraphmillError):
+    pass
+
+
+class ObjectStoreAuthError(ObjectStoreError):
+    exit_code = USAGE
+
+
 class WorkerError(GraphmillError):
     pass
 
 
 class LockedError(GraphmillError):
+    pass
+
+
+class LeaseLostError(LockedError):
     pass
 
 

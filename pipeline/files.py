@@ -59,8 +59,13 @@ def tell(message: str) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Raises DiskFullError, and leaves what was there."""
+    write_text(path, json_text(content))
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """What ``write_json`` writes."""
     checked = {**content, CHECK: _hash_of(json.loads(json.dumps(content)))}
-    write_text(path, json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    return json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -72,11 +77,18 @@ def write_text(path: Path, text: str) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that any more."""
     try:
-        content = json.loads(path.read_bytes())
+        text = path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise DamagedError(path, error.strerror or str(error)) from error
+    return json_content(text, path)
+
+
+def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
+    """As ``read_json``, of what was read from there."""
+    try:
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DamagedError(path, f"not readable ({error})") from error
     if not isinstance(content, dict):

@@ -26,8 +26,9 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import WorkerError
 from pipeline.files import temporary_file
+from pipeline.snapshots.folder import UNFINISHED
 from pipeline.snapshots.row_hashes import all_hashes, group_numbers
-from pipeline.snapshots.store import UNFINISHED, Snapshot, SnapshotStore
+from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.snapshots.table_rows import in_order, with_hashes, with_order
 from pipeline.snapshots.tables import TableFile
 
@@ -182,14 +183,14 @@ class InBuckets:
         names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
         inputs = {name: night.now[name].sha256 for name in part.inputs}
         digest = fingerprint({"step": fingerprint(self.components), "part": number, "inputs": inputs})
-        done = {bucket: self.snapshots.noted_task(f"{digest}-{bucket}") for bucket in names}
-        made: list[Files] = [files for files in done.values() if files is not None]
+        done = self.snapshots.noted_tasks([f"{digest}-{bucket}" for bucket in names])
+        made: list[Files] = list(done.values())
         with ExitStack() as stack:
             tables, means = {name: night.now[name] for name in part.inputs}, means_of(self.components)
             tasks = [
                 Task(f"{digest}-{bucket}", self.workflow, self.step.id, means, number, bucket, tables, {}, 0)
                 for bucket in names
-                if done[bucket] is None
+                if f"{digest}-{bucket}" not in done
             ]
             tasks = self._with_rows(night, tasks, bits, stack) if tasks else []
             self.expect(sum(task.number for task in tasks))
@@ -226,9 +227,8 @@ class InBuckets:
             files = {of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED)) for of in tasks}
             buckets = {int(task.bucket, 2): files[of] for of, task in tasks.items()}
             counts = _sorted_into(buckets, self.snapshots, night.now[name], seen, naming, bits)
-            for of, file in files.items():
-                stack.callback(self.snapshots.unshare, of)
-                self.snapshots.share(of, file)
+            stack.callback(self.snapshots.unshare, list(files))
+            self.snapshots.share(files)
         return counts
 
     def _joined(self, night: Night, name: str, files: Sequence[TableFile]) -> Snapshot:

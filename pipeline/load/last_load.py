@@ -1,20 +1,17 @@
 """What the stores were loaded with: of each version the snapshots that its rows are made of, kept beside these.
 
-    <root>/loaded/<version>.json
+    <snapshots>/loaded/<version>.json
 
 A load finds by them what differs from the one before, and reads no more. All of it may be deleted at any time: then the
 rows of the stores are compared.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from pipeline.errors import DamagedError, DataError, DiskFullError
-from pipeline.files import read_json, write_json
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, snapshot_of
 
 FOLDER = "loaded"
@@ -42,14 +39,14 @@ class LoadedVersions:
     def keep(self, version: str, loaded: LoadedVersion) -> None:
         """Where there is space; what is old is forgotten."""
         with suppress(DiskFullError):
-            write_json(self._path(version), asdict(loaded))
+            self.snapshots.folder.write(_name(version), asdict(loaded))
         self._forget_old()
 
     def find(self, version: str, now: Manifest) -> LoadedVersion | None:
         """None where it is not known, or a file is gone or damaged that its snapshots do not share with those of
         now."""
         with suppress(OSError, DamagedError, DataError, KeyError, TypeError, AttributeError, ValueError):
-            found = _read(read_json(self._path(version)))
+            found = _read(self.snapshots.folder.read(_name(version)))
             shared = {path for snapshot in now.tables.values() for path in snapshot.paths}
             self.snapshots.require_files(
                 path for snapshot in found.tables.values() for path in snapshot.paths if path not in shared
@@ -59,20 +56,17 @@ class LoadedVersions:
 
     def forget(self) -> None:
         """All of it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.snapshots.folder.clear(FOLDER)
 
     def _forget_old(self) -> None:
         """Also what an earlier version of the software has kept here."""
-        names = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for old in (*names[KEPT:], *self._folder.glob("*.parquet")):
-            old.unlink(missing_ok=True)
+        there = sorted(self.snapshots.folder.listed(FOLDER), key=lambda kept: kept.changed, reverse=True)
+        newest = [kept for kept in there if kept.name.endswith(".json")][:KEPT]
+        self.snapshots.folder.delete([kept.name for kept in there if kept not in newest])
 
-    def _path(self, version: str) -> Path:
-        return self._folder / f"{version}.json"
 
-    @property
-    def _folder(self) -> Path:
-        return self.snapshots.root / FOLDER
+def _name(version: str) -> str:
+    return f"{FOLDER}/{version}.json"
 
 
 def _read(content: Mapping[str, Any]) -> LoadedVersion:

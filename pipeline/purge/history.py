@@ -89,6 +89,6 @@ def workflows_with_tables(project: Services) -> list[str]:
         if not (project.root / "workflows" / f"{name}.yaml").is_file():
             raise UsageError(
                 f"purge: workflow '{name}' has tables but no file; restore workflows/{name}.yaml, or delete "
-                f"{project.snapshots.root / f'manifest-{name}.json'} and manifests/{name}"
+                f"{project.snapshots.told(f'manifest-{name}.json')} and manifests/{name}"
             )
     return names

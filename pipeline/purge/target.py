@@ -6,22 +6,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet as pq
 from rapidfuzz import process
 
+from pipeline.contract.cells import as_frame
 from pipeline.documents.files import list_files, one_line
 from pipeline.engine.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
 from pipeline.purge.workspaces import WorkspaceSearch
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile
 from pipeline.stores.loaded_workspaces import Workspace
 
 GLOB = frozenset("*?[")
@@ -140,10 +141,12 @@ def _listed(names: Sequence[str]) -> str:
 def _document_tables(snapshots: SnapshotStore) -> Iterator[pd.DataFrame]:
     """Whatever a step calls them: a workflow may filter documents under another name. One that cannot be read, damaged
     or just written, tells nothing."""
-    for path in sorted(snapshots.root.glob("*/*.parquet")):
-        with suppress(OSError, pa.ArrowException):
-            if {"source", "content_hash"} <= set(pq.read_schema(path).names):
-                yield pq.read_table(path, columns=["source"]).to_pandas()
+    names = [kept.name for kept in snapshots.all_files() if PurePosixPath(kept.name).match("*/*.parquet")]
+    for name, columns in snapshots.columns_of_files([name for name in names if f"/{GONE_FOLDER}/" not in name]):
+        if {"source", "content_hash"} <= set(columns):
+            with suppress(*UNREADABLE):
+                rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
+                yield as_frame(snapshots.table(rows, ["source"]))
 
 
 def _rejected(snapshots: SnapshotStore) -> Iterator[str]:

@@ -8,13 +8,17 @@ are in the cache.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from itertools import groupby
+from pathlib import PurePosixPath
 from typing import Any
 
 from pipeline.errors import UsageError, counted
-from pipeline.snapshots.store import NAMED_BY_CONTENT, Manifest, SnapshotStore
-from pipeline.snapshots.tables import GONE_FOLDER
+from pipeline.snapshots.folder import Kept
+from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, silent
+
+STEPS = "steps"
+DELETED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -62,30 +66,23 @@ def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool, advanced
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
     kept, old = _manifests(snapshots, keep)
     made = {record.fingerprint for manifest in kept for record in manifest.steps.values()}
-    records = [path for path in _files(snapshots.root, "steps", ".json") if path.stem not in made]
-    named = _paths(kept)
-    tables = {
-        folder.name: [
-            path
-            for path in _files_of_table(snapshots.root, folder.name)
-            if path.relative_to(snapshots.root).as_posix() not in named
-        ]
-        for folder in sorted(filter(Path.is_dir, snapshots.root.glob("*")))
-    }
-    report = GcReport(
-        dry_run, keep, old, _size(records), {table: _size(files) for table, files in tables.items() if files}
-    )
+    named = _paths(kept) | {f"{STEPS}/{fingerprint}.json" for fingerprint in made}
+    unneeded = sorted((kept for kept in snapshots.all_files() if kept.name not in named), key=lambda kept: kept.name)
+    sizes = {folder: _size(list(files)) for folder, files in groupby(unneeded, key=_folder)}
+    records = sizes.pop(STEPS, SnapshotSize(0, 0))
+    report = GcReport(dry_run, keep, old, records, sizes)
     if not dry_run:
         snapshots.forget_tasks()
         gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
-        paths = [*records, *(path for files in tables.values() for path in files)]
-        expected = len(gone) + len(paths)
+        unneeded.sort(key=lambda kept: _folder(kept) != STEPS)
+        expected = len(gone) + len(unneeded)
         for done, (workflow, run_id) in enumerate(gone, start=1):
             snapshots.forget(workflow, run_id)
             advanced("files", done, expected)
-        for done, path in enumerate(paths, start=len(gone) + 1):
-            path.unlink()
-            advanced("files", done, expected)
+        for start in range(0, len(unneeded), DELETED_AT_ONCE):
+            some = unneeded[start : start + DELETED_AT_ONCE]
+            snapshots.delete_files([kept.name for kept in some])
+            advanced("files", len(gone) + start + len(some), expected)
     return report
 
 
@@ -107,14 +104,9 @@ def _paths(manifests: Sequence[Manifest]) -> set[str]:
     return {path for tables in named for snapshot in tables.values() for path in snapshot.paths}
 
 
-def _files_of_table(root: Path, table: str) -> list[Path]:
-    return [path for folder in (table, f"{table}/{GONE_FOLDER}") for path in _files(root, folder, ".parquet")]
+def _folder(kept: Kept) -> str:
+    return PurePosixPath(kept.name).parts[0]
 
 
-def _files(root: Path, folder: str, suffix: str) -> list[Path]:
-    """Files that the snapshot store has written; others are somebody's."""
-    return sorted(path for path in (root / folder).glob(f"*{suffix}") if NAMED_BY_CONTENT.fullmatch(path.stem))
-
-
-def _size(files: Sequence[Path]) -> SnapshotSize:
-    return SnapshotSize(len(files), sum(path.stat().st_size for path in files))
+def _size(files: Sequence[Kept]) -> SnapshotSize:
+    return SnapshotSize(len(files), sum(kept.bytes for kept in files))

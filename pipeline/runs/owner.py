@@ -10,6 +10,7 @@ from tempfile import NamedTemporaryFile
 
 from pipeline.errors import DamagedError, DataError, UsageError
 from pipeline.files import read_json, tell, write_json
+from pipeline.snapshots.folder import Folder
 
 OWNER_FILE = "data/owner"
 PLACE_FILE = "data/owner-path"
@@ -93,31 +94,32 @@ def _noted(root: Path) -> tuple[str, str]:
     return "", ""
 
 
-def claim_snapshots(folder: Path, root: Path, mine: Sequence[str]) -> None:
-    """Note whose the folder of snapshots is: the first of ``mine``. One in the project's own folder is its own; any
-    other is the project's that came first. Raises UsageError for another's, DataError where nobody can say whose."""
-    path = folder / SNAPSHOTS_FILE
+def claim_snapshots(snapshots: Folder, root: Path, mine: Sequence[str]) -> None:
+    """Note whose the snapshots are: the first of ``mine``. A folder in the project's own is its own; any other, and an
+    object store, is the project's that came first. Raises UsageError for another's, DataError where nobody can say
+    whose."""
+    path, is_own = snapshots.told(SNAPSHOTS_FILE), _is_own(snapshots, root)
     try:
-        found = read_json(path)
+        found = snapshots.read(SNAPSHOTS_FILE)
         owner = str(found["owner"])
     except FileNotFoundError:
         owner, found = "", {}
     except (DamagedError, KeyError) as error:
         owner, found = "", {}
-        if not _is_own(folder, root):
+        if not is_own:
             raise DataError(f"{path}: damaged; delete it where no other project has its snapshots there") from error
     if owner == mine[0]:
         return
-    if owner and owner not in mine and not _is_own(folder, root):
+    if owner and owner not in mine and not is_own:
         raise UsageError(
-            f"{folder}: the snapshots of another project, {found.get('place', '')}; set another folder as 'snapshots' "
-            f"in settings.yaml, or, where that project is no more, delete {path}"
+            f"{snapshots.address}: the snapshots of another project, {found.get('place', '')}; set another folder as "
+            f"'snapshots' in settings.yaml, or, where that project is no more, delete {path}"
         )
-    write_json(path, {"owner": mine[0], "place": place_of(root)})
+    snapshots.write(SNAPSHOTS_FILE, {"owner": mine[0], "place": place_of(root)})
 
 
-def _is_own(folder: Path, root: Path) -> bool:
-    return folder.resolve().is_relative_to(root.resolve())
+def _is_own(snapshots: Folder, root: Path) -> bool:
+    return snapshots.is_private and snapshots.root.resolve().is_relative_to(root.resolve())
 
 
 def _has(root: Path, owner: str) -> bool:

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -94,12 +94,11 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class Runs:
-    """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``snapshots``: where those are, if another project
-    may have named the same folder: it has a lock of its own, and ``claim`` raises where it is another's."""
+    """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``hold_snapshots``: for as long as the project is
+    held: another may have named the same ones."""
 
     folder: Path
-    snapshots: Path | None = None
-    claim: Callable[[], None] = lambda: None
+    hold_snapshots: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @classmethod
     def of(cls, project: Path) -> "Runs":
@@ -222,17 +221,11 @@ class Runs:
         """Hold the project and its snapshots. The locks are the operating system's: they go with their holder, however
         that ends.
 
-        Raises LockedError when another run holds it, or another project uses the same folder of snapshots; UsageError
+        Raises LockedError when another run holds it, or another project or machine uses the same snapshots; UsageError
         where they are another project's.
         """
-        with _held(self.folder, "another run holds this project"):
-            if self.snapshots is None:
-                yield
-                return
-            with _held(self.snapshots, "a run of another project holds these snapshots"):
-                with suppress(OSError, DiskFullError):  # a full disk must not keep gc from making space
-                    self.claim()
-                yield
+        with held(self.folder, "another run holds this project"), self.hold_snapshots():
+            yield
 
     def _path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.json"
@@ -338,7 +331,8 @@ def _read_begun(path: Path) -> UnfinishedRun:
 
 
 @contextmanager
-def _held(folder: Path, otherwise: str) -> Iterator[None]:
+def held(folder: Path, otherwise: str) -> Iterator[None]:
+    """The folder's lock. Raises LockedError, which says ``otherwise``, when another process has it."""
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache as memoized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pipeline.errors import SettingsError, StoreError, UsageError
+from pipeline.errors import DiskFullError, SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
 from pipeline.load.owners import DROP, READ, is_of_another, of_others, refuse_other_owner, told_owner
 from pipeline.models.conversations import made_once, made_once_each
@@ -27,7 +27,8 @@ from pipeline.runs.adapters import (
     reranker,
 )
 from pipeline.runs.owner import claim_snapshots, known_owner, owner_of, place_of, settle
-from pipeline.runs.reports import Runs
+from pipeline.runs.reports import Runs, held
+from pipeline.settings.file import environment_of
 from pipeline.stores.base import alone
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 USAGE_FOLDER = "data/usage"
 HASHES_FOLDER = "data/file-hashes"
+MIRROR_FOLDER = "data/snapshots-mirror"
+"""Of snapshots that are in an object store: may be deleted at any time."""
 KEYWORD_SECONDS = 8.0
 """For a call that only makes a search better."""
 
@@ -311,18 +314,28 @@ class Services:
 
     @made_once
     def snapshots(self) -> SnapshotStore:
-        from pipeline.snapshots.store import SnapshotStore
+        from pipeline.snapshots.store import SnapshotStore, open_snapshots
 
+        if self.settings.snapshots_are_remote:
+            return open_snapshots(self.settings.snapshots, self.root / MIRROR_FOLDER, environment_of(self.root))
         return SnapshotStore(self.root / self.settings.snapshots)
 
     @made_once
     def runs(self) -> Runs:
-        snapshots = self.root / self.settings.snapshots
-        return replace(Runs.of(self.root), snapshots=snapshots, claim=lambda: self._claim(snapshots))
+        return replace(Runs.of(self.root), hold_snapshots=self._hold_snapshots)
 
-    def _claim(self, snapshots: Path) -> None:
-        mine = [owner for owner in (self.settings.owner, owner_of(self.root)) if owner]
-        claim_snapshots(snapshots, self.root, mine)
+    @contextmanager
+    def _hold_snapshots(self) -> Iterator[None]:
+        """Raises LockedError where others use them, UsageError where they are another project's."""
+        snapshots = self.snapshots
+        with (
+            held(snapshots.root, "a run of another project holds these snapshots"),
+            snapshots.alone(self.place),
+        ):
+            with suppress(OSError, DiskFullError):  # a full disk must not keep gc from making space
+                mine = [owner for owner in (self.settings.owner, owner_of(self.root)) if owner]
+                claim_snapshots(snapshots.folder, self.root, mine)
+            yield
 
     @made_once
     def cache(self) -> ReplyCache:

@@ -152,9 +152,8 @@ def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequenc
     manifest = snapshots.manifest(workflow, until[-1])
     for table, snapshot in manifest.tables.items():
         if not snapshots.exists(snapshot):
-            path = snapshots.root / snapshot.paths[0]
             raise DataError(
-                f"{path}: gone or damaged, and table '{table}' of run {named[0]} with it; "
+                f"{snapshots.told(snapshot.paths[0])}: gone or damaged, and table '{table}' of run {named[0]} with it; "
                 f"choose a later run: {', '.join(sorted(kept, reverse=True)[:LISTED])}"
             )
     return manifest

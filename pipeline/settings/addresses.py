@@ -8,6 +8,28 @@ POSTGRES_FORM = "write postgresql://user:password@host:5432/database, or embedde
 NEO4J_FORM = "write bolt://host:7687 or neo4j://host:7687, and the user and the password under their own keys"
 
 
+OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
+OBJECT_FORM = "write s3://bucket/prefix, gs://bucket/prefix or az://container/prefix, with nothing else in it"
+
+
+def is_object_store(address: str) -> bool:
+    """And not a folder."""
+    return "://" in address
+
+
+def fault_of_object_store(address: str) -> str:
+    """Empty where there is none. Nothing of the address is in it: it might be a key."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return f"no address of an object store; {OBJECT_FORM}"
+    if parts.scheme not in OBJECT_SCHEMES or not parts.netloc:
+        return f"no address of an object store; {OBJECT_FORM}"
+    if parts.password is not None or ("@" in parts.netloc and not parts.scheme.startswith("abfs")):
+        return f"a key in an address; put it into the environment or .env; {OBJECT_FORM}"
+    return f"more than a bucket and a prefix; {OBJECT_FORM}" if parts.query or parts.fragment else ""
+
+
 def fault_of_postgres(url: str) -> str:
     """Empty where there is none. Nothing of the address is in it: who knows which part is the password."""
     from sqlalchemy.engine import make_url  # only those with a server of their own pay for the import

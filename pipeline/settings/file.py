@@ -35,11 +35,17 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
     for override in overrides:
         _override(content, override)
-    environment = {**dotenv_values(root / ".env", interpolate=False), **os.environ}
+    environment = environment_of(root)
     try:
         return Settings.model_validate(_without_empty(_expanded(content, environment, SETTINGS)))
     except ValidationError as error:
         raise SettingsError(explain(SETTINGS, error, _known(error))) from None
+
+
+def environment_of(root: Path) -> dict[str, str]:
+    """What the project's ``.env`` says, and, before it, the real environment."""
+    written = dotenv_values(root / ".env", interpolate=False)
+    return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
 
 
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")

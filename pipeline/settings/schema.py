@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from pipeline.settings.addresses import fault_of_neo4j, fault_of_postgres
+from pipeline.settings.addresses import fault_of_neo4j, fault_of_object_store, fault_of_postgres, is_object_store
 from pipeline.settings.query_options import Mode, QuerySettings
 
 EMBEDDED = "embedded"
@@ -312,3 +312,14 @@ class Settings(Section):
     snapshots: str = "data/snapshots"
     output: str = "data/output"
     cache: str = Field(default="sqlite:///data/cache.sqlite", repr=False)
+
+    @field_validator("snapshots")
+    @classmethod
+    def _are_in_a_folder_or_a_bucket(cls, snapshots: str) -> str:
+        if is_object_store(snapshots) and (fault := fault_of_object_store(snapshots)):
+            raise ValueError(fault)
+        return snapshots
+
+    @property
+    def snapshots_are_remote(self) -> bool:
+        return is_object_store(self.snapshots)

@@ -11,14 +11,19 @@ Run ids sort by time, and a run that changed nothing leaves no manifest: what wa
 newest manifest up to its id. Every file comes to its name by fsync and rename, records after what they point
 at: a crash at any instant leaves whole files only. One that something else has damaged counts as missing in a run,
 which makes it again; whoever else reads it gets a DataError.
+
+All of it is in a folder (snapshots/folder.py), or in an object store that a folder mirrors (snapshots/mirror.py): then
+who writes is ``alone``.
 """
 
+import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,13 +32,18 @@ import pyarrow as pa
 from pipeline.contract.cells import as_frame
 from pipeline.contract.schema_version import SCHEMA_VERSION, refuse_newer
 from pipeline.errors import DamagedError, DataError
-from pipeline.files import read_json, sha256_of, sweep_partials, tell, write_json
+from pipeline.files import tell
+from pipeline.snapshots.folder import UNFINISHED, Folder, Kept
 from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile, TableFiles
 
+if TYPE_CHECKING:
+    from pipeline.snapshots.mirror import Mirror
+
 LIVE_PREFIX = "manifest-"
-UNFINISHED = "steps/unfinished"
-NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{64}")
+KEPT_FOLDER = "manifests"
 FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
+OWN_FILE = re.compile(rf"{FILE_OF_A_TABLE.pattern}|steps/[0-9a-f]{{64}}\.json")
+LIVE_FILE = re.compile(rf"{LIVE_PREFIX}[^/]+\.json")
 Made = TypeVar("Made")
 
 
@@ -61,12 +71,28 @@ class Manifest:
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """``intact`` remembers the files this process has found whole, as (path, size, times of change). ``beneath``: where
-    files of tables are read that are not here: what is only tried is written beside what is kept, not into it."""
+    """``root``: a folder on disk; ``mirror``: the same where it mirrors an object store, see ``open_snapshots``.
+    ``beneath``: where files of tables are read that are not here: what is only tried is written beside what is kept,
+    not into it."""
 
     root: Path
-    intact: set[tuple[str, int, int, int]] = field(default_factory=set, repr=False, compare=False)
+    mirror: "Mirror | None" = None
     beneath: "SnapshotStore | None" = None
+
+    @cached_property
+    def folder(self) -> Folder:
+        return self.mirror or Folder(self.root)
+
+    def alone(self, place: str) -> AbstractContextManager[None]:
+        """For who writes more than tasks; ``place``: where that is, for people. Raises LockedError where another client
+        writes into the same object store; of a folder the caller sees to that.
+
+        What is written raises LeaseLostError once another client has taken it over."""
+        return self.folder.alone(place)
+
+    def told(self, name: str) -> str:
+        """Where a file is, for people."""
+        return self.folder.told(name)
 
     def write(self, name: str, table: pa.Table, order: Sequence[str] = (), before: Snapshot | None = None) -> Snapshot:
         """Write what of the table is not there already. ``order``: what fixes the order of its rows; ``before``: the
@@ -87,40 +113,48 @@ class SnapshotStore:
     def joined(
         self, name: str, files: Sequence[TableFile], schema: pa.Schema, order: Sequence[str], before: Snapshot | None
     ) -> Snapshot:
-        """The table whose rows are in these files, or ``before`` where it has the same rows."""
+        """The table whose rows are in these files, of tasks that are noted, or ``before`` where it has the same."""
+        self.folder.kept_by_others(file.path for file in files)
         known = before if before is not None and self.exists(before) else None
         return self._files.joined(name, files, schema, order, known)
 
     def note_task(self, task: str, files: Mapping[str, Sequence[TableFile]]) -> None:
         """Remember the files of a task, by the names of its outputs, until its step has a record."""
         tables = {name: list(map(asdict, some)) for name, some in files.items()}
-        self._write_json(f"{UNFINISHED}/{task}.json", {"task": task, "files": tables})
+        self.folder.keep(file.path for some in files.values() for file in some)
+        self.folder.note(f"{UNFINISHED}/{task}.json", _versioned({"task": task, "files": tables}))
 
-    def noted_task(self, task: str) -> dict[str, list[TableFile]] | None:
-        """What a task of this name has written, if it is all there and undamaged."""
+    def noted_tasks(self, tasks: Collection[str]) -> dict[str, dict[str, list[TableFile]]]:
+        """What those of these tasks have written that are done, by their names: if it is all there and undamaged."""
+        there = {PurePosixPath(kept.name).stem for kept in self.folder.listed(UNFINISHED)}
+        found = {task: self._noted_task(task) for task in tasks if task in there}
+        return {task: files for task, files in found.items() if files is not None}
+
+    def _noted_task(self, task: str) -> dict[str, list[TableFile]] | None:
         try:
-            content = self._read(self.root / f"{UNFINISHED}/{task}.json", dict)
+            content = self._read(f"{UNFINISHED}/{task}.json", dict)
             files = {name: [TableFile(**file) for file in some] for name, some in content["files"].items()}
             self.require_files(file.path for some in files.values() for file in some)
         except (FileNotFoundError, DataError):
             return None
         return files
 
-    def share(self, name: str, file: Path) -> None:
-        """Make the file one that every process finds by this name, until it is taken back or its step has a record. Of
-        a crash nobody will want it."""
-        file.replace(self.root / UNFINISHED / name)
+    def share(self, files: Mapping[str, Path]) -> None:
+        """Make these files of this folder those that every process finds by these names, wherever it is, until they
+        are taken back or their step has a record. Of a crash nobody will want them."""
+        self.folder.share({f"{UNFINISHED}/{name}": file for name, file in files.items()})
 
     def shared(self, name: str) -> Path:
-        """Raises FileNotFoundError."""
-        return self.root / UNFINISHED / name
+        """Raises FileNotFoundError, at the latest where it is read, and DataError."""
+        return self.folder.shared(f"{UNFINISHED}/{name}")
 
-    def unshare(self, name: str) -> None:
-        self.shared(name).unlink(missing_ok=True)
+    def unshare(self, names: Collection[str]) -> None:
+        """Only for who has shared them."""
+        self.folder.delete([f"{UNFINISHED}/{name}" for name in names])
 
     def forget_tasks(self) -> None:
         """Only for a caller who is alone here."""
-        shutil.rmtree(self.root / UNFINISHED, ignore_errors=True)
+        self.folder.clear(UNFINISHED)
 
     def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
         """The table as one whose rows can be replaced, which those of an earlier version are not."""
@@ -133,18 +167,21 @@ class SnapshotStore:
 
     def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         """As ``read``, in Arrow."""
+        self._bring(snapshot)
         return self._files.table(snapshot, columns)
 
     def select(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """The rows that have one of the values in one of the columns ``names``, in the table's order."""
+        self._bring(snapshot)
         return self._files.select(snapshot, names, values, columns)
 
     def selected(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
         """As ``select``, in no order yet, and with what ``in_order`` needs."""
+        self._bring(snapshot)
         return self._files.selected(snapshot, names, values, columns)
 
     def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
@@ -153,6 +190,7 @@ class SnapshotStore:
 
     def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
         """How many rows are in each bucket of so many bits of the key's hash."""
+        self._bring(snapshot)
         return self._files.bucket_sizes(snapshot, bits)
 
     def bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
@@ -176,14 +214,17 @@ class SnapshotStore:
 
     def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``table``, some thousands of rows at a time."""
+        self._bring(snapshot)
         return self._files.batches(snapshot, columns)
 
     def first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
         """Its first row, without a look at the rest; none of an empty table."""
+        self._bring(snapshot)
         return self._files.first(snapshot, columns)
 
     def unordered(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """As ``batches``, file by file: for those to whom the order means nothing."""
+        self._bring(snapshot)
         return self._files.unordered(snapshot, columns)
 
     def require(self, snapshot: Snapshot) -> None:
@@ -192,29 +233,32 @@ class SnapshotStore:
 
     def require_files(self, paths: Iterable[str]) -> None:
         """As ``require``, of files by their paths in the snapshots."""
-        for path in paths:
-            self._whole(path)
+        ours, others = self._ours_and_others(paths)
+        self.folder.require(ours)
+        if self.beneath and others:
+            self.beneath.require_files(others)
 
     @property
     def _files(self) -> TableFiles:
-        return TableFiles(self.root, self._whole, made=self._made)
+        return TableFiles(self.root, self._whole, made=self.folder.made)
+
+    def _bring(self, snapshot: Snapshot) -> None:
+        """All of a table will be read."""
+        ours, others = self._ours_and_others(snapshot.paths)
+        self.folder.bring(ours)
+        if self.beneath and others:
+            self.beneath.folder.bring(others)
+
+    def _ours_and_others(self, paths: Iterable[str]) -> tuple[list[str], list[str]]:
+        asked = list(paths)
+        others = [path for path in asked if not self.folder.is_here(path)] if self.beneath else []
+        return [path for path in asked if path not in others], others
 
     def _whole(self, name: str) -> Path:
-        """A table's file, found undamaged: by its hash, once for each state of the file that this process meets."""
-        path = self.root / name
-        if self.beneath and not path.exists():
+        """A table's file, found undamaged. Raises DataError, DamagedError."""
+        if self.beneath and not self.folder.is_here(name):
             return self.beneath._whole(name)
-        try:
-            seen = _state(name, path)
-            if seen not in self.intact and sha256_of(path) != path.stem:
-                raise DamagedError(path, "damaged")
-        except OSError as error:
-            raise DataError(f"{path}: {error.strerror}; run the workflow again") from error
-        self.intact.add(seen)
-        return path
-
-    def _made(self, name: str) -> None:
-        self.intact.add(_state(name, self.root / name))
+        return self.folder.whole(name)
 
     def exists(self, snapshot: Snapshot) -> bool:
         """Whether the table can be read. A damaged one is told: for a run it is not there."""
@@ -228,19 +272,20 @@ class SnapshotStore:
         return True
 
     def record(self, record: StepRecord) -> None:
+        self.folder.keep(path for table in record.outputs.values() for path in table.paths)
         self._write_json(f"steps/{record.fingerprint}.json", asdict(record))
 
     def lookup(self, fingerprint: str) -> StepRecord | None:
         """The record of this fingerprint if every snapshot it names is there and undamaged. A record that cannot be
         read, or that another version has written, is as if it were not there."""
-        path = self.root / f"steps/{fingerprint}.json"
+        name = f"steps/{fingerprint}.json"
         try:
-            record = self._read(path, _step_record)
-            _require(record.fingerprint == fingerprint, path, "of another step")
+            record = self._read(name, _step_record)
+            _require(record.fingerprint == fingerprint, self.told(name), "of another step")
         except FileNotFoundError:
             return None
         except DamagedError as error:
-            tell(f"{path}: {error.fact}; its step runs again")
+            tell(f"{self.told(name)}: {error.fact}; its step runs again")
             return None
         return record if all(map(self.exists, record.outputs.values())) else None
 
@@ -249,6 +294,7 @@ class SnapshotStore:
 
         The copy comes first: there is never a live manifest that its run's id does not lead to.
         """
+        self.folder.keep(path for table in manifest.tables.values() for path in table.paths)
         newest = self.history(manifest.workflow)[-1:]
         kept = newest and self._found(manifest.workflow, _kept_name(manifest.workflow, newest[0]))
         if kept != manifest:
@@ -307,29 +353,41 @@ class SnapshotStore:
             return None
 
     def _manifest(self, workflow: str, name: str) -> Manifest:
-        path = self.root / name
-        manifest = self._read(path, _manifest)
-        _require(manifest.workflow == workflow, path, f"of workflow '{manifest.workflow}'")
+        manifest = self._read(name, _manifest)
+        _require(manifest.workflow == workflow, self.told(name), f"of workflow '{manifest.workflow}'")
         return manifest
 
     def history(self, workflow: str) -> list[str]:
         """Ids of the runs whose manifests are kept, oldest first."""
-        return sorted(path.stem for path in (self.root / "manifests" / workflow).glob("*.json"))
+        places = [PurePosixPath(kept.name) for kept in self.folder.listed(f"{KEPT_FOLDER}/{workflow}")]
+        return sorted(place.stem for place in places if place.suffix == ".json")
 
     def workflows(self) -> list[str]:
         """Names of the workflows that have a manifest, live or kept."""
-        live = {path.stem.removeprefix(LIVE_PREFIX) for path in self.root.glob(f"{LIVE_PREFIX}*.json")}
-        return sorted(live | {path.name for path in (self.root / "manifests").glob("*") if path.is_dir()})
+        live = {name[len(LIVE_PREFIX) : -len(".json")] for name in self.folder.top() if LIVE_FILE.fullmatch(name)}
+        return sorted(live | {PurePosixPath(kept.name).parent.name for kept in self.folder.listed(KEPT_FOLDER)})
 
     def files(self, table: str) -> list[Snapshot]:
         """Every snapshot of the table that has a file, the largest first; ``rows`` is not known: 0."""
-        paths = [path for path in (self.root / table).glob("*.parquet") if NAMED_BY_CONTENT.fullmatch(path.stem)]
-        paths.sort(key=lambda path: path.stat().st_size, reverse=True)
-        return [Snapshot(0, path.stem, (TableFile(f"{table}/{path.name}", 0),)) for path in paths]
+        there = [kept for kept in self.folder.listed(table) if _table_of(kept) == table]
+        there.sort(key=lambda kept: kept.bytes, reverse=True)
+        return [Snapshot(0, PurePosixPath(kept.name).stem, (TableFile(kept.name, 0),)) for kept in there]
+
+    def all_files(self) -> list[Kept]:
+        """Every file of a table, and every record of a step; others are somebody's."""
+        return [kept for kept in self.folder.listed() if OWN_FILE.fullmatch(kept.name)]
+
+    def columns_of_files(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """Of tables' files, by their paths, the names of their columns; of those that can be read."""
+        return self.folder.columns(names)
+
+    def delete_files(self, names: Sequence[str]) -> None:
+        """By their paths; only for a caller who is alone here."""
+        self.folder.delete(names)
 
     def forget(self, workflow: str, run_id: str) -> None:
         """Delete the manifest kept under the run's id."""
-        (self.root / _kept_name(workflow, run_id)).unlink()
+        self.folder.delete([_kept_name(workflow, run_id)])
 
     def clear(self, workflow: str) -> None:
         """Write anew those of the workflow's live tables whose files still hold rows that are gone. Only for a caller
@@ -352,21 +410,40 @@ class SnapshotStore:
 
     def sweep(self) -> None:
         """Remove what killed processes have left half written. Only for a caller who is alone here."""
-        sweep_partials(self.root)
+        self.folder.sweep()
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        write_json(self.root / name, {**content, "schema_version": SCHEMA_VERSION})
+        self.folder.write(name, _versioned(content))
 
-    def _read(self, path: Path, made: Callable[[dict[str, Any]], Made]) -> Made:
+    def _read(self, name: str, made: Callable[[dict[str, Any]], Made]) -> Made:
         """Raises FileNotFoundError, DamagedError, and DataError for what a later version has written."""
-        content = read_json(path)
+        content, path = self.folder.read(name), self.told(name)
         version = content.pop("schema_version", None)
         _require(version is None or isinstance(version, int), path, "of no known version")
-        refuse_newer(version, str(path))
+        refuse_newer(version, path)
         try:
             return made(content)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DamagedError(path, f"of another version ({error})") from error
+
+
+def open_snapshots(address: str, folder: Path, environment: Mapping[str, str] = os.environ) -> SnapshotStore:
+    """``address``: the URL of an object store, which ``folder`` is then the mirror of; any process opens the same ones
+    so, with a folder and the keys in an environment of its own."""
+    from pipeline.snapshots.mirror import Mirror
+    from pipeline.snapshots.objects import Objects
+
+    return SnapshotStore(folder, Mirror(folder, objects=Objects(address, environment)))
+
+
+def _versioned(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {**content, "schema_version": SCHEMA_VERSION}
+
+
+def _table_of(kept: Kept) -> str:
+    """Whose rows the file holds; "" of other files."""
+    place = PurePosixPath(kept.name)
+    return place.parent.as_posix() if FILE_OF_A_TABLE.fullmatch(kept.name) and place.parent.name != GONE_FOLDER else ""
 
 
 def _live_name(workflow: str) -> str:
@@ -374,7 +451,7 @@ def _live_name(workflow: str) -> str:
 
 
 def _kept_name(workflow: str, run_id: str) -> str:
-    return f"manifests/{workflow}/{run_id}.json"
+    return f"{KEPT_FOLDER}/{workflow}/{run_id}.json"
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
@@ -407,12 +484,6 @@ def _table_file(place: int, content: dict[str, Any]) -> TableFile:
     return TableFile(**{"added": place > 0, **content})
 
 
-def _require(so: bool, path: Path, fact: str) -> None:
+def _require(so: bool, path: str, fact: str) -> None:
     if not so:
         raise DamagedError(path, fact)
-
-
-def _state(name: str, path: Path) -> tuple[str, int, int, int]:
-    """What changes when anything writes to the file."""
-    state = path.stat()
-    return name, state.st_size, state.st_mtime_ns, state.st_ctime_ns

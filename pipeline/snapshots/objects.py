@@ -1,0 +1,239 @@
+"""An object store (S3, Google Cloud Storage, Azure): its few requests, many at a time, and what goes wrong in words.
+
+Its address is a URL, its keys are in the environment: neither is ever in a message. What it answers may quote a request
+with its key: of that no more is told than the name of the fault.
+"""
+
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+from pipeline.errors import ObjectStoreAuthError, ObjectStoreError, SettingsError, install_extra
+
+AT_ONCE = 16
+LARGE = 2**25
+"""Bytes from which on a file goes up alone: an upload on a condition is one request, of all of it."""
+DELETED_AT_ONCE = 1000
+RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+KEYS = {
+    "s3": ("AWS_", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL where not Amazon's"),
+    "gs": ("GOOGLE_", "GOOGLE_SERVICE_ACCOUNT, the file of its key"),
+    "az": ("AZURE_", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+}
+"""Of a kind of store what its variables begin with, and the most usual of them."""
+REFUSED_KEYS = frozenset({
+    "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken", "AuthFailure",
+    "AuthenticationFailed", "AuthorizationFailure", "InvalidSecurity",
+})  # fmt: skip
+NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+CODE, STATUS = re.compile(r"<Code>(\w+)</Code>"), re.compile(r"status code: (\d{3})")
+HOST = re.compile(r"https?://(?:[^/@\s]*@)?([^/\s]+)")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    name: str
+    bytes: int
+    e_tag: str
+    changed: float
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Those whose names begin with a prefix. ``environment``: where the keys are.
+
+    All requests raise ObjectStoreError."""
+
+    address: str
+    environment: Mapping[str, str]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an object store is opened by each process, with keys of its own environment")
+
+    def __repr__(self) -> str:
+        return f"Objects({self.address!r})"
+
+    def read(self, name: str) -> tuple[bytes, str]:
+        """Its content and e-tag. Raises FileNotFoundError."""
+        with self._in_words():
+            found = self._store.get(name)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Into a file. Raises FileNotFoundError."""
+        with self._in_words(), path.open("wb") as file:
+            for part in self._store.get(name).stream():
+                file.write(part)
+
+    def read_end(self, name: str, size: int, most: int) -> bytes:
+        """Its last bytes, of ``size`` in all. Raises FileNotFoundError."""
+        with self._in_words():
+            return bytes(self._store.get_range(name, start=max(size - most, 0), end=size))
+
+    def create(self, name: str, content: bytes) -> str | None:
+        """Its e-tag; None where there is one of this name already."""
+        return self._put(name, content, "create")
+
+    def replace(self, name: str, content: bytes, e_tag: str) -> str | None:
+        """The new e-tag; None where what is there has another than this, or there is none."""
+        return self._put(name, content, {"e_tag": e_tag})
+
+    def overwrite(self, name: str, content: bytes) -> str:
+        return self._put(name, content, "overwrite") or ""
+
+    def upload(self, files: Mapping[str, Path], again: bool = False) -> None:
+        """Files that are named by their content: one that is there stays, but where it is written ``again``."""
+        sizes = {name: path.stat().st_size for name, path in files.items()}
+        self.each(lambda name: self._upload(name, files[name], again), [name for name in files if sizes[name] < LARGE])
+        for name in files:
+            if sizes[name] >= LARGE:
+                self._upload(name, files[name], again)
+
+    def _upload(self, name: str, path: Path, again: bool) -> None:
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                self._put(name, b"", "overwrite")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                self._put(name, content, "overwrite" if again else "create")
+
+    def _put(self, name: str, content: Any, mode: Any) -> str | None:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            with self._in_words(AlreadyExistsError, PreconditionError):
+                return self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"] or ""
+        except AlreadyExistsError:
+            return None
+        except PreconditionError as error:
+            if _code(error) in NO_BUCKET:
+                self._raise(error)
+            return None
+
+    def listed(self, below: str = "") -> list[StoredObject]:
+        """All that begin so, by name; a thousand a request."""
+        with self._in_words():
+            found = [each for some in self._store.list(below or None) for each in some]
+        return sorted(
+            (
+                StoredObject(each["path"], each["size"], each["e_tag"] or "", each["last_modified"].timestamp())
+                for each in found
+            ),
+            key=lambda one: one.name,
+        )
+
+    def top(self) -> list[str]:
+        """The names that have no / in them."""
+        with self._in_words():
+            return sorted(each["path"] for each in self._store.list_with_delimiter("")["objects"])
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Those that are there."""
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            with self._in_words():
+                try:
+                    self._store.delete(list(names[start : start + DELETED_AT_ONCE]))
+                except FileNotFoundError as error:  # not all stores are silent of one that is gone
+                    if _code(error) in NO_BUCKET:
+                        raise
+
+    def each(self, do: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+        """Side by side."""
+        waiting = list(items)
+        if len(waiting) <= 1:
+            return [do(item) for item in waiting]
+        with ThreadPoolExecutor(min(AT_ONCE, len(waiting))) as threads:
+            return list(threads.map(do, waiting))
+
+    @cached_property
+    def _store(self) -> Any:
+        try:
+            from obstore.store import from_url
+        except ImportError as error:
+            raise SettingsError(f"snapshots: {self.address} needs obstore; {install_extra('objects')}") from error
+
+        prefix = KEYS[kind_of(self.address)][0]
+        named: Any = {  # the real environment it reads itself
+            name.lower(): value
+            for name, value in self.environment.items()
+            if name.startswith(prefix) and name not in os.environ and not name.endswith("ALLOW_HTTP")
+        }
+        options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http"}
+        with self._in_words():
+            return from_url(self.address, config=named, client_options=options, retry_config=RETRIES)
+
+    @property
+    def _endpoint(self) -> str:
+        """Where another server than the provider's own is named."""
+        names = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+        return next((self.environment[name] for name in names if self.environment.get(name)), "")
+
+    @contextmanager
+    def _in_words(self, *expected: type[Exception]) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except expected:
+            raise
+        except FileNotFoundError as error:
+            if _code(error) in NO_BUCKET:
+                self._raise(error)
+            raise FileNotFoundError(f"{self.address}: not there") from None
+        except (BaseError, ValueError) as error:
+            self._raise(error)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        kind = kind_of(self.address)
+        said, code, usual = str(error), _code(error), KEYS[kind][1]
+        if code in NO_BUCKET:
+            raise ObjectStoreAuthError(
+                f"{self.address}: there is no such bucket; make it, or correct 'snapshots' in settings.yaml"
+            ) from None
+        if code in REFUSED_KEYS or (_status(error) in ("401", "403") and "169.254" not in said):
+            refused = f"it refused the key ({code or _status(error)})"
+            raise ObjectStoreAuthError(
+                f"{self.address}: {refused}; set {usual}, of a key that may list, read, write and delete there"
+            ) from None
+        if "169.254" in said or "token" in said.lower() or "must be specified" in said.lower():
+            fact = "no key was found"
+            raise ObjectStoreAuthError(f"{self.address}: {fact}; set {usual}, or put them into .env") from None
+        if "error sending request" in said or "timed out" in said:
+            host = HOST.search(said)
+            server = host[1] if host else "the server"
+            raise ObjectStoreError(
+                f"{self.address}: no answer from {server}; see that it is up and the endpoint is right, then run the "
+                "same command again: it goes on from what is done"
+            ) from None
+        if "region" in said.lower() and _status(error) in ("", "301", "400"):
+            raise ObjectStoreAuthError(f"{self.address}: the bucket is in another region; set AWS_REGION") from None
+        fault = " ".join(filter(None, [_status(error), code])) or type(error).__name__
+        raise ObjectStoreError(
+            f"{self.address}: the server failed ({fault}); run the same command again: it goes on from what is done"
+        ) from None
+
+
+def kind_of(address: str) -> str:
+    """One of KEYS."""
+    return {"s3a": "s3", "abfs": "az", "abfss": "az"}.get(scheme := urlsplit(address).scheme, scheme)
+
+
+def _code(error: Exception) -> str:
+    found = CODE.search(str(error))
+    return found[1] if found else ""
+
+
+def _status(error: Exception) -> str:
+    found = STATUS.search(str(error))
+    return found[1] if found else ""
