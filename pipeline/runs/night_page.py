@@ -52,8 +52,14 @@ def _chart(name: str, runs: Sequence[RunEntry]) -> Chart | None:
         title=title, count=len(runs), first=moment(runs[0].began), last=moment(runs[-1].began), most=told(max(values)),
         this=told(values[-1]),
     )  # fmt: skip
+    one_day = runs[0].began[:10] == runs[-1].began[:10]
     columns = [
-        (entry.began[:10], value, f"{told(value)}, {said['outcomes'][entry.outcome]}", said["kinds"][entry.outcome])
+        (
+            entry.began[11:16] if one_day else entry.began[:10],
+            value,
+            f"{told(value)}, {said['outcomes'][entry.outcome]}",
+            said["kinds"][entry.outcome],
+        )
         for entry, value in zip(runs, values, strict=True)
     ]
     return Chart(title, about, columns, told(max(values)))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.contract.reasons import REASONS
-from pipeline.engine.losses import UNREFRESHED
+from pipeline.engine.kept_documents import SKIPPED
+from pipeline.engine.losses import RECOVERED, UNREFRESHED
 from pipeline.engine.run_report import RunReport
 from pipeline.errors import UsageError, exit_code_of, in_words
 from pipeline.runs.reports import RunEntry, UnfinishedRun, with_manifest
@@ -21,6 +22,7 @@ BEFORE = 30
 ROWS_SHOWN = 50
 """Rows of a reason that are shown."""
 DONE = frozenset({"reused", "ran"})
+NOT_LOST = frozenset({RECOVERED, SKIPPED})
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,13 @@ def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) ->
 
 
 def by_reason(rejects: "pd.DataFrame") -> list[LeftOut]:
-    """The most frequent first; what was answered by halves or by repair too."""
+    """What is lost first, then what was no input or was answered by halves or by repair; the most frequent first."""
     found = []
     for _, rows in rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True):
         step, kind, reason = (str(rows[column].iloc[0]) for column in ("step", "kind", "reason"))
         first = list(rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None))
         found.append(LeftOut(step, kind, reason, REASONS.get(reason, ""), len(rows), first))
-    return sorted(found, key=lambda each: -each.rows)
+    return sorted(found, key=lambda each: (each.kind in NOT_LOST, -each.rows))
 
 
 def _before(project: "Project", entry: RunEntry) -> list[RunEntry]:

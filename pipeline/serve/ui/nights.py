@@ -1,15 +1,86 @@
-"""The view Nights."""
+"""The view Nights: the runs of the project, one of them, how far it is, and what the next would do."""
 
-from fastapi import APIRouter, Depends, Request, Response
+from dataclasses import asdict
+from typing import Annotated, Any
 
+from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.exceptions import HTTPException
+
+from pipeline.pages.environment import texts
+from pipeline.runs.night_page import shown
+from pipeline.serve.doors import Door
 from pipeline.serve.ui.view import Ui, wide_door
+
+PAGE = 25
+"""Runs on a page of the list."""
 
 
 def router(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(wide_door)])
 
     @routes.get("/nights")
-    async def nights(http: Request) -> Response:
-        return await ui.page(http, "nights.html.j2")
+    async def nights(http: Request, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1) -> Response:
+        return await ui.page(http, "nights.html.j2", lambda door: _listed(door, page))
+
+    @routes.get("/nights/plan")
+    async def plan(http: Request) -> Response:
+        return await ui.page(http, "plan.html.j2", _planned)
+
+    @routes.get("/nights/{run}")
+    async def night(http: Request, run: str) -> Response:
+        return await ui.page(http, "night_view.html.j2", lambda door: _opened(door, run))
+
+    @routes.get("/ui/nights/{run}")
+    async def how_far(http: Request, run: str) -> Response:
+        """How far a run under way is; null where it is that no more."""
+        return await ui.data(http, lambda door: _how_far(door, run))
 
     return routes
+
+
+def _listed(door: Door, page: int) -> dict[str, Any]:
+    ids = door.project.runs.known_ids()
+    first = PAGE * (page - 1)
+    return {
+        "entries": door.project.list_runs(ids[first : first + PAGE]),
+        "going": door.project.runs.under_way(),
+        "first": first + 1, "last": min(first + PAGE, len(ids)), "all": len(ids),
+        "newer": page - 1 or None, "older": page + 1 if first + PAGE < len(ids) else None,
+    }  # fmt: skip
+
+
+def _opened(door: Door, run: str) -> dict[str, Any]:
+    return {**shown(door.project.night(_known(door, run))), "told": tells_why(door)}
+
+
+def tells_why(door: Door) -> bool:
+    """Whether they may read messages of runs, which name hosts and folders."""
+    return door.asker.all_told or door.editor
+
+
+def _how_far(door: Door, run: str) -> dict[str, Any] | None:
+    run_id, going = _known(door, run), door.project.runs.under_way()
+    return asdict(going) if going and going.run_id == run_id else None
+
+
+def _known(door: Door, run: str) -> str:
+    if run not in door.project.runs.known_ids():
+        raise HTTPException(404, texts()["nights"]["no_such"])
+    return run
+
+
+def _planned(door: Door) -> dict[str, Any]:
+    from pipeline.engine.bill.forecast import totals
+
+    workflow = door.project.workflow().name
+    forecasts = door.project.forecast(workflow)
+    changes = next((entry.documents for entry in forecasts if entry.documents), None)
+    return {
+        "workflow": workflow,
+        "forecasts": forecasts,
+        "totals": totals(forecasts),
+        "documents": changes.counts if changes else {},
+        "to_convert": sum(entry.to_convert for entry in forecasts),
+        "not_loadable": door.project.why_not_loadable(workflow),
+        "going": door.project.runs.under_way(),
+    }

@@ -1,1 +1,41 @@
-import "./shell.js";
+// A run under way is followed: how far it is every two seconds, and the page anew when it has ended.
+import { ask } from "./api.js";
+import { fill, texts } from "./shell.js";
+
+const EVERY = 2000;
+const words = texts.nights;
+const going = document.getElementById("going");
+
+function howFar({ step, position, steps }) {
+  if (!step) return words.going_before;
+  const place = steps ? fill(words.going_place, { position, steps }) : "";
+  return fill(words.going, { step }) + place;
+}
+
+function show(far) {
+  const where = document.getElementById("where");
+  const share = document.getElementById("share");
+  if (where.textContent !== howFar(far)) where.textContent = howFar(far); // said aloud, so once a step
+  if (far.expected) Object.assign(share, { max: far.expected, value: far.done });
+  else share.removeAttribute("value");
+  share.title = far.expected ? `${far.done.toLocaleString("en")} / ${far.expected.toLocaleString("en")}` : "";
+  document.getElementById("count").textContent = share.title;
+}
+
+async function follow(run) {
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, EVERY));
+    if (document.hidden) continue;
+    try {
+      const far = await ask(`ui/nights/${run}`);
+      if (!far) break;
+      show(far);
+    } catch (error) {
+      document.getElementById("where").textContent = error.message;
+    }
+  }
+  document.getElementById("where").textContent = words.going_over;
+  location.reload();
+}
+
+if (going) follow(going.dataset.run);

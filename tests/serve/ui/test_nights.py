@@ -1,0 +1,130 @@
+"""The view Nights: the runs in pages, one of them, one under way, and what the next would do."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from pipeline.runs.reports import Runs, UnfinishedRun, this_process
+from pipeline.serve.ui import nights
+from tests.projects import ProjectFolder, new_project
+from tests.serve.serving import Serving, serving
+
+HOSTILE = "<script>alert('1')<script>"
+PAGE = {"Accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    """Three runs: one that left a file out, one with nothing to do, one that failed."""
+    folder = new_project(tmp_path_factory.mktemp("nights") / "p", postgres_url, max_reject_ratio=1)
+    folder.write(f"{HOSTILE}.pdf", "no PDF")
+    for command in (["run", "fast"], ["run", "fast"], ["run", "index", *("--set", "models.chat.default.base_url=''")]):
+        folder.invoke(*command)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder: ProjectFolder) -> Iterator[Serving]:
+    keys = [
+        f"serve.keys.wide={json.dumps({'key': 'w'})}",
+        f"serve.keys.narrow={json.dumps({'key': 'n', 'where': {'title': 'x'}})}", "serve.api_key=all",
+    ]  # fmt: skip
+    with folder.open(*keys) as project, serving(project) as served:
+        yield served
+
+
+def page(served: Serving, address: str, key: str = "all") -> httpx2.Response:
+    return httpx2.get(f"{served.url}/{address}", headers={**PAGE, "x-api-key": key}, timeout=60)
+
+
+def test_runs_are_listed_the_newest_first_with_what_they_came_to(folder: ProjectFolder, served: Serving):
+    told = page(served, "nights").text
+    ids = Runs.of(folder.root).known_ids()
+    places = [told.index(f'href="nights/{run_id}"') for run_id in ids]
+    assert places == sorted(places)
+    assert [told.count(outcome) for outcome in ("Failed", "Completed with rejects")] == [1, 2]
+    rows_written = sum(
+        counts["inserted"] for counts in folder.open().night(ids[-1]).report["load"]["postgres"].values()
+    )
+    assert f'<td class="number">{rows_written:,}</td>' in told
+
+
+def test_the_list_goes_on_from_page_to_page(
+    folder: ProjectFolder, served: Serving, monkeypatch: pytest.MonkeyPatch
+):  # fmt: skip
+    monkeypatch.setattr(nights, "PAGE", 2)
+    newest, middle, oldest = Runs.of(folder.root).known_ids()
+    first, second, beyond = (page(served, f"nights?page={number}").text for number in (1, 2, 9))
+    assert (newest in first, middle in first, oldest in first) == (True, True, False)
+    assert 'rel="next" href="nights?page=2"' in first
+    assert oldest in second
+    assert 'rel="prev" href="nights?page=1"' in second
+    assert oldest not in beyond
+    assert page(served, "nights?page=0").status_code == 422
+
+
+def test_a_run_shows_its_steps_its_load_and_what_it_left_out_as_text(folder: ProjectFolder, served: Serving):
+    _, second, first = Runs.of(folder.root).known_ids()
+    told = page(served, f"nights/{first}").text
+    assert "Ran: never ran before" in told
+    assert "1 by load_documents: parse" in told
+    assert "&lt;script&gt;alert(&#39;1&#39;)&lt;script&gt;.pdf" in told
+    assert "<script>alert" not in told
+    assert '<th scope="row">chunks</th>' in told
+    again = page(served, f"nights/{second}").text
+    assert "Reused" in again
+    assert 'role="img" aria-label="Duration of 2 runs, ' in again
+
+
+def test_a_run_that_is_not_known_is_not_found(served: Serving):
+    for address in ("nights/none", "nights/..%2F..%2Fsettings", "ui/nights/none"):
+        assert page(served, address).status_code == 404, address
+
+
+def test_why_a_run_failed_is_told_to_the_operator_alone(folder: ProjectFolder, served: Serving):
+    failed = Runs.of(folder.root).known_ids()[0]
+    message = folder.open().night(failed).entry.message
+    assert message.split("'")[0] in page(served, f"nights/{failed}").text
+    told = page(served, f"nights/{failed}", "w").text
+    assert "Failed" in told
+    assert message.split("'")[0] not in told
+    first = page(served, f"nights/{Runs.of(folder.root).known_ids()[-1]}", "w").text
+    assert "1 by load_documents: parse" in first
+
+
+@pytest.mark.parametrize("address", ["nights", "nights/plan", "nights/x", "ui/nights/x"])
+def test_who_sees_some_documents_only_sees_no_run(served: Serving, address: str):
+    assert page(served, address, "n").status_code == 403
+    assert page(served, address, "").status_code in (303, 401)
+
+
+def test_a_run_under_way_is_followed(folder: ProjectFolder, served: Serving):
+    runs = Runs.of(folder.root)
+    with runs.alone():
+        begun = UnfinishedRun(runs.new_id(), "fast", this_process(), "extract_graph_fast", 3, 10, 40, 90)
+        runs.note(begun)
+        assert f'href="nights/{begun.run_id}">A run is under way.</a>' in page(served, "nights").text
+        told = page(served, f"nights/{begun.run_id}").text
+        assert f'data-run="{begun.run_id}"' in told
+        assert "At extract_graph_fast, step 3 of 10: 40 of 90" in " ".join(told.split())
+        far = page(served, f"ui/nights/{begun.run_id}").json()
+        assert (far["step"], far["done"], far["expected"]) == ("extract_graph_fast", 40, 90)
+    assert page(served, f"ui/nights/{begun.run_id}").json() is None
+    assert "Killed, or the machine went down" in page(served, f"nights/{begun.run_id}").text
+    (folder.root / "data" / "runs" / f"{begun.run_id}.begun").unlink()
+
+
+def test_the_plan_of_the_next_run_changes_nothing(folder: ProjectFolder, served: Serving):
+    def tables() -> list[Path]:
+        return sorted((folder.root / "data" / "snapshots").rglob("*"))
+
+    before = tables()
+    workflow = folder.open().settings.workflow
+    told = page(served, "nights/plan").text
+    assert f"Workflow {workflow}." in told
+    for step in folder.open().workflow().steps:
+        assert f'<th scope="row">{step.id}</th>' in told
+    assert tables() == before
