@@ -136,3 +136,9 @@ def test_an_entity_is_told_with_its_names_and_communities(resolved: Serving):
     assert {dot["name"], *(one["name"] for one in told["names"]["merged"])} == {"Brack Institute", "Bräck Institute"}
     assert [community["level"] for community in told["communities"]] == list(range(len(told["communities"])))
     assert told["communities"]
+
+
+def test_the_page_has_a_canvas_and_a_list_that_says_the_same(served: Serving):
+    page = served.client.get("/graph", headers={"Accept": "text/html"}).text
+    for part in ('id="canvas"', 'id="nodes"', 'id="find"', 'id="details"', "graph.js"):
+        assert part in page

@@ -1,0 +1,137 @@
+// What is told of one entity, relationship or community, and a person's word on names.
+import { ask } from "./api.js";
+import { passageAddress } from "./places.js";
+import { element, fill, state, texts } from "./shell.js";
+
+const words = texts.graph;
+
+// on: {entity(id), relationship(id), community(id), expand(id), collapse(id), close()}
+export async function entityPanel(id, grown, on) {
+  const told = await ask(`ui/graph/entity?${new URLSearchParams({ id })}`);
+  const { entity, relationships, communities, names } = told;
+  const kind = element("p", { class: "row" },
+    element("span", { class: "tag" }, typeName(entity.type)),
+    element("span", { class: "quiet" }, fill(words.degree, { n: entity.degree.toLocaleString() })));
+  const alone = element("a", { class: "button", href: `graph?${new URLSearchParams({ entity: id })}` }, words.alone);
+  return [
+    head(entity.name, on),
+    kind,
+    communities.length && element("p", { class: "quiet" }, words.communities, " ", communities.flatMap((found, place) => [
+      place ? " › " : "", link(found.title, () => on.community(found.id))])),
+    element("p", { class: "description" }, entity.description || words.no_description),
+    element("div", { class: "row" },
+      grown.has(id)
+        ? element("button", { id: "collapse", onclick: () => on.collapse(id) }, words.collapse)
+        : element("button", { id: "expand", class: "main", onclick: () => on.expand(id) }, words.expand),
+      alone),
+    names && namesOf(names),
+    names && (await pinForm(entity.name, names)),
+    relationships.length && [
+      element("h3", {}, words.relationships, relationships.length < entity.degree && element("span", { class: "quiet" }, ` ${fill(words.relationships_some, { n: relationships.length })}`)),
+      element("ul", { class: "plain" }, relationships.map((found) => relationshipRow(found, id, on))),
+    ],
+    passages(told, [entity.name, ...(names?.merged ?? []).map((one) => one.name)]),
+  ];
+}
+
+export async function relationshipPanel(id, on) {
+  const told = await ask(`ui/graph/relationship?${new URLSearchParams({ id })}`);
+  const [found] = told.relationships;
+  return [
+    head(`${found.source} → ${found.target}`, on),
+    element("p", { class: "row" }, found.keywords.map((word) => element("span", { class: "tag" }, word)),
+      element("span", { class: "quiet" }, fill(words.weight_of, { n: found.weight.toLocaleString() }))),
+    element("p", { class: "description" }, found.description || words.no_description),
+    element("div", { class: "row" },
+      link(found.source, () => on.entity(found.source_entity_id)), link(found.target, () => on.entity(found.target_entity_id))),
+    passages(told, [found.source, found.target]),
+  ];
+}
+
+export function communityPanel(node, on) {
+  return [
+    head(node.label, on),
+    element("p", { class: "row quiet" }, fill(words.members, { n: node.count.toLocaleString() }), node.inside > 1 && `· ${fill(words.parts, { n: node.inside })}`),
+    node.summary && element("p", { class: "description" }, node.summary),
+    element("div", { class: "row" }, element("button", { id: "open", class: "main", onclick: () => on.community(node.id) }, words.open)),
+  ];
+}
+
+function head(name, on) {
+  return element("div", { class: "head" }, element("h2", {}, name), element("button", { id: "close-details", "aria-label": words.close, onclick: on.close }, "✕"));
+}
+
+function relationshipRow(found, id, on) {
+  const out = found.source_entity_id === id;
+  const [other, otherId] = out ? [found.target, found.target_entity_id] : [found.source, found.source_entity_id];
+  return element("li", {},
+    element("span", { class: "pale", "aria-label": out ? "to" : "from" }, out ? "→ " : "← "),
+    link(other, () => on.entity(otherId)), " ",
+    element("button", { class: "link quiet", onclick: () => on.relationship(found.id), "data-relationship": found.id }, found.keywords.slice(0, 2).join(", ") || words.details));
+}
+
+function namesOf({ merged, apart }) {
+  const rows = (said, those) => those.length && [
+    element("h3", {}, said),
+    element("ul", { class: "plain" }, those.map(({ name, by, rule }) => element("li", {}, name, " ", element("span", { class: "quiet" }, fill(words.by_rule, { by, rule })))))];
+  return [rows(words.names, merged), rows(words.apart, apart)];
+}
+
+// Nothing for who may not change anything.
+async function pinForm(name, { merged, apart }) {
+  if (!(await state()).editor) return null;
+  const known = [...merged, ...apart].map((one) => one.name);
+  const other = element("input", { id: "pin-name", required: true, maxlength: 1000, list: "pin-names", autocomplete: "off" });
+  const result = element("p", { role: "status", class: "quiet" });
+  const pin = (decision) => async (event) => {
+    event.preventDefault();
+    if (!other.reportValidity()) return;
+    try {
+      const { done, unknown, then } = await ask("ui/pin", { decision, a: name, b: other.value.trim() });
+      result.className = "good";
+      result.textContent = `${fill(words.pinned, { done, a: name, b: other.value.trim(), then })}${unknown.length ? ` ${fill(words.pin_unknown, { names: unknown.join(", ") })}` : ""}`;
+    } catch (error) {
+      result.className = "bad";
+      result.textContent = error.message;
+    }
+  };
+  return element("form", { id: "pin", onsubmit: (event) => event.preventDefault() },
+    element("h3", {}, words.pin),
+    element("datalist", { id: "pin-names" }, known.map((value) => element("option", { value }))),
+    element("label", { class: "quiet", for: "pin-name" }, words.pin_name),
+    element("div", { class: "row" }, other,
+      element("button", { type: "button", id: "pin-same", onclick: pin("same") }, words.same),
+      element("button", { type: "button", id: "pin-different", onclick: pin("different") }, words.different),
+      merged.length > 0 && element("button", { type: "button", id: "pin-undo", onclick: pin("undo") }, words.undo)),
+    element("p", { class: "quiet" }, words.pin_about), result);
+}
+
+function passages({ said, passages: of }, names) {
+  if (!said.length) return null;
+  return [
+    element("h3", {}, words.said, " ", said.length < of && element("span", { class: "quiet" }, fill(words.said_some, { n: said.length, of: of.toLocaleString() }))),
+    said.map((unit) => element("div", { class: "passage" },
+      element("a", { href: passageAddress(unit.document_id, unit.id, unit.order) }, unit.title || unit.document_id),
+      element("blockquote", {}, marked(unit.text, names)))),
+  ];
+}
+
+// The text with the names in it marked.
+export function marked(text, names) {
+  const wanted = [...new Set(names.filter((name) => name.length > 1))].sort((a, b) => b.length - a.length);
+  if (!wanted.length) return [text];
+  const found = new RegExp(wanted.map((name) => RegExp.escape?.(name) ?? name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "giu");
+  const parts = [];
+  let from = 0;
+  for (const match of text.matchAll(found)) {
+    parts.push(text.slice(from, match.index), element("mark", {}, match[0]));
+    from = match.index + match[0].length;
+  }
+  return [...parts, text.slice(from)];
+}
+
+export const typeName = (type) => type.toLowerCase().replaceAll("_", " ") || words.untyped;
+
+function link(said, onclick) {
+  return element("button", { class: "link", onclick }, said);
+}
