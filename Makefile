@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo demo-neo4j neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,10 @@ demo: install  ## the main job on data/input, and three questions: no server, no
 	$(GRAPHMILL) query "Who designed the Skarrow Light?" --mode naive --chunk-top-k 3
 	$(GRAPHMILL) query "Which river did the Asken Valley Railway follow?" --mode local --top-k 10 --chunk-top-k 3
 	$(GRAPHMILL) query "Where did Idra Vasterling study, and who taught there?" --mode hybrid --top-k 10 --chunk-top-k 3
+
+ui: dev  ## the page over data/input, in a browser: no key, no chat model
+	$(GRAPHMILL) run fast
+	$(GRAPHMILL) ui
 
 demo-neo4j: dev  ## the demo with the graph in a real Neo4j
 	$(BIN)/python tests/servers/neo4j_server.py --run '$(MAKE) --no-print-directory demo-on-neo4j'

@@ -45,7 +45,7 @@ COMMANDS = (
     build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry, inspect.verify, history.status,
     history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage, inspect.doctor,
     inspect.check_laws, maintain.gc, maintain.purge, maintain.export, ask.query, chat.chat, ask.questions, ask.serve,
-    ask.mcp, worker.worker, docs.docs,
+    ask.ui, ask.mcp, worker.worker, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -1,4 +1,4 @@
-"""query, questions, serve, mcp: over the loaded stores."""
+"""query, questions, serve, ui, mcp: over the loaded stores."""
 
 import json
 import sys
@@ -301,11 +301,25 @@ def serve(
     context: typer.Context, host: Host = None, port: Port = None, no_key: NoKey = False, workers: Workers = 1,
     folder: Folder = None, overrides: Overrides = None,
 ) -> None:  # fmt: skip
-    """Answer questions over HTTP: /query, /query/stream, /query/data, /health, /docs."""
+    """Answer questions over HTTP: /query, /query/stream, /query/data, /health, /docs; and a page at /."""
     with open_project(context, folder, overrides) as project:
-        with extra("serve", "fastapi", "uvicorn"):
+        with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
             from pipeline.serve.server import serve as serve_project
         code = serve_project(project, host, port, no_key, workers)
+    raise typer.Exit(code)
+
+
+def ui(
+    context: typer.Context,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in a browser.")] = True,
+    port: Port = None,
+    folder: Folder = None, overrides: Overrides = None,
+) -> None:  # fmt: skip
+    """A page in this machine's browser: ask, look at the graph, at documents and at nights."""
+    with open_project(context, folder, [*(overrides or []), "serve.page=true"]) as project:
+        with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
+            from pipeline.serve.browser import show
+        code = show(project, port, browser)
     raise typer.Exit(code)
 
 

@@ -99,25 +99,33 @@ def serve_as(
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
         refuse_without_key(listening, bool(doors_of(project).keyed), no_key)
-        any_host = not is_loopback(listening)
-        by = f" by {workers} workers" if workers > 1 else ""
-        about = f"serving {what}workspace '{project.settings.workspace}'{by} on {address_of(listening)}"
         if workers > 1:
-            return _serve_by_workers(made, project, listening, any_host, workers, about)
-        server = ready_server(made, project, any_host)
-        return run(lambda: server.run(sockets=[listening]), about)
+            return _serve_by_workers(made, project, listening, what, workers)
+        return serve_by_one(made, project, listening, what)
 
 
-def _serve_by_workers(
-    made: Made, project: Project, listening: socket.socket, any_host: bool, workers: int, about: str
+def serve_by_one(
+    made: Made, project: Project, listening: socket.socket, what: str, then: Callable[[str], None] | None = None
 ) -> int:
+    """In this process; ``then`` is called with the address once what it shows can be asked for."""
+    server = ready_server(made, project, not is_loopback(listening))
+    if then:
+        then(address_of(listening))
+    return run(lambda: server.run(sockets=[listening]), _about(project, listening, what))
+
+
+def _about(project: Project, listening: socket.socket, what: str, by: str = "") -> str:
+    return f"serving {what}workspace '{project.settings.workspace}'{by} on {address_of(listening)}"
+
+
+def _serve_by_workers(made: Made, project: Project, listening: socket.socket, what: str, workers: int) -> int:
     from pipeline.serve.workers import Workers, share_of
 
     own = Project(project.root, share_of(project.settings, workers), project.names_workspace)
     with suppress(StoreError):
         project.stores.live()  # an embedded PostgreSQL stays up while one of them is replaced
-    with Workers(made, own, listening, any_host, workers) as serving:
-        return run(serving.run, about)
+    with Workers(made, own, listening, not is_loopback(listening), workers) as serving:
+        return run(serving.run, _about(project, listening, what, f" by {workers} workers"))
 
 
 def ready_server(made: Made, project: Project, any_host: bool) -> Server:
