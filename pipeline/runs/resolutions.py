@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -42,11 +43,11 @@ def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
 def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
     """The next run takes the two names for one, or for two, whatever rules and model say; a former pin of the pair is
     replaced. Raises UsageError for two spellings of one name, SettingsError for a pin that contradicts others."""
-    file = _file(project, workflow)
     made = Pin(decision, clean_name(a), clean_name(b))
     if made.ids[0] == made.ids[1]:
         raise UsageError(f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing to pin")
-    _write(file, [*_without(read_pins(file), made.ids), made])
+    with _alone(project, workflow) as file:
+        _write(file, [*_without(read_pins(file), made.ids), made])
     return PinReport(
         file, "pinned same" if decision == "same" else "pinned different", _unknown(project, workflow, a, b)
     )
@@ -55,11 +56,12 @@ def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | N
 def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinReport:
     """Take back the pin of two names or, where there is none, part what the last run merged: pin them different.
     Raises UsageError where there is neither."""
-    file, ids = _file(project, workflow), id_pair(a, b)
-    pins = read_pins(file)
-    if any(one.ids == ids for one in pins):
-        _write(file, _without(pins, ids))
-        return PinReport(file, "pin removed")
+    ids = id_pair(a, b)
+    with _alone(project, workflow) as file:
+        pins = read_pins(file)
+        if any(one.ids == ids for one in pins):
+            _write(file, _without(pins, ids))
+            return PinReport(file, "pin removed")
     if not _merged(resolutions(project, workflow), ids):
         raise UsageError(
             f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill resolutions list'"
@@ -110,6 +112,17 @@ def _step(project: Services, workflow: str | None) -> Step:
     if step is None:
         raise UsageError(f"workflow '{flow.name}': no step {RESOLVE}; add it (docs/resolution.md), or name another one")
     return step
+
+
+@contextmanager
+def _alone(project: Services, workflow: str | None) -> Iterator[Path]:
+    """The file of pins, which nobody else changes meanwhile: two editors may decide at once."""
+    from filelock import FileLock
+
+    file, lock = _file(project, workflow), project.root / "data" / "pins.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with FileLock(lock):
+        yield file
 
 
 def _file(project: Services, workflow: str | None) -> Path:

@@ -75,6 +75,7 @@ def api_of(project: Project, any_host: bool = False) -> Api:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     _add_queries(app, project.settings.query, queries)
     _add_health(app, project, queries, health)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from pipeline.errors import SettingsError, UsageError
 from pipeline.pages.environment import texts
 from pipeline.serve.ui.view import Ui, editor
 
@@ -30,10 +31,13 @@ def router(ui: Ui) -> APIRouter:
 
         def work() -> dict[str, object]:
             project = editor(http).project
-            if body.decision == "undo":
-                report = project.undo_resolution(body.a, body.b)
-            else:
-                report = project.pin(body.decision, body.a, body.b)
+            try:
+                if body.decision == "undo":
+                    report = project.undo_resolution(body.a, body.b)
+                else:
+                    report = project.pin(body.decision, body.a, body.b)
+            except SettingsError as error:  # what other pins say: an editor may know and mend it
+                raise UsageError(str(error)) from None
             return {"done": report.done, "unknown": report.unknown, "then": texts()["shell"]["pinned"]}
 
         return await ui.data(http, lambda _: work())

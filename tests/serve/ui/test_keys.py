@@ -1,0 +1,213 @@
+"""What each key sees and may do on the page: narrowed keys, keys of several workspaces, editors."""
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+
+from pipeline.errors import SettingsError
+from pipeline.serve.doors import doors_of
+from tests.projects import ProjectFolder, new_project
+from tests.serve.serving import QUESTION, Serving, serving
+from tests.whole.test_resolution_run import resolving
+
+PAGE = {"Accept": "text/html"}
+EDIT, READ = "edit-key", "read-key"
+
+
+def get(served: Serving, key: str, path: str, **headers: str) -> httpx2.Response:
+    return httpx2.get(f"{served.url}{path}", headers={"x-api-key": key, **headers}, timeout=60)
+
+
+def post(served: Serving, key: str, path: str, **body: Any) -> httpx2.Response:
+    return httpx2.post(f"{served.url}{path}", headers={"x-api-key": key}, json=body, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def two(folder: ProjectFolder) -> Iterator[Serving]:
+    """Another workspace of the same stores has one document less."""
+    workspace = read_workspace(folder)
+    other = f"{workspace}-two"
+    text = folder.root / "data/input/harbour.txt"
+    kept = text.read_text()
+    text.unlink()
+    try:
+        with folder.open(f"workspace={other}") as project:
+            project.run("fast")
+    finally:
+        text.write_text(kept)
+    keys = [
+        f"serve.keys.both={{key: b, workspace: [{other}, {workspace}]}}",
+        f"serve.keys.second={{key: s, workspace: {other}}}", "serve.keys.one={key: o}",
+        "serve.keys.narrow={key: n, where: {source: institute.txt}}",
+    ]  # fmt: skip
+    with folder.open(*keys) as project, serving(project) as served:
+        yield served
+
+
+def read_workspace(folder: ProjectFolder) -> str:
+    with folder.open() as project:
+        return project.settings.workspace
+
+
+def sources(answer: httpx2.Response) -> set[str]:
+    return {chunk["source"] for chunk in answer.json()["chunks"]}
+
+
+def test_an_address_says_which_workspace(two: Serving, folder: ProjectFolder):
+    first = read_workspace(folder)
+    second = f"{first}-two"
+    state = get(two, "b", "/ui/state").json()
+    assert (state["workspace"], state["workspaces"]) == (second, [second, first])
+    assert get(two, "b", f"/w/{first}/ui/state").json()["workspace"] == first
+    asked = {"query": "Mira Vale and the Harrow Light", "mode": "naive"}
+    assert "harbour.txt" not in sources(post(two, "b", "/query/data", **asked))
+    assert "harbour.txt" in sources(post(two, "b", f"/w/{first}/query/data", **asked))
+    page = get(two, "b", f"/w/{first}/graph", **PAGE).text
+    assert f"<option selected>{first}</option>" in page
+    assert f"<option>{second}</option>" in page
+    assert '<a href="./documents">' in page  # of the same workspace
+    asset = page.split('<link rel="stylesheet" href="./')[1].split('"')[0]
+    assert get(two, "b", f"/w/{first}/{asset}").status_code == 200
+
+
+def test_a_key_leads_to_no_workspace_but_its_own(two: Serving, folder: ProjectFolder):
+    first = read_workspace(folder)
+    for key, workspace, status in (
+        ("s", f"{first}-two", 200), ("s", first, 404), ("o", first, 200), ("o", f"{first}-two", 404),
+        ("b", "none", 404), ("x", first, 401),
+    ):  # fmt: skip
+        assert get(two, key, f"/w/{workspace}/ui/state").status_code == status, (key, workspace)
+        assert post(two, key, f"/w/{workspace}/query/data", query=QUESTION, mode="naive").status_code == status
+    assert get(two, "s", "/ui/state").json()["workspaces"] == [f"{first}-two"]
+    leads = get(two, "", f"/w/{first}/graph", **PAGE)
+    assert (leads.status_code, leads.headers["location"]) == (303, "./login?next=graph")
+    assert get(two, "", f"/w/{first}/login", **PAGE).status_code == 200
+
+
+def test_who_sees_some_documents_is_refused_what_is_made_of_all(two: Serving):
+    for path in ("/graph", "/nights"):
+        page = get(two, "n", path, **PAGE)
+        assert (page.status_code, "see" in page.text) == (403, True)
+        assert page.headers["content-type"].startswith("text/html")
+    for path in ("/", "/documents"):
+        page = get(two, "n", path, **PAGE)
+        assert page.status_code == 200
+        assert 'href="./documents"' in page.text
+        assert 'href="./graph"' not in page.text
+        assert 'href="./nights"' not in page.text
+    assert get(two, "n", "/ui/state").json()["sees_all"] is False
+
+
+@pytest.fixture(scope="module")
+def resolved(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    """Its workflow resolves names; nothing has been run."""
+    return resolving(new_project(tmp_path_factory.mktemp("pins") / "p", postgres_url))
+
+
+KEYS = [
+    f"serve.keys.editor={{key: {EDIT}, editor: true}}", f"serve.keys.reader={{key: {READ}}}", "serve.api_key=all",
+    "workflow=claims",
+]  # fmt: skip
+PIN = {"decision": "same", "a": "IBM", "b": "International Business Machines"}
+
+
+@pytest.fixture
+def writable(resolved: ProjectFolder) -> Iterator[Serving]:
+    with resolved.open(*KEYS, "serve.read_only=false") as project, serving(project, ready=False) as served:
+        yield served
+
+
+def pins(folder: ProjectFolder) -> str:
+    found = list(folder.root.glob("**/resolutions*.csv"))
+    return found[0].read_text() if found else ""
+
+
+def test_an_editor_pins(writable: Serving, resolved: ProjectFolder):
+    answer = post(writable, EDIT, "/ui/pin", **PIN)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"done": "pinned same", "unknown": [], "then": "The next run applies it."}
+    assert "same,IBM,International Business Machines," in pins(resolved)
+    assert post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "different"}).json()["done"] == "pinned different"
+    assert "different,IBM" in pins(resolved)
+    assert "same," not in pins(resolved)
+    assert post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "undo"}).json()["done"] == "pin removed"
+    assert "IBM" not in pins(resolved)
+
+
+def test_editors_that_decide_at_once_lose_nothing(writable: Serving, resolved: ProjectFolder):
+    pairs = [(f"Left {number}", f"Right {number}") for number in range(12)]
+    with ThreadPoolExecutor(12) as editors:
+        answers = list(
+            editors.map(lambda two: post(writable, EDIT, "/ui/pin", decision="same", a=two[0], b=two[1]), pairs)
+        )
+    assert [answer.status_code for answer in answers] == [200] * len(pairs)
+    assert {f"same,{a},{b}," for a, b in pairs} <= set(pins(resolved).splitlines())
+
+
+def test_what_cannot_be_pinned_is_said(writable: Serving):
+    same = post(writable, EDIT, "/ui/pin", decision="same", a="IBM", b="I.B.M.", more=1)
+    assert (same.status_code, same.json()["error"]["type"]) == (422, "invalid_request")
+    for one, other in (("IBM", "ibm"), ("", "x"), ("x" * 1001, "y")):
+        answer = post(writable, EDIT, "/ui/pin", decision="same", a=one, b=other)
+        assert answer.status_code == 422, answer.text
+    for pair in (("A", "B"), ("B", "C")):
+        assert post(writable, EDIT, "/ui/pin", decision="same", a=pair[0], b=pair[1]).status_code == 200
+    contradiction = post(writable, EDIT, "/ui/pin", decision="different", a="A", b="C")
+    assert contradiction.status_code == 422
+    assert "pinned different, and the same" in contradiction.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("key", [READ, "all", ""])
+def test_nobody_else_changes_anything(writable: Serving, resolved: ProjectFolder, key: str):
+    before = pins(resolved)
+    answer = post(writable, key, "/ui/pin", **PIN)
+    assert answer.status_code == (403 if key else 401)
+    assert pins(resolved) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [([*KEYS], "serve.read_only"), (["serve.read_only=false", "workflow=claims"], "editor's key")],
+)
+def test_nothing_is_changed_where_settings_do_not_let_it(resolved: ProjectFolder, settings: list[str], said: str):
+    before = pins(resolved)
+    with resolved.open(*settings) as project, serving(project, ready=False) as served:
+        answer = post(served, EDIT, "/ui/pin", **PIN)
+        state = get(served, EDIT, "/ui/state").json()
+    assert (answer.status_code, state["editor"]) == (403, False)
+    assert said in answer.json()["error"]["message"]
+    assert said in state["locked"]
+    assert pins(resolved) == before
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 401),
+        ({"Origin": "null"}, 401),
+        ({}, 401),
+    ],
+)
+def test_an_editors_session_pins_from_our_own_page_alone(
+    writable: Serving, resolved: ProjectFolder, headers: Mapping[str, str], status: int
+):
+    before = pins(resolved)
+    pair = {"decision": "same", "a": "Ada", "b": f"Ada {len(headers)}{status}"}
+    with httpx2.Client(base_url=writable.url, timeout=60) as browser:
+        browser.post("/login", data={"key": EDIT}, headers={"Sec-Fetch-Site": "same-origin"})
+        as_form = browser.post("/ui/pin", data=pair, headers={"Sec-Fetch-Site": "same-origin"})
+        as_text = browser.post("/ui/pin", content=json.dumps(pair), headers={"Sec-Fetch-Site": "same-origin"})
+        assert (as_form.status_code, as_text.status_code) == (422, 422)
+        assert pins(resolved) == before
+        assert browser.post("/ui/pin", json=pair, headers=headers).status_code == status
+    assert (pins(resolved) != before) == (status == 200)
+
+
+def test_an_editor_sees_all_documents(folder: ProjectFolder):
+    with pytest.raises(SettingsError, match="an editor sees all documents; remove editor, or where"):
+        doors_of(folder.open("serve.keys.x={key: k, editor: true, where: {source: a}}"))
