@@ -1,8 +1,21 @@
 """The view Ask."""
 
-from fastapi import APIRouter, Request, Response
+from dataclasses import asdict
+from typing import Annotated, Any, get_args
 
+from fastapi import APIRouter, Query, Request, Response
+from starlette.exceptions import HTTPException
+
+from pipeline.pages.environment import texts
+from pipeline.serve.doors import Door
 from pipeline.serve.ui.view import Ui
+from pipeline.settings.query_options import Mode
+from pipeline.stores.reads import GraphReads, VectorReads
+from pipeline.stores.records import TextUnit
+
+Id = Annotated[str, Query(min_length=1, max_length=300)]
+AROUND = 1
+"""Text units before and after a passage that are shown with it."""
 
 
 def router(ui: Ui) -> APIRouter:
@@ -10,6 +23,38 @@ def router(ui: Ui) -> APIRouter:
 
     @routes.get("/")
     async def ask(http: Request) -> Response:
-        return await ui.page(http, "ask.html.j2")
+        return await ui.page(http, "ask.html.j2", _options)
+
+    @routes.get("/ui/passage")
+    async def passage(http: Request, unit: Id) -> Response:
+        """A text unit in its place: ``units`` are those around it, too."""
+
+        def look(door: Door) -> dict[str, Any]:
+            def work(vectors: VectorReads, graph: GraphReads) -> list[TextUnit]:
+                place = vectors.places([unit]).get(unit)
+                if place is None:
+                    return []
+                document, order = place
+                first = max(0, order - AROUND)
+                return vectors.units_of(document, first, order + AROUND + 1 - first)
+
+            units = door.project.read(work, door.asker)
+            if not units:
+                raise HTTPException(404, texts()["ask"]["gone"])
+            return {"units": [asdict(found) for found in units]}
+
+        return await ui.data(http, look)
 
     return routes
+
+
+def _options(door: Door) -> dict[str, Any]:
+    """What may be asked for, and what is so by default."""
+    settings, asker = door.project.settings, door.asker
+    models = [name for name, model in settings.models.chat.items() if model.configured]
+    modes = [mode for mode in get_args(Mode) if asker.modes is None or mode in asker.modes]
+    return {
+        "modes": [mode for mode in modes if models or mode != "bypass"],
+        "models": [name for name in models if asker.models is None or name in asker.models],
+        "defaults": settings.query.options,
+    }

@@ -1,5 +1,6 @@
 // What is told of one entity, relationship or community, and a person's word on names.
 import { ask } from "./api.js";
+import { marked } from "./marks.js";
 import { passageAddress } from "./places.js";
 import { element, fill, state, texts } from "./shell.js";
 
@@ -114,20 +115,6 @@ function passages({ said, passages: of }, names) {
       element("a", { href: passageAddress(unit.document_id, unit.id, unit.order) }, unit.title || unit.document_id),
       element("blockquote", {}, marked(unit.text, names)))),
   ];
-}
-
-// The text with the names in it marked.
-export function marked(text, names) {
-  const wanted = [...new Set(names.filter((name) => name.length > 1))].sort((a, b) => b.length - a.length);
-  if (!wanted.length) return [text];
-  const found = new RegExp(wanted.map((name) => RegExp.escape?.(name) ?? name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "giu");
-  const parts = [];
-  let from = 0;
-  for (const match of text.matchAll(found)) {
-    parts.push(text.slice(from, match.index), element("mark", {}, match[0]));
-    from = match.index + match[0].length;
-  }
-  return [...parts, text.slice(from)];
 }
 
 export const typeName = (type) => type.toLowerCase().replaceAll("_", " ") || words.untyped;

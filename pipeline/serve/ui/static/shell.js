@@ -68,5 +68,8 @@ async function sayState() {
   }
 }
 
+// What a browser keeps of its own (ask_earlier.js) is gone with the session.
+document.querySelector('form[action$="logout"]')?.addEventListener("submit", () => localStorage.removeItem("graphmill-questions"));
+
 chooseColours();
 sayState();
