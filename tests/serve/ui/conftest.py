@@ -1,14 +1,33 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
+from tests.projects import ProjectFolder, new_project
+from tests.serve.conftest import models_of
+from tests.serve.serving import Serving, serving
 from tests.serve.ui.browser import BrowserUnavailable, Watched, browser, watching
+from tests.servers.openai_server import OpenAIServer, openai_server
 
 Look = Callable[..., Watched]
+WORKFLOW = "with_communities"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """``url``: with a chat model, that of the tests."""
+
+    folder: ProjectFolder
+    served: Serving
+    openai: OpenAIServer
+
+    @property
+    def url(self) -> str:
+        return self.served.url
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +55,14 @@ def look(chromium: Browser) -> Iterator[Look]:
             return watched
 
         yield open_window
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[Shown]:
+    folder = new_project(tmp_path_factory.mktemp("views") / "p", postgres_url, workflow=WORKFLOW)
+    steps = "extends: fast\nsteps:\n  - verb: detect_communities\n"
+    (folder.root / "workflows" / f"{WORKFLOW}.yaml").write_text(f"name: {WORKFLOW}\n{steps}")
+    with openai_server() as openai, folder.open(*models_of(openai), "cache=''") as project:
+        assert project.run().outcome == "completed"
+        with serving(project) as served:
+            yield Shown(folder, served, openai)

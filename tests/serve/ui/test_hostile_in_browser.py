@@ -1,0 +1,48 @@
+"""Documents, names and answers made of markup change no page, and no page asks anybody else for anything."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.serve.serving import Serving, serving
+from tests.serve.ui.conftest import Look
+from tests.serve.ui.hostile_pages import hostile_project
+from tests.servers.openai_server import openai_server
+
+VIEWS, MOST_PAGES = ("graph", "documents", "nights"), 40
+FOREIGN = """() => [...document.querySelectorAll('script:not([src]), style, img, iframe, object, embed, base,' +
+  '[onerror], [onload], [onfocus], [onclick], form[action^=http], link[href^=http]')].map((found) => found.outerHTML)"""
+"""What markup of a document would have become."""
+LINKS = "() => [...document.querySelectorAll('a[href]')].map((link) => link.href.split('#')[0])"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[Serving]:
+    with openai_server() as openai:
+        folder = hostile_project(tmp_path_factory.mktemp("hostile") / "p", postgres_url, openai)
+        with folder.open(*folder.endpoint_overrides, "cache=''") as project, serving(project) as served:
+            yield served
+
+
+def links_of(page: Page) -> set[str]:
+    """Those of a page that nothing has become part of."""
+    assert page.evaluate(FOREIGN) == [], page.url
+    found = set(page.evaluate(LINKS))
+    assert not {link for link in found if not link.startswith("http")}, page.url
+    return found
+
+
+def test_every_page_that_a_link_leads_to(look: Look, hostile: Serving) -> None:
+    watched = look(hostile.url)
+    waiting, seen = [hostile.url, *(f"{hostile.url}/{view}" for view in VIEWS)], set[str]()
+    while waiting and len(seen) < MOST_PAGES:
+        watched.page.goto(waiting[0])
+        watched.page.wait_for_load_state("networkidle")
+        seen.add(waiting[0])
+        own = (f"{hostile.url}/{view}" for view in VIEWS)
+        here = {link for link in links_of(watched.page) if link.startswith(tuple(own))}
+        waiting = sorted({*waiting, *here} - seen)
+    assert len(seen) > len(VIEWS) + 1
+    assert watched.elsewhere(hostile.url) == []
+    assert watched.complaints == []
