@@ -15,7 +15,7 @@ from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from types import TracebackType
 
     import networkx as nx
@@ -313,6 +313,12 @@ class Project(Asking):
         if DOCUMENTS not in manifest.tables:
             raise UsageError(f"workflow '{manifest.workflow}': no documents yet; run 'graphmill index' first")
         return list_documents(manifest, self.snapshots)
+
+    def left_out_of(self, rows: Collection[str], workflow: str | None = None) -> pd.DataFrame:
+        """What the last run left out of these sources, documents and text units: their rows of ``rejects``."""
+        from pipeline.engine.document_list import left_out_of
+
+        return left_out_of(rows, self._manifest(workflow), self.snapshots)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in document_list.py."""

@@ -1,6 +1,6 @@
 """The documents as they are now, and what a workflow's tables have of each: since when, and what came of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -110,6 +110,12 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
     without = pd.DataFrame(rows, columns=listed.columns)
     parts = [part for part in (listed, without) if len(part)] or [listed]
     return pd.concat(parts, ignore_index=True).sort_values("source", kind="stable", ignore_index=True)
+
+
+def left_out_of(rows: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
+    """The rejects of these rows, which may be sources, documents or text units; the columns of REJECTS."""
+    rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
+    return rejects[rejects["row_id"].isin(list(rows))]
 
 
 def _read(manifest: Manifest, snapshots: SnapshotStore, table: str, columns: list[str]) -> pd.DataFrame:
