@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pipeline.pages.words import moment, number, price, span
 from pipeline.text.ids import clean
@@ -31,13 +31,14 @@ def texts() -> Mapping[str, Any]:
 
 def environment(*folders: Path) -> Environment:
     """Templates of these folders, and those that all pages share. ``texts`` is known in each; ``| fill(name=value)``
-    puts values into one of them; ``span``, ``moment``, ``number`` and ``price`` are those of words.py."""
+    puts values into one of them, ``| ticked`` shows what stands between backticks as code; ``span``, ``moment``,
+    ``number`` and ``price`` are those of words.py."""
     made = Environment(
         loader=FileSystemLoader([*folders, HERE / "templates"]), autoescape=True, undefined=StrictUndefined,
         finalize=_plain, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     made.globals["texts"] = texts()
-    made.filters |= {"fill": _fill, "span": span, "moment": moment, "number": number, "price": price}
+    made.filters |= {"fill": _fill, "ticked": _ticked, "span": span, "moment": moment, "number": number, "price": price}
     return made
 
 
@@ -51,6 +52,14 @@ def whole_page(made: Environment, template: str, **values: Any) -> str:
 
 def _fill(text: str, **values: Any) -> str:
     return text.format(**values)
+
+
+def _ticked(text: str) -> Markup:
+    """What stands between `backticks` as code."""
+    parts = enumerate(text.split("`"))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in parts
+    )
 
 
 def _plain(value: Any) -> Any:

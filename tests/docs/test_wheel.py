@@ -60,6 +60,18 @@ def test_what_init_says_comes_next_works_from_the_wheel(python: Path, tmp_path: 
     assert "skarrow-light.txt" in page.read_text(encoding="utf-8")
 
 
+def test_the_page_in_a_browser_is_in_the_wheel(python: Path) -> None:
+    look = (
+        "from pipeline.pages.environment import environment, texts\n"
+        "from pipeline.serve.ui.assets import read_assets\n"
+        "from pipeline.serve.ui.view import Ui\n"
+        "print(read_assets().version, sorted(texts()), *sorted(Ui(None, read_assets()).templates.list_templates()))"
+    )
+    there = subprocess.check_output([str(python), "-c", look], text=True, cwd=python.parent)
+    assert there == subprocess.check_output([sys.executable, "-c", look], text=True, cwd=ROOT)
+    assert "shell.html.j2" in there
+
+
 def test_the_pages_and_the_nightly_files_are_in_the_wheel(python: Path, tmp_path: Path) -> None:
     listed = {line.split()[0] for line in _graphmill(python, "docs").stdout.splitlines()}
     assert listed == {path.stem for path in (ROOT / "docs").glob("*.md")} | {"commands", "settings"}

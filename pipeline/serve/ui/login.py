@@ -39,6 +39,10 @@ def router(ui: Ui, sessions: Sessions) -> APIRouter:
             sessions.begin(answer, door, https=_is_https(http))
         return answer
 
+    @routes.get("/session")
+    async def session(http: Request) -> dict[str, bool]:
+        return {"signed_in": http.scope["door"] is not None}
+
     @routes.post("/logout")
     async def sign_out(http: Request) -> Response:
         _refuse_others(http)

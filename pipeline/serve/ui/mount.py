@@ -10,7 +10,7 @@ from pipeline.serve.ui.assets import router as assets_router
 from pipeline.serve.ui.shell import state_of
 from pipeline.serve.ui.view import Ui
 
-OPEN_PATHS = ("/login", "/logout", "/assets/")
+OPEN_PATHS = ("/login", "/logout", "/session", "/assets/")
 """That want no key: they show nothing of the documents."""
 
 

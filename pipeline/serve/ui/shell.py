@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.errors import GraphmillError, NothingLoadedError
 from pipeline.pages.environment import texts
+from pipeline.runs.reports import began
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door
 from pipeline.serve.failures import failure_of
@@ -35,7 +36,7 @@ def shell_of(door: Door | None) -> Shell:
 
 def state_of(door: Door) -> dict[str, Any]:
     """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends it. ``editor``: may
-    change something; ``locked``: why not, in words."""
+    change something; ``locked``: why not, in words. ``loaded``: the workflow that is shown, and its newest run."""
     project, asker = door.project, door.asker
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
@@ -75,4 +76,6 @@ def _loaded(door: Door) -> dict[str, Any]:
             "problem": said.format(problem=failure_of(error, door.asker.all_told).message),
             "command": "",
         }
-    return {"loaded": {"workflow": live.workflow, "version": live.version}, "problem": "", "command": ""}
+    newest = next(reversed(door.project.snapshots.history(live.workflow)), "")
+    loaded = {"workflow": live.workflow, "run": newest, "began": began(newest)}
+    return {"loaded": loaded, "problem": "", "command": ""}

@@ -86,6 +86,14 @@ def test_a_wrong_key_begins_nothing(browser: httpx2.Client):
     assert browser.get("/ui/state", headers={"Accept": "*/*"}).status_code == 401
 
 
+def test_the_login_page_learns_whether_somebody_has_signed_in(browser: httpx2.Client):
+    """A link from another site brings no cookie along; a request of the login page itself does."""
+    assert browser.get("/session").json() == {"signed_in": False}
+    sign_in(browser)
+    assert browser.get("/session", headers={"Sec-Fetch-Site": "same-origin"}).json() == {"signed_in": True}
+    assert browser.get("/session", headers={"Sec-Fetch-Site": "cross-site"}).json() == {"signed_in": False}
+
+
 def test_signing_out(browser: httpx2.Client):
     sign_in(browser)
     answer = browser.post("/logout", headers={"Sec-Fetch-Site": "same-origin"})

@@ -35,6 +35,8 @@ def test_by_the_keyboard_in_and_out(look: Look, guarded: Serving) -> None:
     assert page.url == f"{guarded.url}/nights"
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.locator("summary", has_text="More").focus()
+    page.keyboard.press("Enter")
     page.get_by_role("button", name="Sign out").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_label("Key")).to_be_focused()

@@ -3,5 +3,5 @@
 const root = new URL("../../", import.meta.url);
 const next = document.querySelector("input[name=next]").value;
 
-const answer = await fetch(new URL("ui/state", root)).catch(() => null);
-if (answer?.ok) location.replace(new URL(next, root));
+const { signed_in } = await (await fetch(new URL("session", root))).json();
+if (signed_in) location.replace(new URL(next, root));

@@ -55,11 +55,39 @@ function chooseColours() {
   });
 }
 
+// Everything of a workspace is below w/NAME/; another one is gone to in the same view, whose own choices it does not know.
+function chooseWorkspace() {
+  const choice = document.getElementById("workspace");
+  choice?.addEventListener("change", () => {
+    const above = ROOT.href.replace(/w\/[a-z0-9_-]+\/$/, "");
+    const view = document.querySelector("nav [aria-current]")?.getAttribute("href").replace(/^\.\.?\//, "") ?? "";
+    location.assign(new URL(`w/${choice.value}/${view}`, above));
+  });
+}
+
+// A menu closes by Escape, and when something else is turned to.
+function closeMenus() {
+  for (const menu of document.querySelectorAll("details.menu")) {
+    const close = () => (menu.open = false);
+    addEventListener("click", (event) => menu.contains(event.target) || close());
+    menu.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && !menu.contains(relatedTarget) && close());
+    menu.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      close();
+      menu.querySelector("summary").focus();
+    });
+  }
+}
+
 async function sayState() {
   const place = document.getElementById("state");
   if (!place || !document.querySelector("nav")) return;
   try {
-    const { problem, command } = await state();
+    const { problem, command, loaded } = await state();
+    if (loaded?.began) {
+      const when = new Date(loaded.began).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+      document.getElementById("loaded").textContent = fill(texts.shell.loaded, { workflow: loaded.workflow, when });
+    }
     if (problem) {
       place.replaceChildren(element("p", { class: "notice warn" }, problem, command && element("code", { class: "command" }, command)));
     }
@@ -72,4 +100,6 @@ async function sayState() {
 document.querySelector('form[action$="logout"]')?.addEventListener("submit", () => localStorage.removeItem("graphmill-questions"));
 
 chooseColours();
+chooseWorkspace();
+closeMenus();
 sayState();
