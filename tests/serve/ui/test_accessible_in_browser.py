@@ -33,9 +33,27 @@ def a_night(page: Page) -> None:
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
 
 
+def documents(page: Page) -> None:
+    page.get_by_text("Filter", exact=True).click()
+    expect(page.get_by_role("table")).to_be_visible()
+
+
+def a_document(page: Page) -> None:
+    page.get_by_role("table").get_by_role("link").first.click()
+    page.get_by_text("Said here").first.click()
+    expect(page.get_by_role("article").first).to_be_visible()
+
+
+def passages(page: Page) -> None:
+    expect(page.get_by_role("listitem").filter(has_text="light").first).to_be_visible()
+
+
 STATES: dict[str, tuple[str, Callable[[Page], None]]] = {
     "graph": ("graph", whole_graph),
     "entity": ("graph", an_entity),
+    "documents": ("documents", documents),
+    "document": ("documents", a_document),
+    "passages": ("documents?q=light&in=texts", passages),
     "nights": ("nights", nights),
     "night": ("nights", a_night),
     "plan": ("nights/plan", nights),

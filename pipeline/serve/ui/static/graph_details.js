@@ -112,7 +112,7 @@ function passages({ said, passages: of }, names) {
   return [
     element("h3", {}, words.said, " ", said.length < of && element("span", { class: "quiet" }, fill(words.said_some, { n: said.length, of: of.toLocaleString() }))),
     said.map((unit) => element("div", { class: "passage" },
-      element("a", { href: passageAddress(unit.document_id, unit.id, unit.order) }, unit.title || unit.document_id),
+      element("a", { href: passageAddress(unit.document_id, unit.id) }, unit.title || unit.document_id),
       element("blockquote", {}, marked(unit.text, names)))),
   ];
 }

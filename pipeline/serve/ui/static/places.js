@@ -1,9 +1,10 @@
 // Addresses of other views, below the page's root.
 import { ROOT } from "./api.js";
 
-// A passage, marked in its document. order: its place there, if known.
+// A passage, marked in its document: the page of it that has the passage.
 export function passageAddress(document, unit) {
-  return new URL(`documents?${new URLSearchParams({ id: document, unit })}`, ROOT).href;
+  const at = encodeURIComponent(unit);
+  return new URL(`documents/${encodeURIComponent(document)}?at=${at}#${at}`, ROOT).href;
 }
 
 export const entityAddress = (id) => new URL(`graph?${new URLSearchParams({ entity: id })}`, ROOT).href;
