@@ -10,11 +10,23 @@ from typing import Any, TypeVar
 
 import psycopg
 from pgvector.psycopg import register_vector
-from sqlalchemy import ColumnElement, CompoundSelect, Connection, Engine, Select, create_engine, event, type_coerce
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Engine,
+    Select,
+    Text,
+    bindparam,
+    create_engine,
+    event,
+    type_coerce,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.types import NULLTYPE
+from sqlalchemy.types import NULLTYPE, TypeEngine
 
 from pipeline.errors import StoreError
 from pipeline.settings.addresses import fault_of_postgres
@@ -72,13 +84,14 @@ class PostgresDatabase:
         with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
-    def rows_of(self, query: Select | CompoundSelect) -> Sequence[Any]:
+    def rows_of(self, query: Select | CompoundSelect, **parameters: Any) -> Sequence[Any]:
+        """``parameters``: what is ``given`` to it, the workspace apart."""
         with self.connection() as connection:
-            return connection.execute(query).all()
+            return connection.execute(query, {**parameters, "workspace": self.workspace}).all()
 
-    def records(self, kind: type[Record], query: Select) -> list[Record]:
+    def records(self, kind: type[Record], query: Select, **parameters: Any) -> list[Record]:
         """What a query finds; its columns are ``field_names(kind)``."""
-        return [kind(*row) for row in self.rows_of(query)]
+        return [kind(*row) for row in self.rows_of(query, **parameters)]
 
     @property
     def address(self) -> str:
@@ -142,6 +155,15 @@ def _driver_url(url: str) -> str:
     if fault := fault_of_postgres(url):
         raise StoreError(f"stores.postgres.url: {fault}")
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def given(name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]] = NULLTYPE) -> BindParameter[Any]:
+    """What a query is given each time: to make one anew takes longer than to read a few rows. ``kind``: where the
+    database could not tell it."""
+    return bindparam(name, type_=kind)
+
+
+WORKSPACE = given("workspace", Text)
 
 
 def as_given(column: ColumnElement[Any]) -> ColumnElement[Any]:

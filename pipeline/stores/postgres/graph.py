@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 
 from sqlalchemy import (
@@ -9,6 +10,7 @@ from sqlalchemy import (
     CTE,
     ColumnElement,
     FromClause,
+    Select,
     Subquery,
     Text,
     cast,
@@ -16,17 +18,18 @@ from sqlalchemy import (
     select,
     true,
     union,
+    union_all,
 )
 from sqlalchemy.dialects.postgresql import array
 
-from pipeline.stores.postgres.database import as_given, field_names
+from pipeline.stores.postgres.database import WORKSPACE, as_given, field_names, given
 from pipeline.stores.postgres.drawing import PostgresDrawing
-from pipeline.stores.postgres.reads import PostgresReads, is_of
+from pipeline.stores.postgres.reads import PostgresReads
 from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
+from pipeline.stores.postgres.sources import is_of
 from pipeline.stores.reads import HUB, SOURCES, GraphState, VectorStore, in_order
 from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
-LINK_FIELDS = field_names(Link)
 FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(Text)))
 
 
@@ -46,129 +49,160 @@ class PostgresGraph(PostgresDrawing):
         self.store.close()
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
-        query = (
-            select(
-                NODES.c.id,
-                NODES.c.display_name.label("name"),
-                NODES.c.entity_type.label("type"),
-                NODES.c.description,
-                NODES.c.degree,
-                as_given(FIRST_UNITS).label("text_unit_ids"),
-            )
-            .outerjoin_from(NODES, SOURCE_LISTS, is_of(NODES))
-            .where(NODES.c.workspace == self.store.workspace, NODES.c.id == func.any(list(ids)))
-        )
-        return in_order(self.store.records(Entity, query), ids)
+        return in_order(self.store.records(Entity, _entities(), ids=list(ids)), ids)
 
     def relationships(self, ids: Sequence[str]) -> list[Relationship]:
-        source, target = NODES.alias("source_node"), NODES.alias("target_node")
-        rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
-        query = (
-            select(*_shown(rank))
-            .outerjoin_from(EDGES, source, _is_end(source, EDGES.c.source_entity_id))
-            .outerjoin(target, _is_end(target, EDGES.c.target_entity_id))
-            .outerjoin(SOURCE_LISTS, is_of(EDGES))
-            .where(EDGES.c.workspace == self.store.workspace, EDGES.c.id == func.any(list(ids)))
-        )
-        return in_order(self.store.records(Relationship, query), ids)
+        return in_order(self.store.records(Relationship, _relationships(), ids=list(ids)), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        """What is shown of them is read of the best alone."""
-        workspace = self.store.workspace
-        found = _edges_of(workspace, _asked(workspace, entity_ids))
-        order = (found.c.rank.desc(), found.c.weight.desc(), found.c.id.collate("C"))
-        best = select(found).order_by(*order).limit(limit).subquery("best")
-        query = (
-            select(*_shown(best.c.rank))
-            .join_from(best, EDGES, (EDGES.c.workspace == workspace) & (EDGES.c.id == best.c.id))
-            .outerjoin(SOURCE_LISTS, is_of(EDGES))
-            .order_by(best.c.rank.desc(), best.c.weight.desc(), best.c.id.collate("C"))
-        )
-        return self.store.records(Relationship, query)
+        return self.store.records(Relationship, _relationships_of(), ids=list(entity_ids), limit=limit)
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
-        workspace, ids = self.store.workspace, list(entity_ids)
-        asked = (SOURCE_LISTS.c.workspace == workspace, SOURCE_LISTS.c.id == func.any(ids))
-        found = select(SOURCE_LISTS.c.id, func.unnest(FIRST_UNITS).label("unit")).where(*asked).subquery()
-        pairs = union(
-            *(
-                select(few.c.id.label("entity"), far.label("neighbour"))
-                .join_from(few, EDGES, (EDGES.c.workspace == workspace) & (near == few.c.id))
-                .where(near != far)
-                for few in [_asked(workspace, ids, HUB)]
-                for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
-            )
-        ).subquery()
-        theirs = (
-            select(pairs.c.entity, func.unnest(SOURCE_LISTS.c.chunk_ids).label("unit"))
-            .join_from(pairs, NODES, (NODES.c.workspace == workspace) & (NODES.c.id == pairs.c.neighbour))
-            .join(SOURCE_LISTS, is_of(NODES))
-            .where(NODES.c.degree <= HUB)
-            .subquery()
-        )
-        query = (
-            select(found.c.id, found.c.unit, func.count(theirs.c.entity))
-            .outerjoin_from(found, theirs, (theirs.c.entity == found.c.id) & (theirs.c.unit == found.c.unit))
-            .group_by(found.c.id, found.c.unit)
-            .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
-        )
-        return self.store.records(SharedUnit, query)
+        return self.store.records(SharedUnit, _shared_units(), ids=list(entity_ids), most=HUB)
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
-        workspace = self.store.workspace
-        found = _edges_of(workspace, _asked(workspace, entity_ids, most))
-        query = select(*(found.c[name] for name in LINK_FIELDS))
-        return self.store.records(Link, query.order_by(found.c.rank, found.c.id.collate("C")).limit(limit))
+        return self.store.records(Link, _links(), ids=list(entity_ids), most=most, limit=limit)
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        ids = cast(sorted(set(entity_ids)), ARRAY(Text))
-        asked = func.unnest(ids).table_valued("id", name="asked").render_derived()
-        finest = (
-            select(COMMUNITIES.c.id, COMMUNITIES.c.level)
-            .where(
-                COMMUNITIES.c.workspace == self.store.workspace,
-                COMMUNITIES.c.entity_ids.bool_op("@>")(array([asked.c.id])),  # the index has it by itself
-                COMMUNITIES.c.level <= level,
-            )
-            .order_by(COMMUNITIES.c.level.desc(), COMMUNITIES.c.id.collate("C"))
-            .limit(1)
-            .lateral()
+        return self.store.records(Membership, _communities_of(), ids=sorted(set(entity_ids)), level=level)
+
+
+@cache
+def _entities() -> Select:
+    return (
+        select(
+            NODES.c.id,
+            NODES.c.display_name.label("name"),
+            NODES.c.entity_type.label("type"),
+            NODES.c.description,
+            NODES.c.degree,
+            as_given(FIRST_UNITS).label("text_unit_ids"),
         )
-        query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
-        return self.store.records(Membership, query.order_by(asked.c.id.collate("C")))
+        .outerjoin_from(NODES, SOURCE_LISTS, is_of(NODES))
+        .where(NODES.c.workspace == WORKSPACE, NODES.c.id == func.any(given("ids")))
+    )
 
 
-def _asked(workspace: str, ids: Sequence[str], most: int | None = None) -> CTE:
+@cache
+def _relationships() -> Select:
+    source, target = NODES.alias("source_node"), NODES.alias("target_node")
+    rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
+    return (
+        select(*_shown(EDGES, rank))
+        .outerjoin_from(EDGES, source, _is_end(source, EDGES.c.source_entity_id))
+        .outerjoin(target, _is_end(target, EDGES.c.target_entity_id))
+        .outerjoin(SOURCE_LISTS, is_of(EDGES))
+        .where(EDGES.c.workspace == WORKSPACE, EDGES.c.id == func.any(given("ids")))
+    )
+
+
+@cache
+def _relationships_of() -> Select:
+    """Text units are read of the best alone."""
+    found = _edges_of(_asked(), [name for name in field_names(Relationship) if name in EDGES.c])
+    best = select(found).order_by(*_best_first(found)).limit(given("limit")).subquery("best")
+    lists = (SOURCE_LISTS.c.workspace == WORKSPACE) & (SOURCE_LISTS.c.id == best.c.id)
+    query = select(*_shown(best, best.c.rank)).outerjoin_from(best, SOURCE_LISTS, lists)
+    return query.order_by(*_best_first(best))
+
+
+@cache
+def _shared_units() -> Select:
+    """Whatever the planner thinks, no neighbour's list is found by reading all: it is looked up by its id."""
+    found = (
+        select(SOURCE_LISTS.c.id, func.unnest(FIRST_UNITS).label("unit"))
+        .where(SOURCE_LISTS.c.workspace == WORKSPACE, SOURCE_LISTS.c.id == func.any(given("ids")))
+        .subquery()
+    )
+    few = _asked(given("most"))
+    pairs = union(
+        *(
+            select(few.c.id.label("entity"), far.label("neighbour"))
+            .join_from(few, EDGES, (EDGES.c.workspace == WORKSPACE) & (near == few.c.id))
+            .where(near != far)
+            for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
+        )
+    ).subquery()
+    theirs = (
+        select(SOURCE_LISTS.c.chunk_ids)
+        .join_from(NODES, SOURCE_LISTS, is_of(NODES))
+        .where(NODES.c.workspace == WORKSPACE, NODES.c.id == pairs.c.neighbour, NODES.c.degree <= given("most"))
+        .limit(1)
+        .lateral()
+    )
+    shared = select(pairs.c.entity, func.unnest(theirs.c.chunk_ids).label("unit")).join_from(pairs, theirs, true())
+    counted = shared.subquery()
+    return (
+        select(found.c.id, found.c.unit, func.count(counted.c.entity))
+        .outerjoin_from(found, counted, (counted.c.entity == found.c.id) & (counted.c.unit == found.c.unit))
+        .group_by(found.c.id, found.c.unit)
+        .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
+    )
+
+
+@cache
+def _links() -> Select:
+    found = _edges_of(_asked(given("most")), field_names(Link))
+    fields = (found.c[name] for name in field_names(Link))
+    return select(*fields).order_by(found.c.rank, found.c.id.collate("C")).limit(given("limit"))
+
+
+@cache
+def _communities_of() -> Select:
+    asked = func.unnest(cast(given("ids"), ARRAY(Text))).table_valued("id", name="asked").render_derived()
+    finest = (
+        select(COMMUNITIES.c.id, COMMUNITIES.c.level)
+        .where(
+            COMMUNITIES.c.workspace == WORKSPACE,
+            COMMUNITIES.c.entity_ids.bool_op("@>")(array([asked.c.id])),  # the index has it by itself
+            COMMUNITIES.c.level <= given("level"),
+        )
+        .order_by(COMMUNITIES.c.level.desc(), COMMUNITIES.c.id.collate("C"))
+        .limit(1)
+        .lateral()
+    )
+    query = select(asked.c.id, finest.c.id, finest.c.level).join_from(asked, finest, true())
+    return query.order_by(asked.c.id.collate("C"))
+
+
+def _asked(most: ColumnElement[int] | None = None) -> CTE:
     """(id, degree) of those of the entities that have at most so many neighbours, found before any relationship is
     looked at."""
-    query = select(NODES.c.id, NODES.c.degree).where(NODES.c.workspace == workspace, NODES.c.id == func.any(list(ids)))
+    query = select(NODES.c.id, NODES.c.degree).where(
+        NODES.c.workspace == WORKSPACE, NODES.c.id == func.any(given("ids"))
+    )
     query = query if most is None else query.where(NODES.c.degree <= most)
     return query.cte("asked").prefix_with("MATERIALIZED")
 
 
-def _edges_of(workspace: str, asked: CTE) -> Subquery:
-    """LINK_FIELDS, weight and rank, which is the degrees of both ends, of the relationships at either end of the
-    entities, each once. The degree of one end is known: that of the other alone is looked up."""
+def _edges_of(asked: CTE, columns: Sequence[str]) -> Subquery:
+    """These columns and the rank, which is the degrees of both ends, of the relationships at either end of the
+    entities, each once: one between two of them comes up at its source. The degree of one end is known: that of the
+    other alone is looked up."""
     other = NODES.alias("other")
     rank = (asked.c.degree + func.coalesce(other.c.degree, 0)).label("rank")
-    return union(
-        *(
-            select(*(EDGES.c[name] for name in LINK_FIELDS), EDGES.c.weight, rank)
-            .join_from(asked, EDGES, (EDGES.c.workspace == workspace) & (near == asked.c.id))
-            .outerjoin(other, (other.c.workspace == workspace) & (other.c.id == far))
-            for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
-        )
-    ).subquery("found")
+    leading_out, leading_in = (
+        select(*(EDGES.c[name] for name in columns), rank)
+        .join_from(asked, EDGES, (EDGES.c.workspace == WORKSPACE) & (near == asked.c.id))
+        .outerjoin(other, (other.c.workspace == WORKSPACE) & (other.c.id == far))
+        for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
+    )
+    leading_in = leading_in.where(EDGES.c.source_entity_id.not_in(select(asked.c.id)))
+    return union_all(leading_out, leading_in).subquery("found")
 
 
-def _shown(rank: ColumnElement[int]) -> list[ColumnElement]:
-    """The fields of Relationship, of EDGES beside SOURCE_LISTS."""
+def _best_first(edges: Subquery) -> tuple[ColumnElement, ...]:
+    return edges.c.rank.desc(), edges.c.weight.desc(), edges.c.id.collate("C")
+
+
+def _shown(edges: FromClause, rank: ColumnElement[int]) -> list[ColumnElement]:
+    """The fields of Relationship, beside SOURCE_LISTS."""
     made = {
         "rank": rank.label("rank"),
-        "keywords": as_given(EDGES.c.keywords).label("keywords"),
+        "keywords": as_given(edges.c.keywords).label("keywords"),
         "text_unit_ids": as_given(FIRST_UNITS).label("text_unit_ids"),
     }
-    return [made[name] if name in made else EDGES.c[name] for name in field_names(Relationship)]
+    return [made[name] if name in made else edges.c[name] for name in field_names(Relationship)]
 
 
 def _is_end(node: FromClause, end: ColumnElement[str]) -> ColumnElement[bool]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from pgvector.sqlalchemy import HALFVEC, VECTOR
 from psycopg import sql
@@ -9,6 +11,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    Select,
     Table,
     Text,
     case,
@@ -21,9 +24,10 @@ from sqlalchemy import (
 )
 
 from pipeline.stores.base import Live
-from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.database import cursor, given
 from pipeline.stores.postgres.maintenance import execute_in_parallel
 from pipeline.stores.postgres.schema import HALFVEC_LIMIT, VECTOR_LIMIT, VECTOR_TABLES, partition_of
+from pipeline.stores.reads import VectorSearch
 from pipeline.text.ids import digest
 
 SEARCH_LIMIT = 1000
@@ -73,26 +77,38 @@ def of_model(table: Table, embedding_key: str) -> ColumnElement[bool]:
     return table.c.embedding_key == literal(embedding_key, literal_execute=True)
 
 
-def search_settings(tables: Sequence[Table], workspace: str, live: Live, hnsw: Hnsw, limit: int) -> ColumnElement[str]:
-    """An expression that sets this transaction up for searches of up to so many rows. The planner thinks it cheap to
+@cache
+def search_settings() -> Select:
+    """Sets this transaction up for vector searches, given ``search_parameters``. The planner thinks it cheap to
     compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise.
     Of few text units it would rather read all, and parse each of them for each word of the question, than look the
     word up: of these it is told so to the end of the transaction. A plan that must read all then looks so dear to
     servers before 18 that they would compile it."""
-    breadth = min(max(2 * limit, hnsw.ef_search), SEARCH_LIMIT)
-    few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
     of_any_parameters = exists().where(
-        INDEXES.c.partition.in_([partition_of(table, workspace) for table in tables]),
+        INDEXES.c.partition == func.any(given("partitions")),
         INDEXES.c.valid,
-        INDEXES.c.condition.contains(live.embedding_key, autoescape=True),
+        func.strpos(INDEXES.c.condition, given("embedding_key", Text)) > 0,
     )
-    return func.concat(
-        func.set_config("hnsw.ef_search", str(breadth), True),
-        func.set_config("hnsw.iterative_scan", "strict_order", True),
-        func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
-        func.set_config("enable_seqscan", "off" if few else "on", True),
-        func.set_config("jit", "off", True),
+    return select(
+        func.concat(
+            func.set_config("hnsw.ef_search", given("breadth", Text), True),
+            func.set_config("hnsw.iterative_scan", "strict_order", True),
+            func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
+            func.set_config("enable_seqscan", given("all_are_read", Text), True),
+            func.set_config("jit", "off", True),
+        )
     )
+
+
+def search_parameters(searches: Sequence[VectorSearch], workspace: str, live: Live, hnsw: Hnsw) -> dict[str, Any]:
+    most = max((search.limit for search in searches), default=0)
+    few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
+    return {
+        "partitions": [partition_of(VECTOR_TABLES[search.table], workspace) for search in searches],
+        "embedding_key": live.embedding_key,
+        "breadth": str(min(max(2 * most, hnsw.ef_search), SEARCH_LIMIT)),
+        "all_are_read": "off" if few else "on",
+    }
 
 
 def usual_settings() -> ColumnElement[str]:
