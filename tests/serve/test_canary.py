@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -55,6 +56,8 @@ WHERE: list[Any] = [
     {"secret": {"=": {"or": True}}}, {"title": "x' OR '1'='1"}, {"title\x00": 1}, {"id": {"matches": "[!"}},
 ]  # fmt: skip
 """What widens, narrows and makes no sense."""
+WHERE_LINES = ["secret=true", "secret!=false", "kind=memo", "kind>a", "year>=0", "secret", "title=ledger"]
+"""As the view Documents takes them."""
 TERMS = {"key": "k", "where": {"secret": False}, "modes": list(Mode.__args__), "system_prompt": True}
 ECHOED = {"question", "keywords"}
 """Fields that repeat what was asked."""
@@ -177,6 +180,44 @@ def test_for_a_key_that_may_see_no_document_nothing_is_found(served: Serving, mo
     asked = {"query": "Mira Vale and Wenna Marsh", "mode": mode, "context": "graphrag"}
     answer = httpx2.post(f"{served.url}/query/data", json=asked, headers={"x-api-key": "s"}, timeout=60)
     assert (answer.status_code, answer.json().get("reason")) == (200, "nothing_found")
+
+
+def test_nor_does_any_page(served: Serving, project: Project):
+    """Whatever is looked for and whatever is opened; what is made of many documents is refused."""
+    ids = {name: list(project.table(name)["id"]) for name in ("documents", "text_units", "entities", "relationships")}
+    documents = dict(zip(ids["documents"], project.table("documents")["title"], strict=True))
+    asked = [
+        *(
+            f"/{view}"
+            for view in ("", "documents", "docs", "login", "ui/state", "documents?page=2", "documents?page=9")
+        ),
+        *(f"/documents?q={word}&in={within}" for word in [*NAMES, "Trust", "e"] for within in ("names", "texts")),
+        *("/documents?" + urlencode({"where": line}) for line in WHERE_LINES),
+        *(f"/documents/{id}" for id in [*ids["documents"], *ids["text_units"], "none"]),
+        *(f"/documents/{first}?at={unit}" for first in ids["documents"][:3] for unit in ids["text_units"]),
+        *(f"/ui/passage?unit={id}" for id in [*ids["text_units"], *ids["documents"], "none"]),
+    ]
+    wide = [
+        "/graph", "/ui/graph", "/nights", "/nights/plan", *(f"/ui/graph?at={id}" for id in ids["entities"][:3]),
+        *(f"/ui/graph/entity?id={id}" for id in ids["entities"]),
+        *(f"/ui/graph/relationship?id={id}" for id in ids["relationships"]),
+        *(f"{view}/{run.run_id}" for view in ("/nights", "/ui/nights") for run in project.list_runs()),
+    ]  # fmt: skip
+    shown = set[str]()
+    with httpx2.Client(base_url=served.url, headers={"x-api-key": "k", "Accept": "text/html"}, timeout=60) as client:
+        for path in asked:
+            answer = client.get(path)
+            assert answer.status_code in (200, 303, 404, 422), (path, answer.status_code)
+            assert CANARY.lower() not in answer.text.lower(), path
+            shown |= {title for id, title in documents.items() if path == f"/documents/{id}" and answer.is_success}
+        for path in wide:
+            answer = client.get(path)
+            assert (answer.status_code, CANARY.lower() in answer.text.lower()) == (403, False), path
+        assert client.post("/ui/graph/find", json={"name": "Mira"}).status_code in (403, 422)
+    assert shown == set(OPEN)
+    with httpx2.Client(base_url=served.url, headers={"x-api-key": "all", "Accept": "text/html"}, timeout=60) as client:
+        everywhere = [path for path in [*asked, *wide] if CANARY in client.get(path).text]
+    assert {path.split("?")[0].rpartition("/")[0] for path in everywhere} >= {"", "/documents", "/ui", "/ui/graph"}
 
 
 def test_nor_does_any_tool(project: Project):
