@@ -16,8 +16,6 @@ let picture = null;
 // turn: {question, found, done}: what the stream has told so far.
 export function showEvidence(turn) {
   const { found, done } = turn;
-  at("evidence-none").hidden = Boolean(found);
-  at("tabs").hidden = !found;
   document.querySelector(".asking").classList.toggle("told", Boolean(found));
   if (!found) return at("shown").replaceChildren();
   const panels = {

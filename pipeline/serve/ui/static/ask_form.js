@@ -22,7 +22,7 @@ export function options() {
 function conditions() {
   const where = {};
   for (const row of at("conditions").children) {
-    const [field, sign, value] = ["field", "sign", "value"].map((part) => row.querySelector(`.${part}`).value.trim());
+    const [field, sign, value] = [...row.querySelectorAll("input, select")].map((control) => control.value.trim());
     if (!field || (!value && sign !== "exists")) continue;
     (where[field] ??= {})[sign] = { in: () => value.split(",").map((item) => item.trim()).filter(Boolean), exists: () => value !== "false" }[sign]?.() ?? value;
   }
@@ -31,10 +31,10 @@ function conditions() {
 
 export function addCondition(field = "", sign = "=", value = "") {
   const row = element("li", { class: "condition" },
-    element("input", { class: "field", list: "fields", value: field, "aria-label": words.filter_field, placeholder: words.filter_field, oninput: changed }),
-    element("select", { class: "sign", "aria-label": words.filter_is, onchange: changed },
+    element("input", { list: "fields", value: field, "aria-label": words.filter_field, placeholder: words.filter_field, oninput: changed }),
+    element("select", { "aria-label": words.filter_is, onchange: changed },
       Object.entries(words.operators).map(([name, said]) => element("option", { value: name, selected: name === sign }, said))),
-    element("input", { class: "value", value, "aria-label": words.filter_value, placeholder: words.filter_value, oninput: changed }),
+    element("input", { value, "aria-label": words.filter_value, placeholder: words.filter_value, oninput: changed }),
     element("button", { type: "button", "aria-label": words.filter_remove, onclick: () => { row.remove(); changed(); } }, "✕"));
   at("conditions").append(row);
   return row;
