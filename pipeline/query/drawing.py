@@ -1,13 +1,13 @@
 """Parts of the graph as a page draws them: never the whole of a large one at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
+from pipeline.stores.reads import GraphReads, Listing, VectorReads, VectorSearch
 from pipeline.stores.records import Between, Community, Dot, Entity, Line, Membership, Relationship
 
 COMMUNITIES, OPENING = 400, 250
@@ -38,7 +38,8 @@ class Named:
 class Drawing:
     """Entities and relationships, or communities and what leads between them. ``memberships``: of the entities;
     ``titles``: of the communities in these. ``within``: the community that it is the inside of, and those around that,
-    the coarsest first. ``of``: how many there are of what is drawn, where that is known."""
+    the coarsest first; ``document``: the title of that whose entities these are. ``of``: how many there are of what is
+    drawn, where that is known."""
 
     dots: Sequence[Dot] = ()
     lines: Sequence[Line] = ()
@@ -47,6 +48,7 @@ class Drawing:
     memberships: Sequence[Membership] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     within: Sequence[Community] = ()
+    document: str = ""
     of: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +60,7 @@ class Drawing:
             "memberships": {found.entity_id: found.community_id for found in self.memberships},
             "titles": dict(self.titles),
             "within": [asdict(found) for found in self.within],
+            "document": self.document,
             "of": self.of,
         }
 
@@ -76,10 +79,9 @@ def draw_community(community: str, as_entities: bool, limit: int, graph: GraphRe
     itself = around[-1]
     parts = () if as_entities or itself.parts < 2 else graph.parts_of(community, COMMUNITIES)
     if parts:
-        found = _of_communities(parts, graph)
-        return Drawing(communities=parts, between=found.between, within=around, of=itself.parts)
+        return replace(_of_communities(parts, graph), within=around, of=itself.parts)
     dots = graph.most_linked(limit, community)
-    return _of_dots(dots, graph, itself.level + 1, around, itself.size)
+    return replace(_of_dots(dots, graph, itself.level + 1), within=around, of=itself.size)
 
 
 def draw_neighbourhood(entity_ids: Sequence[str], limit: int, graph: GraphReads) -> Drawing:
@@ -88,7 +90,7 @@ def draw_neighbourhood(entity_ids: Sequence[str], limit: int, graph: GraphReads)
     ends = chain.from_iterable((line.source_entity_id, line.target_entity_id) for line in leading)
     dots = graph.dots(list(dict.fromkeys([*entity_ids, *ends])))
     drawn = _of_dots(dots, graph)
-    return Drawing(dots, _each_once([*leading, *drawn.lines]), memberships=drawn.memberships, titles=drawn.titles)
+    return replace(drawn, lines=_each_once([*leading, *drawn.lines]))
 
 
 def draw_document(document: str, limit: int, vectors: VectorReads, graph: GraphReads) -> Drawing:
@@ -96,7 +98,8 @@ def draw_document(document: str, limit: int, vectors: VectorReads, graph: GraphR
     units = [unit.id for unit in vectors.units_of(document, 0, UNITS)]
     found = graph.dots([entity.id for entity in vectors.mentions(units, [], 0)]) if units else []
     best = sorted(found, key=lambda dot: (-dot.degree, dot.id))[:limit]
-    return _of_dots(best, graph, of=len(found))
+    [titled], _ = vectors.listed(Listing(ids=[document])) if found else ([None], 0)
+    return replace(_of_dots(best, graph), document=titled.title if titled else "", of=len(found))
 
 
 def draw(named: Named, vectors: VectorReads, graph: GraphReads) -> Drawing:
@@ -183,15 +186,13 @@ def _of_communities(parts: Sequence[Community], graph: GraphReads) -> Drawing:
     return Drawing(communities=parts, between=between)
 
 
-def _of_dots(
-    dots: Sequence[Dot], graph: GraphReads, level: int = 0, within: Sequence[Community] = (), of: int | None = None
-) -> Drawing:
+def _of_dots(dots: Sequence[Dot], graph: GraphReads, level: int = 0) -> Drawing:
     """``level``: of the communities that they are told to be in."""
     ids = [dot.id for dot in dots]
     lines = graph.lines_among(ids, min(LINES_A_DOT * len(ids), MOST_LINES))
     memberships = graph.communities_of(ids, level)
     named = graph.communities(sorted({found.community_id for found in memberships}))
-    return Drawing(dots, lines, (), (), memberships, {found.id: found.title for found in named}, within, of)
+    return Drawing(dots, lines, memberships=memberships, titles={found.id: found.title for found in named})
 
 
 def _around(community: str, graph: GraphReads) -> list[Community]:

@@ -13,6 +13,7 @@ from pipeline.pages.environment import texts
 from pipeline.query import drawing
 from pipeline.serve.doors import Door
 from pipeline.serve.ui.view import Ui, wide_door
+from pipeline.stores.reads import Listing
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Name = Annotated[str, StringConstraints(max_length=300)]
@@ -29,6 +30,12 @@ class Wanted(BaseModel):
     text: Text
     by: Literal["name", "meaning"] = "name"
     limit: int = Field(default=20, ge=1, le=100)
+
+
+class WantedDocuments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: Text
+    limit: int = Field(default=10, ge=1, le=100)
 
 
 def router(ui: Ui) -> APIRouter:
@@ -61,6 +68,17 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
         def look(door: Door) -> dict[str, Any]:
             found = door.project.find_entities(wanted.text, wanted.by == "meaning", wanted.limit, door.asker)
             return {"entities": [asdict(dot) for dot in found]}
+
+        return await ui.data(http, look)
+
+    @routes.post("/ui/graph/documents")
+    async def documents(http: Request, wanted: WantedDocuments) -> Response:
+        """Those with the text in title, source or id."""
+
+        def look(door: Door) -> dict[str, Any]:
+            listing = Listing(wanted.text, limit=wanted.limit)
+            found, _ = door.project.read(lambda vectors, graph: vectors.listed(listing), door.asker)
+            return {"documents": [{"id": one.id, "title": one.title or one.source} for one in found]}
 
         return await ui.data(http, look)
 

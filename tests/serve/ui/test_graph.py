@@ -72,6 +72,8 @@ def test_a_document_is_drawn_by_what_it_mentions(served: Serving, entities: dict
     assert {"Anselm Torr", "Brack Institute"} <= names
     assert not names & {"Harrow Light", "Quill Point"}
     assert found["of"] == len(names)
+    listed = served.client.post("/ui/graph/documents", json={"text": "STATION"}).json()["documents"]
+    assert listed == [{"id": documents["station.txt"], "title": found["document"]}]
 
 
 def test_an_entity_is_told_with_where_it_is_said(served: Serving, entities: dict):

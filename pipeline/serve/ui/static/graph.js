@@ -17,7 +17,8 @@ let shown = { nodes: [], edges: [] };
 let chosen = null;
 let picture = null;
 const surroundings = new Map(); // entity -> what the server said of it
-const choice = { colour: address.colour, hiddenTypes: new Set(), weight: 0, community: "" };
+const choice = { colour: address.colour, hiddenTypes: new Set(), weight: 0, community: "", document: null };
+const MENTIONED = 1000; // entities of a document that are shown
 
 const on = {
   node: (id) => choose(id),
@@ -33,6 +34,7 @@ const on = {
   collapse: (id) => collapse(id),
   close: () => choose(null),
   filter: () => hide(),
+  document: (found) => ofDocument(found),
   colour: (by) => {
     address.colour = choice.colour = by;
     history.replaceState(null, "", addressOf(address));
@@ -51,7 +53,7 @@ function go(part) {
 
 async function load() {
   at("drawn").textContent = words.drawing;
-  Object.assign(choice, { weight: 0, community: "" });
+  Object.assign(choice, { weight: 0, community: "", document: null });
   choice.hiddenTypes.clear();
   try {
     const wanted = address;
@@ -68,7 +70,7 @@ async function load() {
 }
 
 async function surround(id) {
-  if (!surroundings.has(id)) surroundings.set(id, await ask(pathOf({ entity: [id] , community: "", document: "", entities: false }, AROUND)));
+  if (!surroundings.has(id)) surroundings.set(id, await ask(pathOf({ entity: [id], community: "", document: "", entities: false }, AROUND)));
 }
 
 async function expand(id) {
@@ -87,6 +89,14 @@ function collapse(id) {
   history.pushState(null, "", addressOf(address));
   redraw();
   choose(node(id) ? id : null);
+}
+
+// Only what a document mentions: {id, title}, or null for all.
+async function ofDocument(found) {
+  const part = { entity: [], community: "", entities: false };
+  const mentioned = found && (await ask(pathOf({ ...part, document: found.id }, MENTIONED)));
+  choice.document = found && { ...found, ids: new Set(mentioned.entities.map((entity) => entity.id)) };
+  redraw();
 }
 
 // Everything anew of what is known: the drawing, the list and the filters.
@@ -115,7 +125,10 @@ function summary() {
 }
 
 function hide() {
-  const out = (each) => choice.hiddenTypes.has(each.entityType) || Boolean(choice.community && each.community !== choice.community);
+  const out = (each) =>
+    choice.hiddenTypes.has(each.entityType) ||
+    Boolean(choice.community && each.community !== choice.community) ||
+    Boolean(choice.document && !choice.document.ids.has(each.id));
   const gone = new Set(shown.nodes.filter(out).map((each) => each.id));
   picture?.hide((id) => gone.has(id), (_, edge) => edge.weight < choice.weight);
   list(shown.nodes.filter((each) => !gone.has(each.id)), chosen, on);
@@ -132,7 +145,7 @@ function trail() {
     const names = address.entity.map((id) => node(id)?.label ?? "").join(", ");
     steps.push(element("span", {}, fill(words.around, { name: names })));
   }
-  if (address.document) steps.push(element("span", {}, fill(words.in_document, { name: words.one_document })));
+  if (address.document) steps.push(element("span", {}, fill(words.in_document, { name: base.document || words.one_document })));
   at("trail").replaceChildren(...steps);
 }
 

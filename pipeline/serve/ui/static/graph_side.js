@@ -56,8 +56,33 @@ export function filters(choice, { nodes, edges, titles, groups, colours }, on) {
       Object.entries(titles).sort((a, b) => a[1].localeCompare(b[1])).map(([id, title]) => element("option", { value: id, selected: id === choice.community }, title)));
     parts.push(field(words.community, "of-community", select));
   }
+  if (!communities && nodes.length) parts.push(documentFilter(choice, on));
   place.replaceChildren(place.querySelector("summary"), ...parts);
   place.hidden = !parts.length;
+}
+
+// Only what a document mentions: it is looked for by its title. on.document(id, title), or nothing for all.
+function documentFilter(choice, on) {
+  if (choice.document) {
+    return element("div", { class: "field" }, element("span", { class: "quiet" }, words.document),
+      element("div", { class: "row together" }, element("span", { class: "chip" }, choice.document.title),
+        element("button", { type: "button", "aria-label": words.document_all, onclick: () => on.document(null) }, "✕")));
+  }
+  const found = element("ul", { class: "plain", role: "status" });
+  const look = async (event) => {
+    event.preventDefault();
+    const text = event.target.elements.title.value.trim();
+    if (!text) return;
+    try {
+      const { documents } = await ask("ui/graph/documents", { text });
+      found.replaceChildren(...(documents.length ? documents.map((one) => element("li", {},
+        element("button", { type: "button", class: "entry", onclick: () => on.document(one), "data-document": one.id }, one.title))) : [element("li", { class: "quiet" }, words.document_none)]));
+    } catch (error) {
+      found.replaceChildren(element("li", { class: "notice bad" }, error.message));
+    }
+  };
+  return element("form", { class: "field", id: "by-document", onsubmit: look }, element("label", { class: "quiet", for: "document-title" }, words.document),
+    element("div", { class: "row together" }, element("input", { id: "document-title", name: "title", type: "search", maxlength: 500, placeholder: words.document_title, autocomplete: "off" }), element("button", {}, words.find_button)), found);
 }
 
 function types(choice, nodes, colours, on) {
