@@ -9,8 +9,24 @@ from tests.serve.serving import serving
 from tests.serve.ui.axe import grave_faults
 from tests.serve.ui.browser import NARROW, WIDE
 from tests.serve.ui.conftest import Look, Shown
+from tests.sizes import size
 
+ALL = [(WIDE, "light"), (NARROW, "light"), (NARROW, "dark"), (WIDE, "dark")]
+SOME = [(WIDE, "light"), (NARROW, "dark")]
+MAIN = ("answer", "graph", "documents", "nights")
 SMALLEST = {"width": 360, "height": 740}
+
+
+def answered(page: Page) -> None:
+    page.get_by_label("Your question").fill("Who founded the Brack Institute?")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Copy with sources")).to_be_visible()
+
+
+def passage(page: Page) -> None:
+    answered(page)
+    page.get_by_role("article").get_by_role("button", name="Source 1").click()
+    expect(page.get_by_role("dialog").locator("mark")).to_be_visible()
 
 
 def whole_graph(page: Page) -> None:
@@ -49,6 +65,9 @@ def passages(page: Page) -> None:
 
 
 STATES: dict[str, tuple[str, Callable[[Page], None]]] = {
+    "ask": ("", lambda page: None),
+    "answer": ("", answered),
+    "passage": ("", passage),
     "graph": ("graph", whole_graph),
     "entity": ("graph", an_entity),
     "documents": ("documents", documents),
@@ -65,11 +84,10 @@ def test_nothing_serious(state: str, look: Look, shown: Shown) -> None:
     address, reach = STATES[state]
     page = look(f"{shown.url}/{address}").page
     reach(page)
-    for viewport in (WIDE, NARROW):
-        for scheme in ("light", "dark"):
-            page.set_viewport_size(viewport)
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            assert grave_faults(page) == [], (viewport, scheme)
+    for viewport, scheme in ALL if state in MAIN else size(SOME, ALL):
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        assert grave_faults(page) == [], (viewport, scheme)
     for viewport in (NARROW, SMALLEST):
         page.set_viewport_size(viewport)
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], viewport

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.serve.serving import Serving, serving
 from tests.serve.ui.conftest import Look
-from tests.serve.ui.hostile_pages import hostile_project
+from tests.serve.ui.hostile_pages import ELSEWHERE, MARKUP, QUESTION, hostile_project
 from tests.servers.openai_server import openai_server
 
 VIEWS, MOST_PAGES = ("graph", "documents", "nights"), 40
@@ -44,5 +44,47 @@ def test_every_page_that_a_link_leads_to(look: Look, hostile: Serving) -> None:
         here = {link for link in links_of(watched.page) if link.startswith(tuple(own))}
         waiting = sorted({*waiting, *here} - seen)
     assert len(seen) > len(VIEWS) + 1
+    assert watched.elsewhere(hostile.url) == []
+    assert watched.complaints == []
+
+
+def test_an_answer_and_its_evidence(look: Look, hostile: Serving) -> None:
+    watched = look(hostile.url)
+    page = watched.page
+    page.get_by_label("Your question").fill(QUESTION)
+    page.keyboard.press("Enter")
+    turn = page.get_by_role("article").last
+    expect(turn.get_by_role("button", name="Copy with sources")).to_be_visible()
+    for said in MARKUP[:6]:
+        expect(turn).to_contain_text(said.split()[0])
+    expect(turn).to_contain_text("(address removed)")
+    assert f"{ELSEWHERE}/followed" not in turn.inner_text()  # what the model was shown has no such address
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        expect(page.get_by_role("tabpanel")).not_to_be_empty()
+        links_of(page)
+    turn.get_by_role("button", name="Source 1").click()
+    expect(page.get_by_role("dialog").locator("mark")).to_be_visible()
+    links_of(page)
+    page.keyboard.press("Escape")
+    page.reload()  # it is among the earlier questions now
+    expect(page.get_by_role("button", name=QUESTION)).to_be_visible()
+    links_of(page)
+    assert watched.elsewhere(hostile.url) == []
+    assert watched.complaints == []
+
+
+def test_entities_and_what_they_are_told_of(look: Look, hostile: Serving) -> None:
+    watched = look(f"{hostile.url}/graph")
+    page = watched.page
+    for name in MARKUP[:4]:
+        page.get_by_role("searchbox").fill(name)
+        page.keyboard.press("Enter")
+        page.locator("#found").get_by_role("button", name=name).first.click()
+        expect(page.get_by_role("complementary", name="Details").get_by_role("heading").first).to_contain_text(
+            name[:20]
+        )
+        page.locator("canvas").last.hover()
+        links_of(page)
     assert watched.elsewhere(hostile.url) == []
     assert watched.complaints == []

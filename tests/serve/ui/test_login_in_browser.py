@@ -51,7 +51,8 @@ def test_a_session_that_has_ended_leads_to_the_login_and_back(look: Look, guarde
     (cookie,) = page.context.cookies()
     assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
     page.context.add_cookies([{**cookie, "value": f"{cookie.get('value')}x"}])  # as if of another day
-    page.reload()
+    page.get_by_label("Your question").fill("Who founded the Brack Institute?")
+    page.keyboard.press("Enter")
     sign_in(page)
     expect(page.get_by_role("navigation")).to_be_visible()
     assert page.url == f"{guarded.url}/"

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.serve.serving import serving
 from tests.serve.ui.conftest import Look, Shown
+from tests.servers.openai_server import Reply
 
 
 @pytest.fixture
@@ -17,6 +18,105 @@ def page(look: Look, shown: Shown) -> Iterator[Page]:
     yield watched.page
     assert watched.complaints == []
     assert watched.elsewhere(shown.url) == []
+
+
+QUESTION = "Who founded the Brack Institute?"
+
+
+def ask(page: Page, question: str = QUESTION) -> Locator:
+    """By the keyboard; the turn of the conversation that it begins."""
+    page.get_by_label("Your question").fill(question)
+    page.keyboard.press("Enter")
+    return page.get_by_role("article", name=question).last
+
+
+def test_an_answer_and_the_passage_of_its_citation(page: Page, shown: Shown) -> None:
+    turn = ask(page)
+    expect(turn).to_contain_text("The sources tell of Brack Institute")
+    turn.get_by_role("button", name="Source 1").click()
+    passage = page.get_by_role("dialog")
+    expect(passage.locator("mark")).to_contain_text("founded by Idra Senn in 1840")
+    passage.get_by_role("link", name="In its document").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The Brack Institute")
+    expect(page.locator("article.asked")).to_contain_text("founded by Idra Senn in 1840")
+
+
+def test_an_answer_comes_in_pieces_and_can_be_stopped_and_asked_again(page: Page, shown: Shown) -> None:
+    shown.openai.script("chat", [Reply(f"First words, {'and more words ' * 300}", pause=0.2)])
+    turn = ask(page)
+    expect(turn).to_contain_text("First words, and more")
+    page.get_by_role("button", name="Stop").click()
+    expect(turn).to_contain_text("Stopped.")
+    expect(turn).to_contain_text("First words, and more")
+    turn.get_by_role("button", name="Ask again").click()
+    expect(page.get_by_role("article")).to_have_count(1)
+    expect(turn).to_contain_text("The sources tell of")
+
+
+def test_a_conversation_and_what_this_browser_has_asked(page: Page, shown: Shown) -> None:
+    expect(ask(page)).to_contain_text("The sources tell of")
+    expect(ask(page, "And when was that?")).to_contain_text("The sources tell of")
+    sent = [request for request in shown.openai.requests if request.kind == "chat"][-1].body["messages"]
+    assert any(QUESTION in message["content"] for message in sent[:-1])
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.get_by_role("article")).to_have_count(0)
+    earlier = page.get_by_role("region", name="Earlier questions of this browser")
+    expect(earlier.get_by_role("button", name=QUESTION)).to_be_visible()
+    earlier.get_by_role("button", name="Forget them").click()
+    expect(earlier.get_by_role("button", name=QUESTION)).to_have_count(0)
+
+
+def test_the_evidence_in_tabs_by_the_keyboard(page: Page) -> None:
+    expect(ask(page)).to_contain_text("The sources tell of")
+    evidence = page.get_by_role("region", name="Evidence")
+    expect(evidence.get_by_role("tabpanel")).to_contain_text("Idra Senn in 1840")
+    evidence.get_by_role("tab", name="Passages").focus()
+    for tab, said in (("Entities", "Idra Senn"), ("Relationships", "Brack Institute"), ("Graph", "entities")):
+        page.keyboard.press("ArrowRight")
+        expect(evidence.get_by_role("tab", name=tab)).to_be_focused()
+        expect(evidence.get_by_role("tabpanel")).to_contain_text(said)
+    expect(evidence.locator("canvas").first).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(evidence.get_by_role("tabpanel")).to_contain_text("Tokens by section")
+
+
+def test_documents_are_listed_searched_and_read(page: Page, shown: Shown) -> None:
+    page.get_by_role("link", name="Documents").click()
+    expect(page.get_by_role("table").get_by_role("rowheader")).to_have_count(3)
+    page.get_by_role("searchbox").fill("Tollen")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("table").get_by_role("rowheader")).to_have_count(1)
+    page.get_by_role("link", name="The Tollen Observatory").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The Tollen Observatory")
+    page.get_by_role("main").get_by_role("link", name="Anselm Torr").first.click()
+    expect(page.get_by_role("complementary", name="Find and filter")).to_contain_text("Anselm Torr")
+    page.goto(f"{shown.url}/documents?q=ground+its+first+lens&in=texts")
+    expect(page.get_by_role("main").get_by_role("list").last).to_contain_text("ground its first lens")
+
+
+def test_without_a_chat_model_the_evidence_is_the_answer(look: Look, shown: Shown) -> None:
+    with shown.folder.open() as project, serving(project) as served:
+        page = look(served.url).page
+        turn = ask(page)
+        expect(turn).to_contain_text("No chat model is configured")
+        expect(turn).to_contain_text("founded by Idra Senn in 1840")
+    assert page.get_by_role("region", name="Evidence").get_by_role("tab").count() > 3
+    expect(ask(page, "Who is still there?")).to_contain_text("The server does not answer")
+
+
+def test_all_that_ask_loads_is_small(look: Look, shown: Shown) -> None:
+    """The scripts and styles of an answer with its evidence and their drawing, as they come over the wire."""
+    with_sizes = look("about:blank")
+    sizes: dict[str, int] = {}
+    with_sizes.page.on("requestfinished", lambda one: sizes.update({one.url: one.sizes()["responseBodySize"]}))
+    with_sizes.page.goto(shown.url)
+    expect(ask(with_sizes.page)).to_contain_text("The sources tell of")
+    with_sizes.page.get_by_role("tab", name="Graph").click()
+    expect(with_sizes.page.locator("canvas").first).to_be_visible()
+    with_sizes.page.wait_for_load_state("networkidle")
+    loaded = {url: size for url, size in sizes.items() if "/assets/" in url}
+    assert any("sigma" in url for url in loaded)
+    assert sum(loaded.values()) < 300_000, loaded
 
 
 def test_an_entity_is_found_shown_and_bookmarked(page: Page, shown: Shown) -> None:
