@@ -186,21 +186,23 @@ def test_nor_does_any_page(served: Serving, project: Project):
     """Whatever is looked for and whatever is opened; what is made of many documents is refused."""
     ids = {name: list(project.table(name)["id"]) for name in ("documents", "text_units", "entities", "relationships")}
     documents = dict(zip(ids["documents"], project.table("documents")["title"], strict=True))
+    opened = [f"/documents/{id}" for id in ids["documents"]] + [f"/ui/passage?unit={id}" for id in ids["text_units"]]
     asked = [
+        *opened,
+        "/documents/none",
+        "/ui/passage?unit=none",
         *(
             f"/{view}"
             for view in ("", "documents", "docs", "login", "ui/state", "documents?page=2", "documents?page=9")
         ),
-        *(f"/documents?q={word}&in={within}" for word in [*NAMES, "Trust", "e"] for within in ("names", "texts")),
+        *(f"/documents?q={word}&in={within}" for word in [*NAMES[-4:], "Trust", "e"] for within in ("names", "texts")),
         *("/documents?" + urlencode({"where": line}) for line in WHERE_LINES),
-        *(f"/documents/{id}" for id in [*ids["documents"], *ids["text_units"], "none"]),
-        *(f"/documents/{first}?at={unit}" for first in ids["documents"][:3] for unit in ids["text_units"]),
-        *(f"/ui/passage?unit={id}" for id in [*ids["text_units"], *ids["documents"], "none"]),
-    ]
+        *(f"/documents/{first}?at={unit}" for first in ids["documents"][:1] for unit in ids["text_units"]),
+    ]  # fmt: skip
     wide = [
         "/graph", "/ui/graph", "/nights", "/nights/plan", *(f"/ui/graph?at={id}" for id in ids["entities"][:3]),
-        *(f"/ui/graph/entity?id={id}" for id in ids["entities"]),
-        *(f"/ui/graph/relationship?id={id}" for id in ids["relationships"]),
+        *(f"/ui/graph/entity?id={id}" for id in ids["entities"][:3]),
+        *(f"/ui/graph/relationship?id={id}" for id in ids["relationships"][:3]),
         *(f"{view}/{run.run_id}" for view in ("/nights", "/ui/nights") for run in project.list_runs()),
     ]  # fmt: skip
     shown = set[str]()
@@ -213,11 +215,11 @@ def test_nor_does_any_page(served: Serving, project: Project):
         for path in wide:
             answer = client.get(path)
             assert (answer.status_code, CANARY.lower() in answer.text.lower()) == (403, False), path
-        assert client.post("/ui/graph/find", json={"name": "Mira"}).status_code in (403, 422)
+        assert client.post("/ui/graph/find", json={"name": "Mira"}).status_code == 403
     assert shown == set(OPEN)
     with httpx2.Client(base_url=served.url, headers={"x-api-key": "all", "Accept": "text/html"}, timeout=60) as client:
-        everywhere = [path for path in [*asked, *wide] if CANARY in client.get(path).text]
-    assert {path.split("?")[0].rpartition("/")[0] for path in everywhere} >= {"", "/documents", "/ui", "/ui/graph"}
+        telling = [path for path in [*opened, "/documents"] if CANARY in client.get(path).text]
+    assert len(telling) >= 2 * len(SECRET) + 1  # each of them as a document and as a passage, and the list
 
 
 def test_nor_does_any_tool(project: Project):
