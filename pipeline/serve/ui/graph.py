@@ -17,7 +17,7 @@ from pipeline.stores.reads import Listing
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Name = Annotated[str, StringConstraints(max_length=300)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Limit = Annotated[int, Query(ge=1, le=2000)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 MOST_ENTITIES = 20
 """That a neighbourhood is drawn around."""

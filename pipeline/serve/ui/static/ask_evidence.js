@@ -184,13 +184,13 @@ const clip = (text) => element("div", { class: "clip", title: text.length > 160 
 export async function openPassage(reference) {
   const dialog = at("passage");
   at("passage-title").textContent = reference.title || reference.source;
+  const place = [reference.source, reference.page && fill(words.page, { n: reference.page })].filter(Boolean).join(" · ");
+  at("passage-place").replaceChildren(place, " · ", element("a", { href: passageAddress(reference.document_id, reference.chunk_id) }, words.in_document));
   at("passage-body").replaceChildren(element("p", { class: "pale" }, words.searching));
   if (!dialog.open) dialog.showModal();
   try {
     const { units } = await ask(`ui/passage?${new URLSearchParams({ unit: reference.chunk_id })}`);
-    const place = [reference.source, reference.page && fill(words.page, { n: reference.page })].filter(Boolean).join(" · ");
     at("passage-body").replaceChildren(
-      element("p", { class: "quiet" }, place, " · ", element("a", { href: passageAddress(reference.document_id, reference.chunk_id) }, words.in_document)),
       ...units.map((unit) => (unit.id === reference.chunk_id ? element("mark", { id: "cited-passage" }, unit.content) : element("div", { class: "around" }, unit.content))));
     at("cited-passage")?.scrollIntoView({ block: "nearest" });
   } catch (error) {
