@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import Serving, serving
 from tests.serve.ui.browser import BrowserUnavailable, Watched, browser, watching
 from tests.servers.openai_server import OpenAIServer, openai_server
+
+expect.set_options(timeout=30_000)  # a machine may be busy; what is not there is not there then either
 
 Look = Callable[..., Watched]
 WORKFLOW = "with_communities"

@@ -82,7 +82,7 @@ function documentFilter(choice, on) {
     }
   };
   return element("form", { class: "field", id: "by-document", onsubmit: look }, element("label", { class: "quiet", for: "document-title" }, words.document),
-    element("div", { class: "row together" }, element("input", { id: "document-title", name: "title", type: "search", maxlength: 500, placeholder: words.document_title, autocomplete: "off" }), element("button", {}, words.find_button)), found);
+    element("div", { class: "row together" }, element("input", { id: "document-title", name: "title", type: "text", maxlength: 500, placeholder: words.document_title, autocomplete: "off" }), element("button", {}, words.find_button)), found);
 }
 
 function types(choice, nodes, colours, on) {
