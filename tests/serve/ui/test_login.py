@@ -123,11 +123,14 @@ def made(key: str, hours_ago: int = 0) -> str:
     )
 
 
-def test_a_changed_key_ends_the_session(browser: httpx2.Client, folder: ProjectFolder):
+@pytest.mark.parametrize(("key", "status"), [(ALL, 200), ("a new one", 401)])
+def test_any_worker_knows_a_session_and_a_changed_key_ends_it(
+    browser: httpx2.Client, folder: ProjectFolder, key: str, status: int
+):
     sign_in(browser)
-    with folder.open("serve.api_key=a new one") as project, serving(project) as served:
+    with folder.open(f"serve.api_key={key}") as project, serving(project) as served:
         answer = httpx2.get(f"{served.url}/ui/state", cookies=dict(browser.cookies))
-        assert answer.status_code == 401
+        assert answer.status_code == status
 
 
 FROM_ELSEWHERE = [
