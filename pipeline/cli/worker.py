@@ -30,7 +30,7 @@ def worker(
         from pipeline.settings.schema import Settings
 
         has_project = (root / SETTINGS).is_file()
-        settings = read_settings(root, overrides or ()) if has_project else Settings()
+        settings = read_settings(root, overrides or ()) if has_project or overrides else Settings()
         if not os.environ.get(SNAPSHOTS):
             if not has_project:
                 raise UsageError(

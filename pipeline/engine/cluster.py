@@ -6,6 +6,7 @@ joins, and declares that as a resource; Dask gives a run's tasks to those alone 
 """
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -23,13 +24,14 @@ from distributed.security import Security
 import pipeline.errors
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.engine.tasks import Files, Task, Workplace
-from pipeline.errors import GraphmillError, WorkerError, counted, in_words
+from pipeline.errors import DataError, GraphmillError, WorkerError, counted, in_words
 from pipeline.files import sha256_of, temporary_file
-from pipeline.snapshots.store import UNFINISHED, SnapshotStore
+from pipeline.snapshots.folder import UNFINISHED
+from pipeline.snapshots.store import SnapshotStore
 
 POLL_SECONDS = 1.0
 """Without news, after which a run looks whether there are workers still."""
-CONNECT_SECONDS = 10
+CONNECT_SECONDS, CLOSE_SECONDS = 10, 2
 GRAPHMILL = "graphmill"
 """Under which a worker says what it is."""
 Facts = Mapping[str, str]
@@ -101,7 +103,7 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         """Tasks that are under way end there; nobody waits for them."""
         if self.client:
-            self.client.close(timeout=CONNECT_SECONDS)
+            self.client.close(timeout=CLOSE_SECONDS)
             self.client = None
 
     def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
@@ -170,9 +172,9 @@ class Cluster:
             )
         try:
             said: dict[str, str] = json.loads(self.snapshots.shared(failed.name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, DataError):
             return WorkerError(f"{where} met {failed.kind}, and could not write more to the snapshots; see if it can")
-        self.snapshots.unshare(failed.name)
+        self.snapshots.unshare([failed.name])
         known = getattr(pipeline.errors, said["kind"], None)
         if isinstance(known, type) and issubclass(known, GraphmillError) and "__init__" not in vars(known):
             return known(said["message"])
@@ -194,6 +196,7 @@ class Cluster:
                     f"engine.address: no scheduler answers at {self.address} ({in_words(error)}); start one with 'dask "
                     "scheduler', or correct engine.address and engine.tls"
                 ) from error
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the run tells it
             self.tell(f"dask: {self.client.dashboard_link}")
         return self.client
 
@@ -202,7 +205,7 @@ class Cluster:
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_bytes(self.ship())
             shipped = Shipped(self.run, sha256_of(file))
-            self.snapshots.share(shipped.name, file)
+            self.snapshots.share({shipped.name: file})
         return shipped
 
     def _await_workers(self, client: Client) -> None:
@@ -219,7 +222,7 @@ class Cluster:
         there has been none for long."""
         try:
             workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-        except (OSError, RuntimeError, TimeoutError, CancelledError):
+        except (OSError, RuntimeError, TimeoutError, CancelledError, KeyError):
             raise self._gone() from None
         fit = [address for address, worker in workers.items() if resource_of(self.facts) in worker["resources"]]
         for address in sorted(workers.keys() - set(fit) - set(self.refused)):
@@ -265,7 +268,7 @@ class Seat:
         """None where the files are not to be found."""
         if self.at is None or self.at[0] != shipped:
             self.at = None
-            with suppress(OSError):
+            with suppress(OSError, DataError):
                 path = self.snapshots.shared(shipped.name)
                 self.at = (shipped, self.opens(path)) if sha256_of(path) == shipped.sha256 else None
         return self.at and self.at[1]
@@ -275,7 +278,7 @@ class Seat:
         message = str(error) if isinstance(error, GraphmillError) else in_words(error)
         with suppress(OSError, GraphmillError), temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_text(json.dumps({"kind": type(error).__name__, "message": message}), encoding="utf-8")
-            self.snapshots.share(name, file)
+            self.snapshots.share({name: file})
         return Failed(self.address, name, type(error).__name__)
 
 
@@ -298,7 +301,7 @@ def _do(task: Task, shipped: Shipped) -> Files | Failed:
         place = seat.workplace(shipped)
         if place is None:
             return Failed(seat.address)
-        noted = seat.snapshots.noted_task(task.name)
-        return place.do(task) if noted is None else noted
+        noted = seat.snapshots.noted_tasks([task.name])
+        return noted.get(task.name) or place.do(task)
     except Exception as error:  # noqa: BLE001 - the client raises it
         return seat.failed(task, error)

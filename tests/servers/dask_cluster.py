@@ -11,10 +11,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from pipeline.runs.worker import SNAPSHOTS
 from tests.projects import ProjectFolder
@@ -28,6 +32,41 @@ PATIENCE = 120.0
 """Seconds that a process has to start in, on a machine that is busy."""
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Of all processes of a cluster: one certificate, which they trust, and its key."""
+
+    certificate: Path
+    key: Path
+
+    @property
+    def options(self) -> list[str]:
+        """Of Dask's commands."""
+        return ["--tls-ca-file", f"{self.certificate}", "--tls-cert", f"{self.certificate}", "--tls-key", f"{self.key}"]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"ca_file": str(self.certificate), "cert_file": str(self.certificate), "key_file": str(self.key)}
+
+
+def make_keys(folder: Path) -> Keys:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "graphmill's tests")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    made = Keys(folder / "cluster.pem", folder / "cluster.key")
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    made.certificate.write_bytes(certificate.public_bytes(pem))
+    made.key.write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
+    return made
+
+
 @dataclass
 class DaskCluster:
     """``environment``: of its processes; ``tls``: options of Dask's commands that name files of keys."""
@@ -38,6 +77,7 @@ class DaskCluster:
     stack: ExitStack = field(default_factory=ExitStack)
     address: str = ""
     scheduler: subprocess.Popen[bytes] | None = None
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start_scheduler(self) -> None:
         found = self.folder / "scheduler.json"
@@ -49,8 +89,11 @@ class DaskCluster:
         )  # fmt: skip
         self.address = str(_awaited(lambda: json.loads(found.read_text())["address"]))
 
-    def start_workers(self, number: int, *options: str) -> subprocess.Popen[bytes]:
-        return self._started("workers", "-m", "pipeline", "worker", self.address, "--workers", str(number), *options)
+    def start_workers(self, number: int, *options: str) -> None:
+        """They are started again when they are killed."""
+        self.workers.append(
+            self._started("workers", "-m", "pipeline", "worker", self.address, "--workers", str(number), *options)
+        )
 
     def _started(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **QUIET, **self.environment, SNAPSHOTS: str(self.link)}
@@ -103,7 +146,7 @@ def _awaited(look: Any) -> object:
 
 @contextmanager
 def dask_cluster(folder: Path, workers: int = 2, **given: Any) -> Iterator[DaskCluster]:
-    """With as many workers, which are started again when they are killed."""
+    """With as many workers."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         cluster = DaskCluster(folder, stack=stack, **given)

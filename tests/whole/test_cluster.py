@@ -1,14 +1,22 @@
 """Runs on a Dask cluster: the tables are those of one process; what ends on the way costs what was under way; and
 nothing but names reaches the cluster's own processes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.request import urlopen
 
 import pytest
+from distributed import Client
+from distributed.protocol import pickle as dask_pickle
 
 from pipeline.engine import cluster as engine_cluster
 from pipeline.engine import tasks
@@ -19,14 +27,18 @@ from pipeline.errors import GraphmillError, SettingsError, WorkerError
 from pipeline.project import Project
 from pipeline.runs import worker
 from pipeline.snapshots.store import Manifest
-from tests.projects import ProjectFolder
-from tests.servers.dask_cluster import DaskCluster
+from tests.projects import ProjectFolder, read_yaml, write_yaml
+from tests.servers.dask_cluster import DaskCluster, processes_below
 from tests.sizes import size
 from tests.whole.test_workers import finished, names, project_with
 
 ROWS = 8
 """Rows from which on steps are worked on in buckets, here."""
 MOMENTS = range(size(2, 5))
+STEPS = 4
+"""Of the workflow, in runs that something ends in."""
+NEWS = 60
+"""Fewer pieces of news than such a run has while workers are at it."""
 
 
 @dataclass
@@ -34,7 +46,7 @@ class Seen(Progress):
     """What was told; ``at``: the number of the piece of news at which something ``happens``."""
 
     at: int = 0
-    happens: Any = None
+    happens: Callable[[], None] = print
     facts: list[str] = field(default_factory=list)
     news: int = 0
 
@@ -69,8 +81,8 @@ def given_to(kind: type[Any]) -> Iterator[list[Task]]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """What one process makes, step by step."""
-    with project_with(tmp_path_factory.mktemp("whole") / "p", "pass").open() as project:
+    """What one process makes of these steps, each done whole."""
+    with project_with(tmp_path_factory.mktemp("whole") / "p", "pass", STEPS).open() as project:
         project.index("fast")
         return names(project.snapshots.manifest("fast"))
 
@@ -80,7 +92,8 @@ def test_a_cluster_makes_what_one_process_makes(tmp_path: Path, dask_cluster: Da
     folder, seen = project_with(tmp_path / "p", "pass"), Seen()
     dask_cluster.see(folder)
     with given_to(Cluster) as there, given_to(Workplace) as here:
-        assert names(index(folder, seen)) == whole
+        made = names(index(folder, seen))
+    assert {name: made[name] for name in whole} == whole
     assert {task.step for task in there} >= {"chunk_documents", "merge_graphs", "embed_text_units", "shout"}
     assert not here
     assert [fact for fact in seen.facts if fact.startswith("dask: http://127.0.0.1:")] == seen.facts
@@ -147,6 +160,145 @@ def test_nobody_to_talk_to(tmp_path: Path):
     folder.edit_settings(engine={"kind": "dask", "address": "tcp://127.0.0.1:9"})
     with patch.object(engine_cluster, "CONNECT_SECONDS", 0.2), pytest.raises(WorkerError, match="no scheduler answers"):
         index(folder)
+
+
+def test_a_worker_that_is_killed_costs_what_it_was_doing(
+    tmp_path: Path, dask_cluster: DaskCluster, whole: Mapping[str, Any]
+):
+    """The run completes; a bucket that was finished is not made again, though Dask has lost what came of it."""
+    for moment in MOMENTS:
+        made = tmp_path / f"made{moment}"
+        ring = f"open({str(made)!r}, 'a').write(' '.join(text_units['id']) + ' ')"
+        folder = project_with(tmp_path / str(moment), ring, STEPS)
+        dask_cluster.see(folder)
+        processes = processes_below(dask_cluster.workers[0])
+        victim = random.Random(moment).choice(processes)
+        seen = Seen(random.Random(f"worker {moment}").randrange(2, NEWS), victim.kill)
+        tables = index(folder, seen)
+        assert seen.news >= seen.at
+        assert not victim.is_running()
+        assert {**names(tables), "shout": ""} == {**whole, "shout": ""}  # its code is another
+        rows = made.read_text().split()
+        assert set(rows) == set(tables_column(folder, "shouts"))
+        assert len(rows) - len(set(rows)) < 2 * ROWS
+
+
+def tables_column(folder: ProjectFolder, table: str) -> list[str]:
+    with folder.open() as project:
+        return list(project.table(table, "fast")["id"])
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.engine import tasks
+from pipeline.engine.run_report import Progress
+from pipeline.project import Project
+
+class Killing(Progress):
+    news = 0
+
+    def step_advanced(self, step, done, expected):
+        self.news += 1
+        if self.news == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+tasks.TASK_ROWS = 8
+with Project.open(Path(sys.argv[1])) as project:
+    project.index("fast", Killing())
+"""
+"""A run that is killed at the piece of news of this number."""
+
+
+def test_a_run_that_is_killed_is_gone_on_with(tmp_path: Path, dask_cluster: DaskCluster, whole: Mapping[str, Any]):
+    for moment in MOMENTS:
+        folder = project_with(tmp_path / str(moment), "pass", STEPS)
+        dask_cluster.see(folder)
+        end = random.Random(f"client {moment}").randrange(2, NEWS)
+        done = subprocess.run([sys.executable, "-c", KILLED, str(folder.root), str(end)], check=False)
+        assert done.returncode == -signal.SIGKILL
+        kept = finished(folder)
+        with given_to(Cluster) as again:
+            assert names(index(folder)) == whole
+        assert again
+        assert not kept & {task.name for task in again}
+
+
+def test_ctrl_c_takes_back_what_has_not_begun(tmp_path: Path, dask_cluster: DaskCluster):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    folder = project_with(tmp_path / "p", "pass", STEPS)
+    dask_cluster.see(folder)
+    with pytest.raises(KeyboardInterrupt):
+        index(folder, Seen(NEWS // 2, interrupt))
+    with Client(dask_cluster.address, set_as_default=False) as client:
+        for _ in range(400):
+            if not any(client.processing().values()):
+                break
+            time.sleep(0.05)
+        assert not any(client.processing().values())
+
+
+CANARIES = {name: f"canary-{name}-7f3a" for name in ("key", "url", "prompt", "text", "error", "path")}
+OWN_WITH_PROMPT = """
+import pandas as pd
+from pipeline import Params, Prompt, verb
+from pipeline.contract.schemas import TEXT_UNITS, STRING, table
+
+SHOUTS = table("id", id=STRING, text=STRING)
+
+@verb(inputs={"text_units": TEXT_UNITS}, outputs={"shouts": SHOUTS}, rowwise="text_units", row_of={"shouts": "id"})
+def shout(text_units: pd.DataFrame, prompt: Prompt) -> pd.DataFrame:
+    ENDING
+    return pd.DataFrame({"id": text_units["id"], "text": prompt.text + text_units["text"]})
+"""
+
+
+def test_nothing_but_names_reaches_the_scheduler(tmp_path: Path, dask_cluster: DaskCluster):
+    """Nor a worker's log; not from a task that fails either, of which all is told here."""
+    folder = project_with(tmp_path / CANARIES["path"], "pass", steps=2)
+    for path in (folder.root / "data/input").iterdir():
+        path.write_text(f"{path.read_text()} It says {CANARIES['text']}.")
+    own = folder.root / "own.py"
+    own.write_text(OWN_WITH_PROMPT.replace("ENDING", "pass"))
+    (folder.root / "prompts/shouted.md").write_text(CANARIES["prompt"])
+    path = folder.root / "workflows/fast.yaml"
+    workflow = read_yaml(path)
+    steps = [*workflow["steps"][:-1], {"verb": "shout", "prompts": {"prompt": "shouted"}}]
+    write_yaml(path, {**workflow, "steps": steps})
+    endpoint = {"base_url": f"http://{CANARIES['url']}.example/v1", "api_key": CANARIES["key"]}
+    folder.edit_settings(models={"chat": {"default": endpoint}})
+    dask_cluster.see(folder)
+    held: list[bytes] = []
+    dumps = dask_pickle.dumps
+
+    def noted(*given: Any, **named: Any) -> bytes:
+        held.append(dumps(*given, **named))
+        return held[-1]
+
+    def look() -> None:
+        with Client(dask_cluster.address, set_as_default=False) as client:
+            client.dump_cluster_state(str(tmp_path / "state"), format="yaml")
+            assert client.dashboard_link
+            page = client.dashboard_link.replace("/status", "/info/main/workers.html")
+        with urlopen(page) as answer:
+            held.append(answer.read())
+
+    with patch.object(dask_pickle, "dumps", noted):
+        index(folder, Seen(6, look))
+        with folder.open() as project:
+            assert project.table("shouts", "fast")["text"].str.startswith(CANARIES["prompt"]).all()
+        held.append((tmp_path / "state.yaml").read_bytes())
+        own.write_text(
+            OWN_WITH_PROMPT.replace("ENDING", "raise ValueError('canary-error-7f3a ' + text_units['text'].iloc[0])")
+        )
+        with pytest.raises(GraphmillError, match=f"{CANARIES['error']} .*{CANARIES['text']}"):
+            index(folder, Seen(2, look))
+    held += [(tmp_path / "state.yaml").read_bytes(), dask_cluster.logs.encode()]
+    assert any(b"shout-" in part for part in held)
+    for canary in CANARIES.values():
+        assert not [part for part in held if canary.encode() in part], canary
 
 
 @pytest.mark.parametrize(
