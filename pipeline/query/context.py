@@ -4,8 +4,9 @@ import csv
 import io
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Generic, TypeGuard, TypeVar
 
@@ -273,11 +274,11 @@ def _graph_tables(
     first = 0 if request.number_rows else 1
 
     def entities(budget: int) -> Table[Entity]:
-        rows = [entity_row(number, entity)[first:] for number, entity in enumerate(evidence.entities, 1)]
+        rows = (entity_row(number, entity)[first:] for number, entity in enumerate(evidence.entities, 1))
         return cut(evidence.entities, rows, ENTITY_HEADER[first:], budget, tokenizer)
 
     def relationships(budget: int) -> Table[Relationship]:
-        rows = [relationship_row(number, link)[first:] for number, link in enumerate(links_found, 1)]
+        rows = (relationship_row(number, link)[first:] for number, link in enumerate(links_found, 1))
         return cut(links_found, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
 
     if request.mode == "global":
@@ -326,30 +327,29 @@ def cut_sources(
     return shown, tuple(references[: len(shown.records)])
 
 
-def _listed(references: Sequence[Reference], tokenizer: Tokenizer, mark: str) -> list[int]:
+def _listed(references: Sequence[Reference], tokenizer: Tokenizer, mark: str) -> Iterator[int]:
     """Tokens that each takes in the list of references, its document's line included where it is the first of it."""
-    costs, seen = [], set[str]()
+    seen = set[str]()
     for entry in references:
         line = "" if entry.document_id in seen else f" {_on_one_line(entry.source)}\n"
         frame = "" if seen else REFERENCES.format("")
         seen.add(entry.document_id)
-        costs.append(sum(tokenizer.count(part) for part in (mark.format(entry.id) + " ", line, frame) if part))
-    return costs
+        yield sum(tokenizer.count(part) for part in (mark.format(entry.id) + " ", line, frame) if part)
 
 
 def cut(
     records: Sequence[Row],
-    rows: Sequence[Sequence[Any]],
+    rows: Iterable[Sequence[Any]],
     header: Sequence[str],
     budget: int,
     tokenizer: Tokenizer,
-    beside: Sequence[int] | None = None,
+    beside: Iterable[int] | None = None,
 ) -> Table[Row]:
     """The longest head of the rows whose CSV, header and section frame included, is within the budget; ``beside``:
-    tokens that each row takes elsewhere."""
+    tokens that each row takes elsewhere. Rows that come after it are not asked for."""
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
-    for row, more in zip(rows, beside or [0] * len(rows), strict=True):
+    for row, more in zip(rows, beside or repeat(0), strict=False):
         line = csv_line(row)
         cost = tokenizer.count(line) + more
         if used + cost > budget:

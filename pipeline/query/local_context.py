@@ -60,14 +60,14 @@ def mixed_context(
     local = left - reserved - reports.tokens
     found_entities = numbers.given_to("entities", evidence.entities)
     entities = cut(
-        found_entities, [entity_row(entity.number, entity) for entity in found_entities], ENTITY_HEADER,
+        found_entities, (entity_row(entity.number, entity) for entity in found_entities), ENTITY_HEADER,
         min(request.max_entity_tokens, int(local * ENTITY_SHARE)), tokenizer,
     )  # fmt: skip
     found_claims = numbers.given_to("claims", evidence.claims)
-    claims = cut(found_claims, list(map(AS_CLAIM, found_claims)), CLAIM_HEADER, int(local * CLAIM_SHARE), tokenizer)
+    claims = cut(found_claims, map(AS_CLAIM, found_claims), CLAIM_HEADER, int(local * CLAIM_SHARE), tokenizer)
     links = numbers.given_to("relationships", _inner_first(evidence))
     relationships = cut(
-        links, [relationship_row(link.number, link) for link in links], RELATIONSHIP_HEADER,
+        links, (relationship_row(link.number, link) for link in links), RELATIONSHIP_HEADER,
         min(request.max_relation_tokens, local - entities.tokens - claims.tokens), tokenizer,
     )  # fmt: skip
     left -= reports.tokens + entities.tokens + claims.tokens + relationships.tokens

@@ -10,7 +10,7 @@ it. LinearRAG (Zhuang et al. 2025) walks sentences, entities and passages in the
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.walk.pagerank import Edge
@@ -112,7 +112,12 @@ def mention_steps(
     total = sum(weights.values()) or 1.0
     left = {id: left_open(held, weights) for id, held in sentences.items()}
     onward = {id: scores[id] * min(1.0, max(COVERED, OPEN * sum(left[id].values()) / total)) for id in sentences}
-    begins = {id: frozenset(words(f"{title} {opening}")) for id, (title, opening) in openings.items()}
+
+    @cache
+    def begins(passage: str) -> frozenset[str]:
+        """Of those that are stepped to: most that mention an entity are not."""
+        return frozenset(words(" ".join(openings[passage])))
+
     reached: dict[str, float] = {}
     edges = []
     for entity in mentioned:
@@ -124,7 +129,7 @@ def mention_steps(
         for passage, link in links.items():
             for target, share in about.items():
                 if target != passage:
-                    step = onward[passage] * link * share * goes_on(left[passage], begins[target])
+                    step = onward[passage] * link * share * goes_on(left[passage], begins(target))
                     reached[target] = max(reached.get(target, 0.0), step)
     return WalkSteps(reached, edges, mentioned)
 
