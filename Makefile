@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo ui demo-neo4j neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -97,6 +97,9 @@ docs: dev  ## the documentation as a site, into build/site; its links are checke
 
 pictures: dev  ## the pictures of the documentation, from the sample corpus (about 2 minutes)
 	$(BIN)/python .ci/pictures.py
+
+screenshots: dev  ## every view of the page, from the sample corpus, into build/screenshots; four into docs/pictures (needs chromium)
+	$(BIN)/python -m tests.serve.ui.screenshots
 
 vendor:  ## the libraries of the pages in a browser, from npm, as vendor/index.json pins them (needs npm)
 	$(PYTHON) .ci/vendor.py

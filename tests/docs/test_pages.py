@@ -167,7 +167,9 @@ def test_every_link_of_the_readme_leads_somewhere():
 def test_nothing_advises_to_install_a_name_that_is_not_ours():
     """graphmill is on no index: who asks for it there may be given anybody's."""
     folders = ("pipeline", "docs", "examples", "workflows", "prompts")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix not in ("", ".pyc")]
+    files = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix not in ("", ".pyc", ".webp")
+    ]
     texts = {path: path.read_text(encoding="utf-8") for path in [*files, ROOT / "README.md", ROOT / "settings.yaml"]}
     advice = re.compile(r"pip install (?:-\S+ )*['\"]?graphmill\b(?!-\d)")
     assert [str(path) for path, text in texts.items() if advice.search(text)] == []

@@ -5,7 +5,7 @@ import { graphology, sigma } from "./vendor.js";
 
 const COLOURS = ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7"];
 const MANY_EDGES = 1500;
-const LONGEST = 32; // characters of a name, unless it is chosen
+const LONGEST = 26; // characters of a name, unless it is chosen
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 // nodes: {id, label, size, group, kind}; edges: {id, source, target, weight}. group: a number of COLOURS.
@@ -25,7 +25,7 @@ export async function drawing(place, on = {}) {
     theme.faint = colour("--rule");
     theme.pale = colour("--pale");
     theme.edge = colour("--edge");
-    theme.line = theme.edge.replace(/^rgb\((.*)\)$/, "rgba($1, 0.45)");
+    theme.line = between(theme.edge, theme.paper);
     theme.groups = COLOURS.map(colour);
   }
   readTheme();
@@ -194,6 +194,12 @@ export async function drawing(place, on = {}) {
   function move(how) {
     return how(renderer.getCamera(), { duration: still.matches ? 0 : 200 });
   }
+}
+
+// Halfway from one colour to another: one that lets the paper shine through would add up to white on white.
+function between(one, other) {
+  const [from, to] = [one, other].map((colour) => colour.match(/[\d.]+/g).map(Number));
+  return `rgb(${[0, 1, 2].map((part) => Math.round((from[part] + to[part]) / 2)).join(", ")})`;
 }
 
 const shortened = (label) => (label.length > LONGEST ? `${label.slice(0, LONGEST)}…` : label);
