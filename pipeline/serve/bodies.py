@@ -73,6 +73,7 @@ class EntityShown(Body):
     name: str
     type: str
     description: str
+    degree: int = Field(default=0, description="Its relationships.")
     text_unit_ids: list[str]
 
 
@@ -80,6 +81,8 @@ class RelationshipShown(Body):
     id: str
     source: str = Field(description="The name of the entity it starts at.")
     target: str = Field(description="The name of the entity it ends at.")
+    source_entity_id: str = ""
+    target_entity_id: str = ""
     description: str
     keywords: list[str]
     weight: float
@@ -95,7 +98,12 @@ class ChunkShown(Body):
     start: int
     end: int
     content: str
+    tokens: int = 0
     score: float | None = Field(description="Cosine similarity to the question.")
+    lane: str = Field(default="", description="What found it first: vector, graph, entity or relationship.")
+    place: int = Field(default=0, description="Where it stood among what that lane found, from 1.")
+    frequency: int = Field(default=0, description="How often it came up there.")
+    rerank_score: float | None = Field(default=None, description="By models.rerank, if one ranked it.")
 
 
 class ReportShown(Body):
@@ -137,6 +145,7 @@ class Found(Body):
     question_id: str = Field(default="", description="By which graphmill usage knows the question.")
     most_calls: int = Field(default=1, description="Calls of the chat model that the question could have taken.")
     timings_ms: dict[str, float]
+    dropped: dict[str, int] = Field(default={}, description="Of each kind, how many the budgets had no room for.")
     notes: list[str] = Field(description="What those who run the stores should know.")
 
 
