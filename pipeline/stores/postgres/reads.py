@@ -128,31 +128,36 @@ class PostgresReads(PostgresDatabase):
         return self.records(Document, select(*columns).where(DOCUMENTS.c.workspace == self.workspace, there))
 
     def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
-        """The rows of the page have the number of all with them; a page without rows is asked for it apart."""
-        found = select(*(DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata"))).where(
-            DOCUMENTS.c.workspace == self.workspace,
-            self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace),
-            *_listed(listing),
+        """One statement, which looks at each document once: the number of all stands beside each of the page, and alone
+        beside an empty page."""
+        found = (
+            select(DOCUMENTS.c.id, func.lower(DOCUMENTS.c.title).collate("C").label("place"))
+            .where(
+                DOCUMENTS.c.workspace == self.workspace,
+                self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace),
+                *_listed(listing),
+            )
+            .cte("found")
+            .prefix_with("MATERIALIZED")
         )
-        order = (func.lower(DOCUMENTS.c.title).collate("C"), DOCUMENTS.c.id.collate("C"))
-        page = (
-            found.add_columns(func.count().over().label("all"), func.row_number().over(order_by=order).label("place"))
-            .order_by("place")
-            .offset(listing.first)
-            .limit(listing.limit)
-            .subquery("page")
-        )
+        by_title = found.c.place, found.c.id.collate("C")
+        page = select(found).order_by(*by_title).offset(listing.first).limit(listing.limit).subquery("page")
+        number = select(func.count().label("all")).select_from(found).subquery("number")
         sums = (
             select(func.count().label("text_units"), func.coalesce(func.sum(CHUNKS.c.tokens), 0).label("tokens"))
             .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.full_doc_id == page.c.id)
             .lateral("sums")
         )
-        columns = [page.c[name] for name in ("id", "title", "source", "metadata")]
-        query = select(*columns, sums.c.text_units, sums.c.tokens, page.c.all).join_from(page, sums, true())
-        rows = self.rows_of(query.order_by(page.c.place))
-        if not rows and listing.first:
-            return [], self.rows_of(select(func.count()).select_from(found.subquery()))[0][0]
-        return [ListedDocument(*row[:-1]) for row in rows], rows[0][-1] if rows else 0
+        shown = (DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata"))
+        query = (
+            select(number.c.all, *shown, sums.c.text_units, sums.c.tokens)
+            .outerjoin_from(number, page, true())
+            .outerjoin(DOCUMENTS, (DOCUMENTS.c.workspace == self.workspace) & (DOCUMENTS.c.id == page.c.id))
+            .outerjoin(sums, true())
+            .order_by(page.c.place, page.c.id.collate("C"))
+        )
+        rows = self.rows_of(query)
+        return [ListedDocument(*row[1:]) for row in rows if row[1] is not None], rows[0][0]
 
     def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
         place = CHUNKS.c.chunk_order_index
