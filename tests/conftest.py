@@ -10,11 +10,13 @@ from hypothesis import settings
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.postgres.embedded import start_embedded
 from tests import machine
+from tests.buckets import Bucket
 from tests.servers.dask_cluster import DaskCluster
 from tests.servers.dask_cluster import dask_cluster as started_cluster
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, shared_server
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder
+from tests.servers.s3_server import S3Server, S3Unavailable, s3_server
 from tests.sizes import size
 
 machine.in_memory()
@@ -52,6 +54,26 @@ def neo4j_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jAdd
                 pytest.fail(f"no Neo4j: {reason}")
             pytest.skip(f"no Neo4j: {reason}")
         yield address
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real server that speaks S3 for the whole session; tests keep apart by prefix. It skips where none can be had,
+    unless GRAPHMILL_REQUIRE_S3=1."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(s3_server(tmp_path_factory.mktemp("s3")))
+        except S3Unavailable as reason:
+            if os.environ.get("GRAPHMILL_REQUIRE_S3") == "1":
+                pytest.fail(f"no S3: {reason}")
+            pytest.skip(f"no S3: {reason}")
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server, tmp_path: Path) -> Bucket:
+    """Where nothing is yet."""
+    return Bucket(s3, tmp_path.name, dict(s3.environment))
 
 
 @pytest.fixture(scope="session")

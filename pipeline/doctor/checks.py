@@ -9,6 +9,7 @@ from pipeline.doctor.chat_model import Consent, Measuring, examine_chat
 from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, examine_vectors
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.keys import examine_keys
+from pipeline.doctor.object_store import examine_object_store
 from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.engine.workflow import Workflow
@@ -42,6 +43,7 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
     yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
     yield from guarded("space", "data", lambda: examine_space(root, settings))
+    yield from guarded("snapshots", "object store", lambda: examine_object_store(project))
     for name in settings.models.chat:
         look = partial(examine_chat, settings, name, project.resources, workflows, measuring)
         yield from guarded("chat", name, look)

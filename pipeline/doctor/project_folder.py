@@ -11,7 +11,7 @@ from pipeline.documents.files import list_files
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import SettingsError, counted, in_words
 from pipeline.models.base import ChatModel
-from pipeline.runs.services import Services
+from pipeline.runs.services import MIRROR_FOLDER, Services
 from pipeline.settings.schema import ModelsSettings, Settings
 from pipeline.verbs.load_documents import NO_INPUT
 
@@ -81,7 +81,7 @@ LEAST_FREE = 10**9
 
 def examine_space(root: Path, settings: Settings) -> Iterator[Finding]:
     """A load and a new set of snapshots need about as much again as the snapshots have."""
-    snapshots = root / settings.snapshots
+    snapshots = root / (MIRROR_FOLDER if settings.snapshots_are_remote else settings.snapshots)
     for folder in dict.fromkeys((root / "data", snapshots)):
         place = _nearest(folder)
         try:

@@ -105,6 +105,7 @@ class Folder:
     def share(self, files: Mapping[str, Path]) -> None:
         """Make these files those that every process finds by these names."""
         for name, file in files.items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             file.replace(self.root / name)
 
     def shared(self, name: str) -> Path:

@@ -62,6 +62,11 @@ class Mirror(Folder):
     def _look(self) -> None:
         self.there = {found.name: found for found in self.objects.listed()}
 
+    def _look_unless_listed(self, names: Iterable[str]) -> None:
+        """Of what was put up since no more is known than that it is there."""
+        if not all(name in self.there and self.there[name].e_tag for name in names):
+            self._look()
+
     def _only_here(self, there: Container[str], below: str = "") -> list[Kept]:
         mirrored = (kept for kept in super().listed(below) if kept.name.endswith(PARQUET) or _is_of_tasks(kept.name))
         return [kept for kept in mirrored if kept.name not in there]
@@ -115,20 +120,19 @@ class Mirror(Folder):
             return
         if self.lease:
             self.lease.check()
+        self.require([name for name in lacking if not self.is_here(name)])
+        lacking = {name: path for name, path in lacking.items() if self.is_here(name)}
         self.objects.upload({name: path for name, path in lacking.items() if name not in self.damaged})
         self.objects.upload({name: path for name, path in lacking.items() if name in self.damaged}, again=True)
         self.kept_by_others(lacking)
         self.damaged -= set(lacking)
 
     def kept_by_others(self, names: Iterable[str]) -> None:
-        for name in names:
-            path = self.root / name
-            self.there[name] = StoredObject(name, path.stat().st_size if path.exists() else 0, "", time.time())
+        self.there |= {name: StoredObject(name, 0, "", time.time()) for name in names if name not in self.there}
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """No more is fetched than where the file says it."""
-        if not all(name in self.there for name in names):
-            self._look()
+        self._look_unless_listed(names)
         found = self.objects.each(self._columns, names)
         return ((name, columns) for name, columns in zip(names, found, strict=True) if columns is not None)
 
@@ -191,6 +195,7 @@ class Mirror(Folder):
         """Also what is here alone: it is to be seen by who deletes."""
         start = f"{below}/" if below else ""
         if self.lease and not _is_of_tasks(start):
+            self._look_unless_listed([name for name in self.there if name.startswith(start)])
             found = [each for name, each in sorted(self.there.items()) if name.startswith(start)]
         else:
             found = self.objects.listed(start)
@@ -218,9 +223,9 @@ class Mirror(Folder):
         self.delete([name for name in self.top() if name.startswith(CHECKED)])
 
 
-def refuse_unconditional(objects: Objects) -> None:
+def refuse_unconditional(objects: Objects) -> bool:
     """Raises ObjectStoreError for a server that writes although it was told not to: two clients would overwrite what
-    the other has written."""
+    the other has written. Returns whether its bucket keeps what is overwritten or deleted."""
     name = f"{CHECKED}{secrets.token_hex(8)}"
     first = objects.create(name, b"first")
     try:
@@ -230,6 +235,7 @@ def refuse_unconditional(objects: Objects) -> None:
             raise _unconditional(objects, "If-Match")
         if objects.replace(name, b"fourth", first) is None:
             raise _unconditional(objects, "If-Match")
+        return objects.keeps_versions(name)
     finally:
         objects.delete([name])
 

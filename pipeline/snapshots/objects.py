@@ -92,6 +92,11 @@ class Objects:
     def overwrite(self, name: str, content: bytes) -> str:
         return self._put(name, content, "overwrite") or ""
 
+    def keeps_versions(self, name: str) -> bool:
+        """Of an object that is overwritten or deleted; this one is overwritten."""
+        with self._in_words():
+            return self._store.put(name, b"", use_multipart=False)["version"] not in (None, "null")
+
     def upload(self, files: Mapping[str, Path], again: bool = False) -> None:
         """Files that are named by their content: one that is there stays, but where it is written ``again``."""
         sizes = {name: path.stat().st_size for name, path in files.items()}

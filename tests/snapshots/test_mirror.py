@@ -1,0 +1,143 @@
+"""The folder that mirrors a bucket: what is fetched, put up, found damaged; and that the bucket alone is the truth."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DamagedError, DataError, LeaseLostError
+from pipeline.snapshots.store import SnapshotStore, StepRecord, open_snapshots
+from tests.buckets import Bucket
+from tests.servers.s3_server import between
+from tests.snapshots.test_places import FIRST, SECOND, night, texts
+
+
+def test_a_folder_that_is_deleted_is_fetched_anew(bucket: Bucket, tmp_path: Path):
+    store = bucket.snapshots(tmp_path / "mirror")
+    with store.alone("here"):
+        snapshot = night(store, FIRST, *"abc")
+    shutil.rmtree(store.root)
+    for reader in (store, open_snapshots(bucket.address, tmp_path / "another", bucket.environment)):
+        assert reader.workflows() == ["flow"]
+        assert reader.history("flow") == [FIRST]
+        assert reader.table(reader.manifest("flow").tables["texts"]).equals(texts(*"abc"))
+        assert (reader.root / snapshot.paths[0]).exists()
+
+
+def test_a_record_stands_only_after_its_files(bucket: Bucket, tmp_path: Path):
+    puts: list[str] = []
+    with between(bucket.server, before=lambda method, path: puts.append(path) if method == "PUT" else None) as (end, _):
+        store = bucket.by(end).snapshots(tmp_path / "mirror")
+        with store.alone("here"):
+            night(store, FIRST, *"abc")
+    order = [path.split("/")[3] for path in puts if "check-" not in path and "lease" not in path]
+    assert order == ["texts", "steps", "manifests", "manifest-flow.json"]
+
+
+def test_a_night_that_changes_nothing_lists_once_and_writes_nothing(bucket: Bucket, tmp_path: Path):
+    with bucket.snapshots(tmp_path / "mirror").alone("here"):
+        pass
+    with between(bucket.server) as (endpoint, traffic):
+        store = bucket.by(endpoint).snapshots(tmp_path / "mirror")
+        with store.alone("here"):
+            for run_id in (FIRST, SECOND):
+                puts = traffic.requests.get("PUT", 0)
+                snapshot = night(store, run_id, *"abc")
+                assert store.lookup(snapshot.sha256)
+                store.history("flow")
+        assert traffic.requests["LIST"] == 1
+        assert traffic.requests["PUT"] - puts == 2  # its record, and the lease that is given back
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_damage_here_is_mended_and_damage_there_is_told(bucket: Bucket, tmp_path: Path, where: str):
+    store = bucket.snapshots(tmp_path / "mirror")
+    with store.alone("here"):
+        snapshot = night(store, FIRST, *"abc")
+    if where == "here":
+        (store.root / snapshot.paths[0]).write_bytes(b"nonsense")
+        assert store.table(snapshot).equals(texts(*"abc"))
+        return
+    bucket.damage(snapshot.paths[0])
+    shutil.rmtree(store.root)
+    with pytest.raises(DamagedError, match=r"s3://bucket/.*/texts/.*: damaged"):
+        store.table(snapshot)
+    assert not store.exists(snapshot)
+    with store.alone("here"):
+        assert store.lookup(snapshot.sha256) is None
+        assert night(store, SECOND, *"abc") == snapshot
+    shutil.rmtree(store.root)
+    assert bucket.snapshots(tmp_path / "another").table(snapshot).equals(texts(*"abc"))
+
+
+def test_a_damaged_record_counts_as_none(bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    store = bucket.snapshots(tmp_path / "mirror")
+    with store.alone("here"):
+        snapshot = night(store, FIRST, *"abc")
+        bucket.damage(f"steps/{snapshot.sha256}.json")
+        assert store.lookup(snapshot.sha256) is None
+
+
+def test_what_another_client_has_deleted_is_gone_here_too(bucket: Bucket, tmp_path: Path):
+    one, other = bucket.snapshots(tmp_path / "one"), bucket.snapshots(tmp_path / "other")
+    with one.alone("one"):
+        snapshot = night(one, FIRST, *"abc")
+        one.note_task("task", {})
+    with other.alone("other"):
+        other.delete_files(snapshot.paths)
+        other.forget_tasks()
+    assert (one.root / snapshot.paths[0]).exists()
+    with one.alone("one"):
+        assert not (one.root / snapshot.paths[0]).exists()
+        with pytest.raises(DataError):
+            one.require(snapshot)
+        assert one.noted_tasks(["task"]) == {}
+
+
+def test_another_process_does_tasks_without_the_lease_and_writes_no_more(bucket: Bucket, tmp_path: Path):
+    client, worker = bucket.snapshots(tmp_path / "client"), bucket.snapshots(tmp_path / "worker")
+    order, rows = ("id",), texts(*"abcdef")
+    with client.alone("client"):
+        files = {"texts": [file for of in "01" for file in worker.write_bucket("texts", rows, order, of, "id")]}
+        worker.note_task("task", files)
+        assert client.noted_tasks(["task"]) == {"task": files}
+        table = client.joined("texts", files["texts"], rows.schema, order, None)
+        client.record(StepRecord("step", "0" * 64, {}, {"texts": table}))
+        assert client.table(table).equals(rows)
+        with pytest.raises(LeaseLostError):
+            worker.record(StepRecord("step", "1" * 64, {}, {"texts": table}))
+        with pytest.raises(LeaseLostError):
+            worker.delete_files(table.paths)
+    assert f"steps/{'0' * 64}.json" in bucket.names
+
+
+def test_columns_are_told_by_the_ends_of_files(bucket: Bucket, tmp_path: Path):
+    store = bucket.snapshots(tmp_path / "mirror")
+    with store.alone("here"):
+        snapshot = night(store, FIRST, *(str(number) * 100 for number in range(20_000)))
+    names = [file.path for file in snapshot.files]
+    with between(bucket.server) as (endpoint, traffic):
+        reader = bucket.by(endpoint).snapshots(tmp_path / "another")
+        found = dict(reader.columns_of_files(names))
+    assert found == {name: ["id", "text", "_hash"] for name in names}
+    assert traffic.down < sum((store.root / name).stat().st_size for name in names) / 2
+
+
+def test_what_is_only_tried_is_written_beside(bucket: Bucket, tmp_path: Path):
+    store = bucket.snapshots(tmp_path / "mirror")
+    with store.alone("here"):
+        snapshot = night(store, FIRST, *"abc")
+    shutil.rmtree(store.root)
+    before = bucket.names
+    tried = SnapshotStore(tmp_path / "tried", beneath=store)
+    assert tried.table(snapshot).num_rows == 3
+    assert tried.exists(snapshot)
+    assert tried.table(tried.write("texts", texts(*"abcd"), ("id",), snapshot)).num_rows == 4
+    assert bucket.names == before
+
+
+def test_keys_are_not_handed_to_other_processes(bucket: Bucket):
+    assert bucket.server.environment["AWS_SECRET_ACCESS_KEY"] not in repr(bucket.objects)
+    with pytest.raises(TypeError, match="environment"):
+        pickle.dumps(bucket.objects)

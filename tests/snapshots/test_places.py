@@ -1,0 +1,116 @@
+"""What a store of snapshots promises, on disk and in a bucket."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.contract.schemas import TEXTS
+from pipeline.errors import DataError
+from pipeline.runs.gc import collect_garbage
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+
+FIRST, SECOND, THIRD = "20260101T000000.000000-aaaaaa", "20260102T000000.000000-bbbbbb", "20260103T000000.000000-cccccc"
+
+
+def texts(*rows: str) -> pa.Table:
+    return TEXTS.encode(TEXTS.frame([(f"id-{number}", text) for number, text in enumerate(rows)]), "texts")
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SnapshotStore]:
+    """Held by who writes."""
+    folder = tmp_path / "snapshots"
+    is_folder = request.param == "folder"
+    store = SnapshotStore(folder) if is_folder else request.getfixturevalue("bucket").snapshots(folder)
+    with store.alone("here"):
+        yield store
+
+
+def night(store: SnapshotStore, run_id: str, *rows: str) -> Snapshot:
+    """One step, one table."""
+    snapshot = store.write("texts", texts(*rows), TEXTS.order)
+    record = StepRecord("step", snapshot.sha256, {"code": "1"}, {"texts": snapshot})
+    store.record(record)
+    store.publish(Manifest("flow", {"texts": snapshot}, {"step": record}), run_id)
+    return snapshot
+
+
+def test_a_record_leads_to_its_tables(store: SnapshotStore):
+    snapshot = night(store, FIRST, "a", "b")
+    record = store.lookup(snapshot.sha256)
+    assert record is not None
+    assert record.outputs["texts"] == snapshot
+    assert store.table(record.outputs["texts"]).equals(texts("a", "b"))
+    assert store.lookup("0" * 64) is None
+
+
+def test_manifests_are_kept_by_run_and_the_newest_is_live(store: SnapshotStore):
+    first, second = night(store, FIRST, "a"), night(store, SECOND, "b")
+    night(store, THIRD, "b")  # changes nothing
+    assert store.workflows() == ["flow"]
+    assert store.history("flow") == [FIRST, SECOND]
+    assert store.history("another") == []
+    assert store.manifest("flow").tables == {"texts": second}
+    assert store.manifest("flow", FIRST).tables == {"texts": first}
+    assert store.manifest("another").tables == {}
+    store.forget("flow", FIRST)
+    assert store.history("flow") == [SECOND]
+
+
+def test_tasks_are_noted_until_their_step_has_a_record(store: SnapshotStore):
+    files = {"texts": store.write_bucket("texts", texts(*"abcdef"), TEXTS.order, "0", "id")}
+    assert files["texts"]
+    store.note_task("one", files)
+    assert store.noted_tasks(["one", "another"]) == {"one": files}
+    store.forget_tasks()
+    assert store.noted_tasks(["one"]) == {}
+
+
+def test_what_is_shared_is_found_until_it_is_taken_back(store: SnapshotStore, tmp_path: Path):
+    for number in "12":
+        (tmp_path / number).write_bytes(number.encode())
+    store.share({"1.rows": tmp_path / "1", "2.rows": tmp_path / "2"})
+    assert store.shared("1.rows").read_bytes() == b"1"
+    store.unshare(["1.rows"])
+    with pytest.raises((FileNotFoundError, DataError)):
+        store.shared("1.rows").read_bytes()
+    assert store.shared("2.rows").read_bytes() == b"2"
+
+
+def test_garbage_is_what_no_kept_manifest_names(store: SnapshotStore):
+    old, new = night(store, FIRST, *"abc"), night(store, SECOND, *"def")
+    would_go = collect_garbage(store, keep=1, dry_run=True)
+    assert store.exists(old)
+    report = collect_garbage(store, keep=1, dry_run=False)
+    assert report.tables == would_go.tables
+    assert report.manifests == {"flow": [FIRST]}
+    assert report.tables["texts"].files == report.records.files == 1
+    assert report.tables["texts"].bytes > 0
+    assert not store.exists(old)
+    assert store.exists(new)
+    assert {kept.name for kept in store.all_files()} == {*new.paths, f"steps/{new.sha256}.json"}
+
+
+def test_rows_that_are_gone_are_cleared_from_their_files(store: SnapshotStore):
+    rows = [f"text {number}" for number in range(2000)]
+    before = night(store, FIRST, *rows)
+    now = store.write("texts", texts(*rows[:-10]), TEXTS.order, before)
+    assert any(file.gone for file in now.files)
+    record = StepRecord("step", now.sha256, {}, {"texts": now})
+    store.record(record)
+    store.publish(Manifest("flow", {"texts": now}, {"step": record}), SECOND)
+    store.clear("flow")
+    cleared = store.manifest("flow").tables["texts"]
+    assert not any(file.gone for file in cleared.files)
+    assert store.table(cleared).equals(texts(*rows[:-10]))
+
+
+def test_a_file_that_is_gone_is_told_and_its_record_is_none(store: SnapshotStore, request: pytest.FixtureRequest):
+    snapshot = night(store, FIRST, "a")
+    store.delete_files(snapshot.paths)
+    assert not store.exists(snapshot)
+    assert store.lookup(snapshot.sha256) is None
+    with pytest.raises(DataError, match="run the workflow again"):
+        store.table(snapshot)
