@@ -32,13 +32,15 @@ FOOTER = 2**16
 @dataclass
 class Mirror(Folder):
     """``there``: what is known to be in the store, by name; with the lease that is all but what is noted of tasks.
-    ``damaged``: files that are not what they are named by, there."""
+    ``damaged``: files that are not what they are named by, there. ``tasks_at_large``: whether other processes may have
+    noted tasks since the store was looked through."""
 
     objects: Objects = field(kw_only=True)
     period: float = field(default=PERIOD, kw_only=True)
     there: dict[str, StoredObject] = field(default_factory=dict, repr=False)
     damaged: set[str] = field(default_factory=set, repr=False)
     lease: Lease | None = field(default=None, repr=False)
+    tasks_at_large: bool = field(default=True, repr=False)
 
     is_private = False
 
@@ -54,6 +56,7 @@ class Mirror(Folder):
             self.lease = lease
             try:
                 self._look()
+                self.tasks_at_large = any(map(_is_of_tasks, self.there))
                 super().delete([kept.name for kept in self._only_here(self.there)])
                 yield
             finally:
@@ -178,11 +181,12 @@ class Mirror(Folder):
         return e_tag
 
     def note(self, name: str, content: Mapping[str, Any]) -> None:
-        text = json_text(content).encode()
+        text, self.tasks_at_large = json_text(content).encode(), True
         self._noted(name, text, self.objects.overwrite(name, text))
 
     def share(self, files: Mapping[str, Path]) -> None:
         super().share(files)
+        self.tasks_at_large = True
         self.objects.upload({name: self.root / name for name in files}, again=True)
         self.kept_by_others(files)
 
@@ -194,6 +198,7 @@ class Mirror(Folder):
     def listed(self, below: str = "") -> list[Kept]:
         """Also what is here alone: it is to be seen by who deletes."""
         start = f"{below}/" if below else ""
+        self.tasks_at_large |= _is_of_tasks(start)
         if self.lease and not _is_of_tasks(start):
             self._look_unless_listed([name for name in self.there if name.startswith(start)])
             found = [each for name, each in sorted(self.there.items()) if name.startswith(start)]
@@ -215,8 +220,10 @@ class Mirror(Folder):
         super().delete(names)
 
     def clear(self, below: str) -> None:
-        self.delete([kept.name for kept in self.listed(below)])
+        if below != UNFINISHED or self.tasks_at_large:
+            self.delete([kept.name for kept in self.listed(below)])
         super().clear(below)
+        self.tasks_at_large &= below != UNFINISHED
 
     def sweep(self) -> None:
         super().sweep()

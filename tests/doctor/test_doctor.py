@@ -15,11 +15,13 @@ from sqlalchemy import text
 from pipeline.cli.console import print_findings
 from pipeline.doctor.finding import Finding, broken, guarded
 from pipeline.errors import StoreError
-from tests.projects import ProjectFolder, new_project
+from tests.buckets import Bucket
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import RerankReply, rerank_server
+from tests.servers.s3_server import between, s3_server
 
 KEY = "test-key"
 CLOSED = "127.0.0.1:9"
@@ -400,3 +402,43 @@ def test_a_reranker_is_tried(project: ProjectFolder) -> None:
         assert "nonsense" in broken.fact
         assert server.key not in broken.fact
     assert "rerank default" not in examined(project)
+
+
+def test_a_bucket_that_honours_conditions_is_well_and_versions_are_told(bucket: Bucket, tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, workflow="fast")
+    bucket.hold(folder)
+    with folder.open() as opened:
+        opened.index("fast")
+    found = examined(folder)
+    assert found["snapshots object store"].verdict == "ok"
+    assert f"{bucket.address}: honours If-None-Match and If-Match; " in found["snapshots object store"].fact
+    assert "snapshots versions" not in found
+    with between(bucket.server, versions=True) as (endpoint, _):
+        bucket.by(endpoint).hold(folder)
+        found = examined(folder)
+    assert found["snapshots versions"].verdict == "warning"
+    assert "a purge leaves it there" in found["snapshots versions"].fact
+
+
+def test_a_server_that_ignores_conditions_is_refused_by_the_doctor_and_by_a_run(tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, workflow="fast")
+    with s3_server(tmp_path / "s3", signs=False) as server, between(server, honours_conditions=False) as (endpoint, _):
+        bucket = Bucket(server, "p", server.environment)
+        bucket.by(endpoint).hold(folder)
+        found = examined(folder)["snapshots object store"]
+        assert found.verdict == "failed"
+        assert "does not honour If-None-Match" in found.fact
+        assert "use one that does" in found.action
+        done = folder.invoke("index", "fast")
+        assert done.exit_code == 1
+        assert "does not honour If-None-Match" in done.stderr
+        assert not bucket.names
+
+
+def test_a_bucket_that_is_not_there_is_one_finding(bucket: Bucket, tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, workflow="fast")
+    bucket.hold(folder)
+    folder.edit_settings(snapshots="s3://no-such-bucket/p")
+    found = examined(folder)["snapshots object store"]
+    assert (found.verdict, found.fact) == ("failed", "s3://no-such-bucket/p: there is no such bucket")
+    assert found.action == "make it, or correct 'snapshots' in settings.yaml"
