@@ -95,14 +95,21 @@ class Mirror(Folder):
             raise DamagedError(self.told(name), error.fact) from error
 
     def _fetch(self, name: str) -> None:
+        try:
+            self._get(name)
+        except FileNotFoundError as error:
+            raise DataError(f"{self.told(name)}: not there; run the workflow again") from error
+
+    def _get(self, name: str) -> None:
+        """Raises FileNotFoundError."""
         path = self.root / name
         try:
             with temporary_file(path.parent) as temporary:
                 self.objects.fetch(name, temporary)
                 temporary.replace(path)
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             self.there.pop(name, None)
-            raise DataError(f"{self.told(name)}: not there; run the workflow again") from error
+            raise
 
     def bring(self, names: Iterable[str]) -> None:
         self.objects.each(self._fetch, [name for name in dict.fromkeys(names) if not self.is_here(name)])
@@ -192,7 +199,7 @@ class Mirror(Folder):
 
     def shared(self, name: str) -> Path:
         if not self.is_here(name):
-            self._fetch(name)
+            self._get(name)
         return self.root / name
 
     def listed(self, below: str = "") -> list[Kept]:

@@ -145,7 +145,7 @@ class SnapshotStore:
         self.folder.share({f"{UNFINISHED}/{name}": file for name, file in files.items()})
 
     def shared(self, name: str) -> Path:
-        """Raises FileNotFoundError, at the latest where it is read, and DataError."""
+        """Raises FileNotFoundError, at the latest where it is read."""
         return self.folder.shared(f"{UNFINISHED}/{name}")
 
     def unshare(self, names: Collection[str]) -> None:
