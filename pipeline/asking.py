@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.query.account import AccountedEmbedding
     from pipeline.query.answer import Answer
     from pipeline.query.asker import Asker
+    from pipeline.query.drawing import Drawing, Named
     from pipeline.query.request import QueryRequest
     from pipeline.query.resources import QueryResources
     from pipeline.query.stream import Event, NextQuestions
@@ -60,6 +61,20 @@ class LastShown:
         return shown
 
 
+@dataclass
+class LastOpening:
+    """What the graph opens with, and the load that it is of: one value, as threads ask for it side by side."""
+
+    known: tuple[str, Drawing] | None = None
+
+    def of(self, version: str, draw: Callable[[], Drawing]) -> Drawing:
+        """``version``: of the load that is shown; what is drawn after asking for it is no older."""
+        known = self.known
+        if known is None or known[0] != version:
+            self.known = known = (version, draw())
+        return known[1]
+
+
 class Asking(Services):
     def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
         """Answer a question over the loaded stores; ``options`` are QueryRequest's. ``asker``: who asks, by default one
@@ -91,6 +106,20 @@ class Asking(Services):
     def read(self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None) -> Result:
         """What ``work`` finds in the stores, all of it at one moment, of what the asker may see of them."""
         return self.query_resources("read", asker).read(work)[0]
+
+    def draw(self, named: Named, asker: Asker | None = None) -> Drawing:
+        """A part of the graph. What it opens with takes going through all of it, and is remembered while that is
+        shown."""
+        from pipeline.query.drawing import Named, draw
+
+        if named != Named(limit=named.limit) or (asker and asker.where):
+            return self.read(partial(draw, named), asker)
+        live = self.stores.live()
+        return self._opening.of(live.version if live else "", lambda: self.read(partial(draw, named), asker))
+
+    @made_once
+    def _opening(self) -> LastOpening:
+        return LastOpening()
 
     def find_entities(self, text: str, meaning: bool, limit: int, asker: Asker | None = None) -> list[Dot]:
         """The entities that are called so, or whose name and description mean nearly this, best first."""

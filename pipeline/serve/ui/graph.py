@@ -61,7 +61,7 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
     ) -> Response:
         """What the page's own address names, which has the same parameters."""
         named = drawing.Named(entity or (), community, document, entities, limit)
-        return await ui.data(http, lambda door: door.project.read(partial(drawing.draw, named), door.asker).to_json())
+        return await ui.data(http, lambda door: door.project.draw(named, door.asker).to_json())
 
     @routes.post("/ui/graph/find")
     async def find(http: Request, wanted: Wanted) -> Response:

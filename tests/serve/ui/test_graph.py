@@ -1,6 +1,7 @@
 """The data of the view Graph."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -144,3 +145,16 @@ def test_the_page_has_a_canvas_and_a_list_that_says_the_same(served: Serving):
     page = served.client.get("/graph", headers={"Accept": "text/html"}).text
     for part in ('id="canvas"', 'id="nodes"', 'id="find"', 'id="details"', "graph.js"):
         assert part in page
+
+
+def test_what_the_graph_opens_with_is_that_of_the_load_that_is_shown(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "p", postgres_url, {})
+    folder.write("station.txt", STATION)
+    with folder.open() as project:
+        project.run("fast")
+        with serving(project) as served:
+            first = served.client.get("/ui/graph").json()
+            assert served.client.get("/ui/graph").json() == first
+            folder.write("light.txt", LIGHT)
+            project.run("fast")
+            assert len(served.client.get("/ui/graph").json()["entities"]) > len(first["entities"])
