@@ -82,7 +82,10 @@ def view_row(chromium: Browser, url: str, view: str, times: int) -> dict[str, An
         with watching(chromium, extra_http_headers={"X-API-Key": KEY}) as watched:
             watched.page.add_init_script(WATCH % json.dumps(useful))
             watched.page.goto(f"{url}{address}")
-            watched.page.wait_for_function("window.useful")
+            watched.page.locator(useful).first.wait_for()
+            watched.page.evaluate(
+                "() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"
+            )
             told.append(watched.page.evaluate(TOLD))
     middle = {name: statistics.median(one[name] for one in told) for name in told[0]}
     return {
