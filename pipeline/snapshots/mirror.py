@@ -24,6 +24,8 @@ from pipeline.snapshots.objects import Objects, StoredObject
 
 CHECKED = "check-"
 """What the names of objects begin with that are written to see whether the server honours conditions."""
+FORGOTTEN = 86_400.0
+"""Seconds after which who wrote such an object is not at it any more, also by a clock that is wrong."""
 PARQUET = ".parquet"
 FOOTER = 2**16
 """Bytes at the end of a file that are read for its columns; more where those have more."""
@@ -233,8 +235,10 @@ class Mirror(Folder):
         self.tasks_at_large &= below != UNFINISHED
 
     def sweep(self) -> None:
+        """Also objects that were written to look at the server, once nobody can want them any more."""
         super().sweep()
-        self.delete([name for name in self.top() if name.startswith(CHECKED)])
+        left = [name for name in self.top() if name.startswith(CHECKED)]
+        self.delete([name for name in left if self.there[name].changed < time.time() - FORGOTTEN])
 
 
 def refuse_unconditional(objects: Objects) -> bool:

@@ -30,6 +30,13 @@ KEYS = {
     "az": ("AZURE_", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
 }
 """Of a kind of store what its variables begin with, and the most usual of them."""
+READ = frozenset(
+    "ACCESS_KEY_ID SECRET_ACCESS_KEY SESSION_TOKEN REGION DEFAULT_REGION ENDPOINT_URL ENDPOINT SERVER_SIDE_ENCRYPTION "
+    "SSE_KMS_KEY_ID VIRTUAL_HOSTED_STYLE_REQUEST SERVICE_ACCOUNT SERVICE_ACCOUNT_PATH SERVICE_ACCOUNT_KEY "
+    "APPLICATION_CREDENTIALS STORAGE_ACCOUNT_NAME STORAGE_ACCOUNT_KEY STORAGE_SAS_TOKEN STORAGE_ENDPOINT CLIENT_ID "
+    "CLIENT_SECRET TENANT_ID".split()
+)
+"""What may follow in a .env: obstore does not take every variable there is."""
 REFUSED_KEYS = frozenset({
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken", "AuthFailure",
     "AuthenticationFailed", "AuthorizationFailure", "InvalidSecurity",
@@ -164,6 +171,7 @@ class Objects:
     @cached_property
     def _store(self) -> Any:
         try:
+            from obstore.exceptions import BaseError
             from obstore.store import from_url
         except ImportError as error:
             raise SettingsError(f"snapshots: {self.address} needs obstore; {install_extra('objects')}") from error
@@ -172,11 +180,13 @@ class Objects:
         named: Any = {  # the real environment it reads itself
             name.lower(): value
             for name, value in self.environment.items()
-            if name.startswith(prefix) and name not in os.environ and not name.endswith("ALLOW_HTTP")
+            if name.startswith(prefix) and name.removeprefix(prefix) in READ and name not in os.environ
         }
         options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http"}
-        with self._in_words():
+        try:
             return from_url(self.address, config=named, client_options=options, retry_config=RETRIES)
+        except (BaseError, ValueError):
+            raise self._without_key("or none that can be read") from None
 
     @property
     def _endpoint(self) -> str:
@@ -211,9 +221,8 @@ class Objects:
             raise ObjectStoreAuthError(
                 f"{self.address}: {refused}; set {usual}, of a key that may list, read, write and delete there"
             ) from None
-        if "169.254" in said or "token" in said.lower() or "must be specified" in said.lower():
-            fact = "no key was found"
-            raise ObjectStoreAuthError(f"{self.address}: {fact}; set {usual}, or put them into .env") from None
+        if "169.254" in said or "token" in said.lower():
+            raise self._without_key("nor has this machine a role") from None
         if "error sending request" in said or "timed out" in said:
             host = HOST.search(said)
             server = host[1] if host else "the server"
@@ -227,6 +236,10 @@ class Objects:
         raise ObjectStoreError(
             f"{self.address}: the server failed ({fault}); run the same command again: it goes on from what is done"
         ) from None
+
+    def _without_key(self, nor: str) -> ObjectStoreAuthError:
+        usual = KEYS[kind_of(self.address)][1]
+        return ObjectStoreAuthError(f"{self.address}: no key was found, {nor}; set {usual}, or put them into .env")
 
 
 def kind_of(address: str) -> str:

@@ -7,9 +7,11 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from pipeline.engine import tasks
 from pipeline.errors import LockedError, ObjectStoreError
 from pipeline.runs.services import MIRROR_FOLDER
 from tests.buckets import Bucket
@@ -214,3 +216,18 @@ def test_what_is_wrong_with_a_bucket_is_said_in_a_line(
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not any(key in done.stderr for key in ("my-key", "wrong-key-of-mine", "local-tests-only"))
+
+
+def test_tasks_in_buckets_by_workers_of_this_machine_leave_the_same_tables(
+    bucket: Bucket, tmp_path: Path, undisturbed: Undisturbed
+):
+    folder = project(tmp_path, "p")
+    bucket.hold(folder)
+    with patch.object(tasks, "TASK_ROWS", 8), folder.open("engine.workers=2") as opened:
+        opened.index("fast")
+        assert table_hashes(opened, "fast") == undisturbed.tables
+    assert not [name for name in bucket.names if "unfinished" in name]
+    shutil.rmtree(mirror_of(folder))
+    with folder.open() as opened:
+        assert opened.index("fast").outcome == "completed"
+        assert all(opened.snapshots.exists(table) for table in opened.snapshots.manifest("fast").tables.values())
