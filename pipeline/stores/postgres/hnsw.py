@@ -83,7 +83,8 @@ def search_settings() -> Select:
     compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise.
     Of few text units it would rather read all, and parse each of them for each word of the question, than look the
     word up: of these it is told so to the end of the transaction. A plan that must read all then looks so dear to
-    servers before 18 that they would compile it."""
+    servers before 18 that they would compile it. Nothing is to be sorted to be joined: how long lists of text units
+    are, it does not know."""
     of_any_parameters = exists().where(
         INDEXES.c.partition == func.any(given("partitions")),
         INDEXES.c.valid,
@@ -95,6 +96,7 @@ def search_settings() -> Select:
             func.set_config("hnsw.iterative_scan", "strict_order", True),
             func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
             func.set_config("enable_seqscan", given("all_are_read", Text), True),
+            func.set_config("enable_mergejoin", "off", True),
             func.set_config("jit", "off", True),
         )
     )
