@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo ui demo-neo4j neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ demo-on-neo4j:
 	$(GRAPHMILL) run fast --set stores.graph=neo4j --set workspace=demo-neo4j
 	$(GRAPHMILL) query "Where did Idra Vasterling study, and who taught there?" --mode hybrid --top-k 10 --chunk-top-k 3 \
 		--set stores.graph=neo4j --set workspace=demo-neo4j
+
+demo-dask: dev  ## the demo on a Dask cluster of this machine: two workers, snapshots in S3, the cache in PostgreSQL
+	$(BIN)/python -m tests.servers.s3_server --run '$(BIN)/python tests/servers/dask_demo.py'
 
 neo4j: dev  ## a local Neo4j to try things on, without Docker
 	$(BIN)/python tests/servers/neo4j_server.py

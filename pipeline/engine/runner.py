@@ -72,7 +72,8 @@ class Runner:
     are all conversions of files.
     ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
     the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
-    raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone."""
+    raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone;
+    ``task_rows``: from how many rows on (engine/tasks.py)."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -87,6 +88,7 @@ class Runner:
     may_go: str | None = None
     before_calls: Callable[[], None] | None = None
     workers: Workers | None = None
+    task_rows: int | None = None
     reports: list[StepReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     documents: dict[str, int] = field(default_factory=dict)
@@ -210,6 +212,7 @@ class Runner:
             self.workers.do if self.workers else here.do_each,
             meter.expect,
             meter.finished,
+            self.task_rows,
         )
 
     def _refuse_all_empty(

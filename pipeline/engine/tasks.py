@@ -165,7 +165,7 @@ def works_in_buckets(step: Step, resources: Resources) -> bool:
 @dataclass(frozen=True)
 class InBuckets:
     """Makes pieces of a step anew. ``components``: of the step's fingerprint; ``do``: does tasks, and tells of each
-    what it made and of how many rows, in any order."""
+    what it made and of how many rows, in any order; ``task_rows``: in place of TASK_ROWS."""
 
     workflow: str
     step: Step
@@ -174,10 +174,11 @@ class InBuckets:
     do: Callable[[Sequence[Task]], Iterator[tuple[Task, Files]]]
     expect: Callable[[int], None]
     finished: Callable[[int], None]
+    task_rows: int | None = None
 
     def outputs(self, number: int, night: Night) -> dict[str, Snapshot] | None:
         """Those of the piece of this number; None where it has no law, or too few rows for more than one bucket."""
-        part, bits = night.part, _bits(night)
+        part, bits = night.part, _bits(night, self.task_rows or TASK_ROWS)
         if not bits:
             return None
         names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
@@ -239,13 +240,13 @@ class InBuckets:
         return self.snapshots.joined(table, files, schema.arrow, schema.order, before)
 
 
-def _bits(night: Night) -> int:
+def _bits(night: Night, task_rows: int) -> int:
     """Of the hashes of groups' names those that its buckets go by; none for a piece that is worked on whole."""
     law = night.part.law
     if law is None or not all(schema.order for schema in night.part.outputs.values()):
         return 0
     rows = max(night.now[name].rows for name in law.keyed)
-    return min((rows // TASK_ROWS).bit_length(), MOST_BITS)
+    return min((rows // task_rows).bit_length(), MOST_BITS)
 
 
 def _sorted_into(

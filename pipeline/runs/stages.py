@@ -276,6 +276,7 @@ def _runner(
         may_go=options.may_go,
         before_calls=before_calls,
         workers=_workers(project, workflow, progress),
+        task_rows=project.settings.engine.task_rows,
     )
 
 

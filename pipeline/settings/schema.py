@@ -199,12 +199,13 @@ class TlsSettings(Section):
 class EngineSettings(Section):
     """``workers``: processes that steps are worked on in which ask no endpoint; of a cluster those that are waited for
     before the first of these begins, ``adaptive`` where it grows by what waits there. ``wait_seconds``: the most that a
-    run waits for a worker of a cluster."""
+    run waits for a worker of a cluster. ``task_rows``: of a step's input, from which on it is worked on in buckets."""
 
     kind: Literal["local", "dask"] = "local"
     address: str = ""
     workers: Annotated[int, Field(ge=1, le=10_000)] | Literal["adaptive"] = 1
     wait_seconds: float = Field(default=60, gt=0)
+    task_rows: PositiveInt | None = None
     tls: TlsSettings = TlsSettings()
 
     @model_validator(mode="after")

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from pipeline.runs.worker import SNAPSHOTS
 from tests.projects import ProjectFolder
+from tests.servers.neo4j_server import dies_with_parent
 
 QUIET = {
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
@@ -96,10 +97,10 @@ class DaskCluster:
         )
 
     def _started(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **QUIET, **self.environment, SNAPSHOTS: str(self.link)}
+        environment = {**os.environ, **QUIET, SNAPSHOTS: str(self.link), **self.environment}
         log = self.stack.enter_context((self.folder / f"{name}.log").open("ab"))
         process = subprocess.Popen(
-            [sys.executable, *arguments], env=environment, stdout=log, stderr=log, cwd=self.folder
+            dies_with_parent([sys.executable, *arguments]), env=environment, stdout=log, stderr=log, cwd=self.folder
         )
         self.stack.callback(_end, process)
         return process

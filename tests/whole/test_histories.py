@@ -16,6 +16,7 @@ import pytest
 from pipeline.export.kinds import KINDS
 from pipeline.project import Project
 from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, workspace_of, write_yaml
+from tests.servers.dask_cluster import DaskCluster
 from tests.servers.openai_faults import canonical
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
@@ -39,6 +40,8 @@ HISTORIES = [
 ]
 IN_PROCESSES = size([("fast", "tables", 5)], HISTORIES[::3])
 """Histories of nights with two workers; a full build has none."""
+IN_CLUSTER = size([("claims", "tables", 1)], HISTORIES[1::3])
+"""Those of nights with two workers of a cluster."""
 Table = tuple[str, pa.Table]
 """What names it, and its rows as they stand."""
 
@@ -153,13 +156,23 @@ def stores(request: pytest.FixtureRequest, place: str) -> Stores | None:
 
 @pytest.mark.parametrize(("workflow", "place", "seed"), HISTORIES)
 def test_any_history_ends_in_a_full_build(
-    tmp_path: Path, endpoint: OpenAIServer, begin: Begin, stores: Stores | None, workflow: str, place: str, seed: int
+    tmp_path: Path,
+    endpoint: OpenAIServer,
+    begin: Begin,
+    stores: Stores | None,
+    request: pytest.FixtureRequest,
+    workflow: str,
+    place: str,
+    seed: int,
 ):
     nightly = begin(workflow, seed).gone_on(tmp_path / "nightly", seed)
     fresh = new_folder(tmp_path / "fresh", workflow, endpoint)
     stages = Project.run if stores else Project.index
     if (workflow, place, seed) in IN_PROCESSES:
         nightly.folder.edit_settings(engine={"workers": 2})
+    if (workflow, place, seed) in IN_CLUSTER:
+        cluster: DaskCluster = request.getfixturevalue("dask_cluster")
+        cluster.see(nightly.folder)
     if stores:
         for folder in (nightly.folder, fresh):
             folder.edit_settings(workspace=workspace_of(folder.root), stores=stores.settings)

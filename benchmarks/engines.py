@@ -1,0 +1,128 @@
+"""The same full build and the same night, 1 % edited, by one process, by two beside it, and by a Dask cluster of two
+workers on this machine, in turn. ``python benchmarks/engines.py --units 5000``
+
+CPU s is that of all processes together: of the run, its workers, the scheduler. The cluster is there before the run
+begins, and has done tasks before. Tables must be equal in all three. ``ms a task``: CPU beyond one process, over
+the tasks.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+from corpus import edit_corpus
+from harness import new_project, print_table
+
+from pipeline.engine.tasks import InBuckets
+from pipeline.project import Project
+from tests.projects import ProjectFolder
+from tests.servers.dask_cluster import DaskCluster, dask_cluster
+
+EDITED = 0.01
+ENGINES: Mapping[str, Mapping[str, Any]] = {
+    "local, 1": {"workers": 1},
+    "local, 2": {"workers": 2},
+    "dask, 2": {"kind": "dask"},
+}
+
+
+def index(root: Path) -> dict[str, Any]:
+    """One run in this process, measured; of the processes that it starts what they took as they end."""
+    given = 0
+    outputs = InBuckets.outputs
+
+    def counted(one: InBuckets, *arguments: Any) -> Any:
+        do = one.do
+
+        def doing(tasks: Any) -> Any:
+            nonlocal given
+            given += len(tasks)
+            return do(tasks)
+
+        object.__setattr__(one, "do", doing)
+        return outputs(one, *arguments)
+
+    began, started = _own_cpu(), time.perf_counter()
+    with patch.object(InBuckets, "outputs", counted), Project.open(root) as project:
+        project.index("fast")
+        tables = {name: made.sha256 for name, made in project.snapshots.manifest("fast").tables.items()}
+    wall = time.perf_counter() - started
+    return {"cpu": _own_cpu() - began, "wall": wall, "tasks": given, "tables": tables}
+
+
+def _own_cpu() -> float:
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def _cpu_of(cluster: DaskCluster) -> float:
+    started = [process for process in (cluster.scheduler, *cluster.workers) if process]
+    found = [psutil.Process(process.pid) for process in started]
+    every = [one for process in found for one in (process, *process.children(recursive=True))]
+    return sum(sum(one.cpu_times()[:2]) for one in every)
+
+
+def apart(root: Path) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, __file__, "--one", str(root)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measured(units: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name, dask_cluster(Path(name) / "cluster") as cluster:
+        with new_project(300) as warm:
+            cluster.see(ProjectFolder(warm), task_rows=100)
+            apart(warm)
+        for engine, settings in ENGINES.items():
+            with new_project(units) as root:
+                ProjectFolder(root).edit_settings(engine=dict(settings), max_delete_ratio=1)
+                if settings.get("kind"):
+                    cluster.see(ProjectFolder(root))
+                for night in ("full build", "1 % edited"):
+                    if night != "full build":
+                        edit_corpus(root / "data" / "input", units, EDITED)
+                    before = _cpu_of(cluster)
+                    found = apart(root)
+                    found["cpu"] += _cpu_of(cluster) - before if settings.get("kind") else 0.0
+                    rows.append({"night": night, "engine": engine, **found})
+    return rows
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    alone = {row["night"]: row for row in rows if row["engine"] == "local, 1"}
+    return [
+        {
+            "night": row["night"],
+            "engine": row["engine"],
+            "CPU s": row["cpu"],
+            "wall s": row["wall"],
+            "of one process": row["wall"] / alone[row["night"]]["wall"],
+            "tasks": row["tasks"],
+            "ms a task": 1000 * (row["cpu"] - alone[row["night"]]["cpu"]) / max(row["tasks"], 1),
+            "tables": "equal" if row["tables"] == alone[row["night"]]["tables"] else "DIFFER",
+        }
+        for row in sorted(rows, key=lambda row: row["night"], reverse=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--units", type=int, default=5_000)
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(index(options.one)))
+    else:
+        print_table(summary(measured(options.units)))
+
+
+if __name__ == "__main__":
+    main()
