@@ -29,7 +29,7 @@ QUIET = {
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
 }
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that a process has to start in, on a machine that is busy."""
 
 
@@ -119,7 +119,9 @@ class DaskCluster:
         there.mkdir(parents=True, exist_ok=True)
         self.link.unlink(missing_ok=True)
         self.link.symlink_to(there)
-        folder.edit_settings(engine={"kind": "dask", "address": self.address, "workers": 2, **engine})
+        folder.edit_settings(
+            engine={"kind": "dask", "address": self.address, "workers": 2, "wait_seconds": PATIENCE, **engine}
+        )
 
 
 def processes_below(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
