@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from pipeline.contract.conditions import Conditions
 from pipeline.contract.reasons import REASONS
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import GraphmillError, NothingLoadedError, UsageError
 from pipeline.pages.environment import texts
 from pipeline.query.reading import (
     DOCUMENTS,
@@ -71,7 +71,10 @@ def _listed(door: Door, q: str, within: str, where: str, page: int) -> dict[str,
         return {"passages": door.project.read(partial(search_passages, q, conditions), door.asker), "metadata": None}
     first = DOCUMENTS * (page - 1)
     listing = Listing(q, first=first, limit=DOCUMENTS)
-    found, all = door.project.read(partial(list_documents, listing, conditions), door.asker)
+    try:
+        found, all = door.project.read(partial(list_documents, listing, conditions), door.asker)
+    except NothingLoadedError:  # the frame says so, and what to run
+        found, all = [], 0
     return {
         "passages": None, "found": found, "all": all, "metadata": metadata_shown,
         "first": first + 1, "last": first + len(found),
