@@ -158,7 +158,7 @@ class Cluster:
             return future.result(timeout=POLL_SECONDS)
         except (TimeoutError, KilledWorker):
             raise
-        except CancelledError:
+        except (CancelledError, OSError):
             raise self._gone() from None
         except Exception as error:  # whatever Dask stumbles over, or another version of it
             raise WorkerError(f"dask: {in_words(error)}; see the worker's log") from error
