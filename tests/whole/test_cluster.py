@@ -28,7 +28,8 @@ from pipeline.project import Project
 from pipeline.runs import worker
 from pipeline.snapshots.store import Manifest
 from tests.projects import ProjectFolder, read_yaml, write_yaml
-from tests.servers.dask_cluster import DaskCluster, processes_below
+from tests.servers.dask_cluster import DaskCluster, Keys, make_keys, processes_below
+from tests.servers.dask_cluster import dask_cluster as started_cluster
 from tests.sizes import size
 from tests.whole.test_workers import finished, names, project_with
 
@@ -77,6 +78,11 @@ def given_to(kind: type[Any]) -> Iterator[list[Task]]:
 
     with patch.object(kind, "do", doing):
         yield given
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +228,43 @@ def test_a_run_that_is_killed_is_gone_on_with(tmp_path: Path, dask_cluster: Dask
             assert names(index(folder)) == whole
         assert again
         assert not kept & {task.name for task in again}
+
+
+def test_a_scheduler_that_is_killed_ends_the_run_clearly(
+    tmp_path: Path, dask_cluster: DaskCluster, keys: Keys, whole: Mapping[str, Any]
+):
+    """Over TLS, in a cluster that grows by what waits there. The next run goes on, on another cluster."""
+    for moment in MOMENTS:
+        folder = project_with(tmp_path / str(moment), "pass", STEPS)
+        with started_cluster(tmp_path / f"own{moment}", 0, tls=keys.options) as own, growing(own, folder):
+            own.see(folder, workers="adaptive", tls=keys.settings)
+            assert own.scheduler
+            assert own.address.startswith("tls://")
+            seen = Seen(random.Random(f"scheduler {moment}").randrange(2, NEWS), own.scheduler.kill)
+            with pytest.raises(WorkerError, match="is gone; start it again"):
+                index(folder, seen)
+            assert own.workers
+        kept = finished(folder)
+        dask_cluster.see(folder)
+        with given_to(Cluster) as again:
+            assert names(index(folder)) == whole
+        assert again
+        assert not kept & {task.name for task in again}
+
+
+@contextmanager
+def growing(own: DaskCluster, folder: ProjectFolder) -> Iterator[None]:
+    """As soon as the scheduler wants a worker, the cluster has one, with the keys of the project."""
+    look = Cluster._look
+
+    def grow(cluster: Cluster, client: Client) -> int:
+        there = look(cluster, client)
+        if client.sync(client.scheduler.adaptive_target) and not own.workers:
+            own.start_workers(1, "-C", str(folder.root))
+        return there
+
+    with patch.object(Cluster, "_look", grow):
+        yield
 
 
 def test_ctrl_c_takes_back_what_has_not_begun(tmp_path: Path, dask_cluster: DaskCluster):
