@@ -1,16 +1,22 @@
 """Whose rows a project's are in a cache and in databases that others use too."""
 
+from __future__ import annotations
+
 import os
 import secrets
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 from pipeline.errors import DamagedError, DataError, UsageError
 from pipeline.files import read_json, tell, write_json
-from pipeline.snapshots.folder import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.snapshots.folder import Folder
 
 OWNER_FILE = "data/owner"
 PLACE_FILE = "data/owner-path"
