@@ -45,6 +45,10 @@ def test_an_answer_comes_in_pieces_and_can_be_stopped_and_asked_again(page: Page
     shown.openai.script("chat", [Reply(f"First words, {'and more words ' * 300}", pause=0.2)])
     turn = ask(page)
     expect(turn).to_contain_text("First words, and more")
+    question = page.get_by_label("Your question")
+    question.fill("And then?")
+    page.keyboard.press("Enter")
+    expect(question).to_have_value("And then?")  # it is asked when this one is answered
     page.get_by_role("button", name="Stop").click()
     expect(turn).to_contain_text("Stopped.")
     expect(turn).to_contain_text("First words, and more")
@@ -78,6 +82,15 @@ def test_the_evidence_in_tabs_by_the_keyboard(page: Page) -> None:
     expect(evidence.locator("canvas").first).to_be_visible()
     page.keyboard.press("ArrowRight")
     expect(evidence.get_by_role("tabpanel")).to_contain_text("Tokens by section")
+    page.emulate_media(color_scheme="dark")  # a drawing that is closed has no colours to change
+    expect(page.locator("body")).to_have_css("background-color", "rgb(22, 24, 27)")
+
+
+def test_what_an_address_brings_along_is_seen_before_it_is_asked(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.url}/?user_prompt=Sing&where=%7B%22__proto__%22:%7B%22%3D%22:%22x%22%7D%7D")
+    expect(page.get_by_label("A wish for the answer")).to_be_visible()
+    expect(page.get_by_label("Value")).to_have_value("x")
+    assert page.evaluate("({})['=']") is None
 
 
 def test_documents_are_listed_searched_and_read(page: Page, shown: Shown) -> None:
@@ -154,6 +167,16 @@ def test_a_server_that_is_gone_is_said_in_words(look: Look, shown: Shown) -> Non
     with shown.folder.open() as project, serving(project) as served:
         page = look(f"{served.url}/graph").page
         expect(page.get_by_role("status").filter(has_text="communities")).to_be_visible()
+        page.get_by_role("searchbox").fill("brack institute")
+        page.keyboard.press("Enter")
+        page.locator("#found").get_by_role("button", name=re.compile("^Brack Institute")).click()
+        details = page.get_by_role("complementary", name="Details")
+        expect(details.get_by_role("heading", name="Brack Institute")).to_be_visible()
+        expect(details.get_by_role("button", name="Expand")).to_have_count(0)  # it is what is drawn
+        page.locator("#nodes").get_by_role("button", name=re.compile("^Idra Senn")).click()
+        expect(details.get_by_role("button", name="Expand")).to_be_visible()
+    details.get_by_role("button", name="Expand").click()
+    expect(page.locator("#drawn")).to_contain_text("The server does not answer")
     page.get_by_role("searchbox").fill("brack")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("The server does not answer")).to_be_visible()
+    expect(page.locator("#found")).to_contain_text("The server does not answer")

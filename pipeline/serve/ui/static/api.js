@@ -33,7 +33,7 @@ export async function send(path, body = undefined, options = {}) {
 }
 
 // To the login, and back to where one is.
-export function logIn() {
+function logIn() {
   const here = location.href.slice(ROOT.href.length).split("#")[0];
   location.assign(new URL(`login?next=${encodeURIComponent(here)}`, ROOT));
 }

@@ -14,8 +14,10 @@ const [PASSAGES, EXCERPT, FACTS] = [5, 420, 8]; // shown where no model answers,
 const at = (id) => document.getElementById(id);
 const turns = []; // {question, place, text, found, done, running}
 
+const isRunning = () => turns.some((turn) => turn.running);
+
 async function put(question, instead = null) {
-  if (!question || turns.some((turn) => turn.running)) return;
+  if (!question || isRunning()) return;
   const history = instead ? turns.slice(0, turns.indexOf(instead)) : turns;
   const body = { ...options(), query: question, ...conversation(history) };
   const turn = { question, text: "", found: null, done: null, running: new AbortController(), place: element("article", { class: "turn", "aria-label": question }) };
@@ -149,7 +151,7 @@ function next({ question, found }) {
 }
 
 function showForm() {
-  const running = turns.some((turn) => turn.running);
+  const running = isRunning();
   at("welcome").hidden = at("earlier").hidden = turns.length > 0;
   at("stop").hidden = !running;
   at("send").hidden = running;
@@ -161,7 +163,7 @@ function begin() {
   prepare();
   const submit = () => {
     const question = at("question").value.trim();
-    if (!question) return at("question").focus();
+    if (!question || isRunning()) return at("question").focus();
     at("question").value = "";
     put(question);
   };

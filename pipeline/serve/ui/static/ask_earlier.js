@@ -1,7 +1,6 @@
 // The questions of this browser, kept in it alone, until someone signs out (shell.js) or has them forgotten.
-import { element, texts } from "./shell.js";
+import { KEPT, element } from "./shell.js";
 
-export const KEPT = "graphmill-questions";
 const MOST = 50;
 const at = (id) => document.getElementById(id);
 

@@ -181,7 +181,7 @@ export function citation(reference) {
 const clip = (text) => element("div", { class: "clip", title: text.length > 160 && text }, text);
 
 // The passage of a citation, marked in what stands around it in its document.
-export async function openPassage(reference) {
+async function openPassage(reference) {
   const dialog = at("passage");
   at("passage-title").textContent = reference.title || reference.source;
   const place = [reference.source, reference.page && fill(words.page, { n: reference.page })].filter(Boolean).join(" · ");

@@ -20,7 +20,7 @@ export function options() {
 
 // Conditions on documents, as QueryRequest.where has them.
 function conditions() {
-  const where = {};
+  const where = Object.create(null); // a field may be called __proto__
   for (const row of at("conditions").children) {
     const [field, sign, value] = [...row.querySelectorAll("input, select")].map((control) => control.value.trim());
     if (!field || (!value && sign !== "exists")) continue;
@@ -29,7 +29,7 @@ function conditions() {
   return where;
 }
 
-export function addCondition(field = "", sign = "=", value = "") {
+function addCondition(field = "", sign = "=", value = "") {
   const row = element("li", { class: "condition" },
     element("input", { list: "fields", value: field, "aria-label": words.filter_field, placeholder: words.filter_field, oninput: changed }),
     element("select", { "aria-label": words.filter_is, onchange: changed },
@@ -67,7 +67,10 @@ export function prepare() {
   const asked = new URLSearchParams(location.search);
   for (const name of NAMES) {
     const place = at(name);
-    if (place && asked.has(name)) place.value = asked.get(name);
+    if (place && asked.has(name)) {
+      place.value = asked.get(name);
+      unfold(place);
+    }
     if (place?.tagName === "SELECT" && place.selectedIndex < 0) place.value = place.querySelector("option[selected]")?.value ?? place.options[0]?.value;
     place?.addEventListener("input", changed);
   }
@@ -75,9 +78,13 @@ export function prepare() {
     for (const [sign, value] of Object.entries(condition)) addCondition(field, sign, Array.isArray(value) ? value.join(", ") : String(value));
   }
   at("filters").open = at("conditions").children.length > 0;
-  at("options").open = NUMBERS.some((name) => asked.has(name));
   at("add-condition").addEventListener("click", () => addCondition().querySelector("input").focus());
   changed();
+}
+
+// What an address brings along is seen before it is asked.
+function unfold(place) {
+  for (let folded = place.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
 }
 
 function readWhere(text) {

@@ -103,7 +103,7 @@ export async function drawing(place, on = {}) {
   });
   renderer.on("clickEdge", ({ edge }) => on.edge?.(edge));
   renderer.on("clickStage", () => on.nothing?.());
-  onColours(() => {
+  const forgetColours = onColours(() => {
     readTheme();
     renderer.setSetting("labelColor", { color: theme.ink });
   });
@@ -185,6 +185,7 @@ export async function drawing(place, on = {}) {
       }),
 
     close() {
+      forgetColours();
       sized.disconnect();
       placing.close();
       renderer.kill();

@@ -22,7 +22,7 @@ const MENTIONED = 1000; // entities of a document that are shown
 
 const on = {
   node: (id) => choose(id),
-  open: (id) => (node(id)?.kind === "community" ? go({ community: id }) : expand(id)),
+  open: (id) => (node(id)?.kind === "community" ? go({ community: id }) : expand(id).catch(fail)),
   edge: (id) => tell(() => relationshipPanel(id, on)),
   nothing: () => choose(null),
   found: (id) => go({ entity: [id] }),
@@ -30,11 +30,11 @@ const on = {
   entity: (id) => (node(id) ? choose(id, true) : go({ entity: [id] })),
   relationship: (id) => tell(() => relationshipPanel(id, on)),
   community: (id) => go({ community: id }),
-  expand: (id) => expand(id),
+  expand: (id) => expand(id).catch(fail),
   collapse: (id) => collapse(id),
   close: () => choose(null),
   filter: () => hide(),
-  document: (found) => ofDocument(found),
+  document: (found) => ofDocument(found).catch(fail),
   colour: (by) => {
     address.colour = choice.colour = by;
     history.replaceState(null, "", addressOf(address));
@@ -65,16 +65,26 @@ async function load() {
     choose(address.entity.length === 1 ? address.entity[0] : null);
     picture?.fit();
   } catch (error) {
-    at("drawn").replaceChildren(element("span", { class: "bad" }, error.message));
+    fail(error);
   }
+}
+
+function fail(error) {
+  at("drawn").replaceChildren(element("span", { class: "bad" }, error.message));
 }
 
 async function surround(id) {
   if (!surroundings.has(id)) surroundings.set(id, await ask(pathOf({ entity: [id], community: "", document: "", entities: false }, AROUND)));
 }
 
+// What can be done with the surroundings of an entity; nothing where the address asks for them.
+function turn(id) {
+  if (address.grown.includes(id)) return "collapse";
+  return address.entity.includes(id) ? "" : "expand";
+}
+
 async function expand(id) {
-  if (address.grown.includes(id)) return;
+  if (turn(id) !== "expand") return;
   const wanted = address;
   await surround(id);
   if (wanted !== address) return;
@@ -85,7 +95,7 @@ async function expand(id) {
 }
 
 function collapse(id) {
-  address = { ...address, grown: address.grown.filter((one) => one !== id), entity: address.entity.filter((one) => one !== id || address.entity.length === 1) };
+  address = { ...address, grown: address.grown.filter((one) => one !== id) };
   history.pushState(null, "", addressOf(address));
   redraw();
   choose(node(id) ? id : null);
@@ -162,7 +172,7 @@ function choose(id, reveal = false) {
   if (reveal) picture?.reveal(id);
   const found = node(id);
   if (!found) return tell(null);
-  return tell(() => (found.kind === "community" ? communityPanel(found, on) : entityPanel(id, new Set([...address.grown, ...address.entity]), on)));
+  return tell(() => (found.kind === "community" ? communityPanel(found, on) : entityPanel(id, turn(id), on)));
 }
 
 let telling = 0;

@@ -7,7 +7,7 @@ import { element, fill, state, texts } from "./shell.js";
 const words = texts.graph;
 
 // on: {entity(id), relationship(id), community(id), expand(id), collapse(id), close()}
-export async function entityPanel(id, grown, on) {
+export async function entityPanel(id, turn, on) {
   const told = await ask(`ui/graph/entity?${new URLSearchParams({ id })}`);
   const { entity, relationships, communities, names } = told;
   const kind = element("p", { class: "row" },
@@ -21,9 +21,8 @@ export async function entityPanel(id, grown, on) {
       place ? " › " : "", link(found.title, () => on.community(found.id))])),
     element("p", { class: "description" }, entity.description || words.no_description),
     element("div", { class: "row" },
-      grown.has(id)
-        ? element("button", { id: "collapse", onclick: () => on.collapse(id) }, words.collapse)
-        : element("button", { id: "expand", class: "main", onclick: () => on.expand(id) }, words.expand),
+      turn === "collapse" && element("button", { id: "collapse", onclick: () => on.collapse(id) }, words.collapse),
+      turn === "expand" && element("button", { id: "expand", class: "main", onclick: () => on.expand(id) }, words.expand),
       alone),
     names && namesOf(names),
     names && (await pinForm(entity.name, names)),
@@ -66,7 +65,7 @@ function relationshipRow(found, id, on) {
   const out = found.source_entity_id === id;
   const [other, otherId] = out ? [found.target, found.target_entity_id] : [found.source, found.source_entity_id];
   return element("li", {},
-    element("span", { class: "pale", "aria-label": out ? "to" : "from" }, out ? "→ " : "← "),
+    element("span", { class: "pale", "aria-hidden": "true" }, out ? "→ " : "← "), element("span", { class: "hidden" }, out ? words.leads_to : words.comes_from, " "),
     link(other, () => on.entity(otherId)), " ",
     element("button", { class: "link quiet", onclick: () => on.relationship(found.id), "data-relationship": found.id }, found.keywords.slice(0, 2).join(", ") || words.details));
 }
@@ -117,7 +116,7 @@ function passages({ said, passages: of }, names) {
   ];
 }
 
-export const typeName = (type) => type.toLowerCase().replaceAll("_", " ") || words.untyped;
+const typeName = (type) => type.toLowerCase().replaceAll("_", " ") || words.untyped;
 
 function link(said, onclick) {
   return element("button", { class: "link", onclick }, said);

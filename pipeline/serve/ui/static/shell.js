@@ -29,10 +29,15 @@ export function colour(property) {
   return found;
 }
 
-// Calls back whenever light becomes dark or the other way round.
+// Calls back whenever light becomes dark or the other way round, until what it gives is called.
 export function onColours(callback) {
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", callback);
   addEventListener("graphmill-theme", callback);
+  return () => {
+    scheme.removeEventListener("change", callback);
+    removeEventListener("graphmill-theme", callback);
+  };
 }
 
 // Who asks, what they may, what is loaded: pipeline/serve/ui/shell.py, state_of. Asked once a page.
@@ -96,8 +101,9 @@ async function sayState() {
   }
 }
 
-// What a browser keeps of its own (ask_earlier.js) is gone with the session.
-document.querySelector('form[action$="logout"]')?.addEventListener("submit", () => localStorage.removeItem("graphmill-questions"));
+// The questions that a browser keeps (ask_earlier.js) are gone with the session.
+export const KEPT = "graphmill-questions";
+document.querySelector('form[action$="logout"]')?.addEventListener("submit", () => localStorage.removeItem(KEPT));
 
 chooseColours();
 chooseWorkspace();
