@@ -4,7 +4,6 @@ browsers for good."""
 import gzip
 import hashlib
 import json
-import mimetypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +16,7 @@ from pipeline.pages.environment import STYLE, texts
 
 HERE = Path(__file__).parent
 FOLDERS = {"": HERE / "static", "vendor/": HERE / "vendor"}
-TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
-         ".woff2": "font/woff2", ".png": "image/png", ".ico": "image/x-icon"}  # fmt: skip
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
 SMALL = 1000
 """Bytes that are not worth packing."""
@@ -35,7 +33,7 @@ class Asset:
 
     @property
     def packs(self) -> bool:
-        return len(self.content) > SMALL and self.type not in ("font/woff2", "image/png")
+        return len(self.content) > SMALL
 
 
 @dataclass(frozen=True)
@@ -54,22 +52,17 @@ class Assets:
 def read_assets() -> Assets:
     """``style.css`` and ``texts.js`` stand beside the scripts; licences and other notes are not served."""
     found = {
-        prefix + file.relative_to(folder).as_posix(): Asset(file.read_bytes(), type_of(file.name))
+        prefix + file.relative_to(folder).as_posix(): Asset(file.read_bytes(), TYPES[file.suffix])
         for prefix, folder in FOLDERS.items()
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.suffix in TYPES
     }
-    found["style.css"] = Asset(STYLE.read_bytes(), type_of(STYLE.name))
+    found["style.css"] = Asset(STYLE.read_bytes(), TYPES[STYLE.suffix])
     found["texts.js"] = Asset(f"export default {json.dumps(texts())};\n".encode(), TYPES[".js"])
     digest = hashlib.sha256()
     for name, asset in sorted(found.items()):
         digest.update(f"{name}\n{len(asset.content)}\n".encode() + asset.content)
     return Assets(found, digest.hexdigest()[:12])
-
-
-def type_of(name: str) -> str:
-    suffix = Path(name).suffix
-    return TYPES.get(suffix) or mimetypes.types_map.get(suffix, "application/octet-stream")
 
 
 def router(assets: Assets) -> APIRouter:
