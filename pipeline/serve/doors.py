@@ -17,11 +17,13 @@ USUAL_RECORDS = 100
 
 @dataclass(frozen=True)
 class Door:
-    """``project``: over the workspace that is asked. ``key``: "" where none is wanted; ``editor``: it may change
-    something, where settings let anybody; ``projects``: over all workspaces that it may ask."""
+    """``project``: over the workspace that is asked; ``served``: over its own. ``key``: "" where none is wanted;
+    ``editor``: it may change something, where settings let anybody; ``projects``: over all workspaces that it may
+    ask."""
 
     asker: Asker
     project: Project
+    served: Project
     key: str = field(default="", repr=False)
     editor: bool = False
     projects: tuple[Project, ...] = ()
@@ -41,8 +43,13 @@ class Door:
         return replace(self, project=found) if found else None
 
     @property
+    def at_home(self) -> bool:
+        """Whether the workspace is the project's own: runs, pins and snapshots tell of no other one."""
+        return self.workspace == self.served.settings.workspace
+
+    @property
     def may_change(self) -> bool:
-        return self.editor and not self.project.settings.serve.read_only
+        return self.editor and self.at_home and not self.project.settings.serve.read_only
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,8 @@ def doors_of(project: Project) -> Doors:
         raise SettingsError(fault)
     keyed = [_door(name, key, project) for name, key in settings.serve.keys.items()]
     if api_key := settings.serve.api_key.get_secret_value():
-        keyed.append(Door(asker_of(API_KEY, settings), project, api_key))
-    return Doors(tuple(keyed), None if keyed else Door(asker_of(OPEN, settings), project))
+        keyed.append(Door(asker_of(API_KEY, settings), project, project, api_key))
+    return Doors(tuple(keyed), None if keyed else Door(asker_of(OPEN, settings), project, project))
 
 
 def asker_of(name: str, settings: Settings) -> Asker:
@@ -106,4 +113,4 @@ def _door(name: str, key: KeySettings, project: Project) -> Door:
         all_told=False,
     )
     asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
-    return Door(asker, asked[0], key.key.get_secret_value(), key.editor, asked)
+    return Door(asker, asked[0], project, key.key.get_secret_value(), key.editor, asked)

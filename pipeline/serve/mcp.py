@@ -116,7 +116,7 @@ def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
 
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """``query_data``, and ``query`` where a chat model is configured."""
-    by_stdin = Door(asker_of(STDIO, project.settings), project)
+    by_stdin = Door(asker_of(STDIO, project.settings), project, project)
 
     def door_of(context: Context) -> Door:
         http: Request | None = context.request_context.request

@@ -7,7 +7,10 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_BELOW_ROOT = re.compile(r"(?:[\w-][\w.~%-]*(?:/[\w.~%-]+)*)?(?:\?[\w.~%&=+,:;@!*'()/-]*)?", re.ASCII)
+_SEGMENT = r"(?!\.|%2e)[\w.~%-]+"
+_BELOW_ROOT = re.compile(
+    rf"(?:(?!%){_SEGMENT}(?:/{_SEGMENT})*)?(?:\?[\w.~%&=+,:;@!*'()/-]*)?", re.ASCII | re.IGNORECASE
+)
 
 
 def root_of(scope: Scope) -> str:

@@ -8,12 +8,12 @@ from starlette.exceptions import HTTPException
 
 from pipeline.pages.environment import texts
 from pipeline.serve.doors import Door
-from pipeline.serve.ui.view import Ui
+from pipeline.serve.ui.view import CLEANED, Ui
 from pipeline.settings.query_options import Mode
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import TextUnit
 
-Id = Annotated[str, Query(min_length=1, max_length=300)]
+Id = Annotated[str, Query(min_length=1, max_length=300), CLEANED]
 AROUND = 1
 """Text units before and after a passage that are shown with it."""
 

@@ -25,12 +25,11 @@ from pipeline.query.reading import (
 from pipeline.query.request import as_operators, read_conditions
 from pipeline.serve.doors import Door
 from pipeline.serve.ui.nights import tells_why
-from pipeline.serve.ui.view import Ui
+from pipeline.serve.ui.view import CLEANED, Ui
 from pipeline.stores.reads import Listing
-from pipeline.text.ids import clean
 
-Text = Annotated[str, StringConstraints(max_length=500)]
-Lines = Annotated[str, StringConstraints(max_length=2000)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=500), CLEANED]
+Lines = Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000), CLEANED]
 Page = Annotated[int, Query(ge=1, le=1_000_000)]
 
 
@@ -52,15 +51,13 @@ def router(ui: Ui) -> APIRouter:
         where: Lines = "", page: Page = 1,
     ) -> Response:  # fmt: skip
         """``where``: a condition a line."""
-        asked = {"q": clean(q).strip(), "within": within, "where": clean(where).strip(), "page": page}
+        asked = {"q": q, "within": within, "where": where, "page": page}
         return await ui.page(http, "documents.html.j2", lambda door: {**asked, **_listed(door, **asked)})
 
     @routes.get("/documents/{id}")
     async def document(http: Request, id: Text, page: Page = 1, at: Text = "") -> Response:
         """``at``: a text unit; the page that has it is shown."""
-        return await ui.page(
-            http, "document.html.j2", lambda door: _opened(door, clean(id), UNITS * (page - 1), clean(at))
-        )
+        return await ui.page(http, "document.html.j2", lambda door: _opened(door, id, UNITS * (page - 1), at))
 
     return routes
 
@@ -103,6 +100,8 @@ def _opened(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
 
 def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]] | None:
     """Document or text unit -> what the last run left out of it; None where that is not known."""
+    if not door.at_home:
+        return None
     document = read.document
     of = {document.source: document.id, document.id: document.id} | {unit.unit.id: unit.unit.id for unit in read.units}
     try:

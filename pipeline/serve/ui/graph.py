@@ -12,13 +12,13 @@ from pipeline.errors import GraphmillError
 from pipeline.pages.environment import texts
 from pipeline.query import drawing
 from pipeline.serve.doors import Door
-from pipeline.serve.ui.view import Ui, wide_door
+from pipeline.serve.ui.view import CLEANED, Ui, wide_door
 from pipeline.stores.reads import Listing
 
-Id = Annotated[str, StringConstraints(min_length=1, max_length=300)]
-Name = Annotated[str, StringConstraints(max_length=300)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=300), CLEANED]
+Name = Annotated[str, StringConstraints(max_length=300), CLEANED]
 Limit = Annotated[int, Query(ge=1, le=2000)]
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), CLEANED]
 MOST_ENTITIES = 20
 """That a neighbourhood is drawn around."""
 
@@ -108,8 +108,8 @@ def _found(details: drawing.Details | None) -> dict[str, Any]:
 
 
 def _names(door: Door, id: str) -> dict[str, Any] | None:
-    """They are the project's own: of another's workspace nothing is known."""
-    if door.project.names_workspace:
+    """They are the project's own: of another workspace nothing is known."""
+    if not door.at_home or door.served.names_workspace:
         return None
     try:
         return asdict(door.project.names_of(id))

@@ -9,14 +9,14 @@ from starlette.exceptions import HTTPException
 from pipeline.pages.environment import texts
 from pipeline.runs.night_page import shown
 from pipeline.serve.doors import Door
-from pipeline.serve.ui.view import Ui, wide_door
+from pipeline.serve.ui.view import Ui, home_door
 
 PAGE = 25
 """Runs on a page of the list."""
 
 
 def router(ui: Ui) -> APIRouter:
-    routes = APIRouter(include_in_schema=False, dependencies=[Depends(wide_door)])
+    routes = APIRouter(include_in_schema=False, dependencies=[Depends(home_door)])
 
     @routes.get("/nights")
     async def nights(http: Request, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1) -> Response:

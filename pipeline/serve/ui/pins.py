@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.pages.environment import texts
-from pipeline.serve.ui.view import Ui, editor
+from pipeline.serve.ui.view import CLEANED, Ui, editor
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000), CLEANED]
 
 
 class Pinned(BaseModel):

@@ -29,14 +29,15 @@ class Shell:
 def shell_of(door: Door | None) -> Shell:
     if door is None:
         return Shell()
-    wide = not door.asker.where
-    views = tuple((name, address) for name, address in VIEWS.items() if wide or name in ("ask", "documents"))
+    hidden = {"graph", "nights"} if door.asker.where else set() if door.at_home else {"nights"}
+    views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
     return Shell(door.asker.name, door.workspace, door.workspaces, views, keyed=bool(door.key))
 
 
 def state_of(door: Door) -> dict[str, Any]:
     """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends it. ``editor``: may
-    change something; ``locked``: why not, in words. ``loaded``: the workflow that is shown, and its newest run."""
+    change something; ``locked``: why not, in words. ``loaded``: the workflow that is shown, and its newest run, "" in
+    a workspace that runs do not fill."""
     project, asker = door.project, door.asker
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
@@ -58,7 +59,9 @@ def locked(door: Door) -> str:
     words = texts()["shell"]["read_only"]
     if door.may_change:
         return ""
-    return words["open"] if not door.key else words["key"] if not door.editor else words["settings"]
+    if not door.key:
+        return words["open"]
+    return words["key"] if not door.editor else words["settings"] if door.at_home else words["elsewhere"]
 
 
 def _loaded(door: Door) -> dict[str, Any]:
@@ -76,6 +79,6 @@ def _loaded(door: Door) -> dict[str, Any]:
             "problem": said.format(problem=failure_of(error, door.asker.all_told).message),
             "command": "",
         }
-    newest = next(reversed(door.project.snapshots.history(live.workflow)), "")
+    newest = next(reversed(door.project.snapshots.history(live.workflow)), "") if door.at_home else ""
     loaded = {"workflow": live.workflow, "run": newest, "began": began(newest)}
     return {"loaded": loaded, "problem": "", "command": ""}

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from jinja2 import Environment
+from pydantic import BeforeValidator
 from starlette.responses import HTMLResponse
 
 from pipeline.errors import NotAllowedError
@@ -19,10 +20,19 @@ from pipeline.serve.queries import Queries
 from pipeline.serve.responses import answered, json_bytes
 from pipeline.serve.ui.assets import Assets
 from pipeline.serve.ui.shell import locked, shell_of
+from pipeline.text.ids import clean
 
 Look = Callable[[Door], Mapping[str, Any]]
 """What a page shows, or the data of an answer, for whom the door has let in. It may block, and may raise errors of
 graphmill: they become an answer that says so."""
+
+
+def _cleaned(given: Any) -> Any:
+    return clean(given) if isinstance(given, str) else given
+
+
+CLEANED = BeforeValidator(_cleaned)
+"""Of a text in a request: without what no store takes."""
 
 
 def nothing(door: Door) -> Mapping[str, Any]:
@@ -78,6 +88,15 @@ def wide_door(http: Request) -> Door:
     door = door_of(http)
     if door.asker.where:
         raise NotAllowedError(texts()["shell"]["whole_graph_only"])
+    return door
+
+
+def home_door(http: Request) -> Door:
+    """A dependency: who sees all documents, and asks the workspace that the project's runs fill. Raises NotAllowedError
+    for others."""
+    door = wide_door(http)
+    if not door.at_home:
+        raise NotAllowedError(texts()["shell"]["own_runs_only"])
     return door
 
 

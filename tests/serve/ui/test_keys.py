@@ -15,7 +15,7 @@ from tests.serve.serving import QUESTION, Serving, serving
 from tests.whole.test_resolution_run import resolving
 
 PAGE = {"Accept": "text/html"}
-EDIT, READ = "edit-key", "read-key"
+EDIT, READ, AWAY = "edit-key", "read-key", "away-key"
 
 
 def get(served: Serving, key: str, path: str, **headers: str) -> httpx2.Response:
@@ -88,6 +88,22 @@ def test_a_key_leads_to_no_workspace_but_its_own(two: Serving, folder: ProjectFo
     assert get(two, "", f"/w/{first}/login", **PAGE).status_code == 200
 
 
+def test_of_another_workspace_the_projects_runs_tell_nothing(two: Serving, folder: ProjectFolder):
+    first = read_workspace(folder)
+    with folder.open() as project:
+        run = project.runs.known_ids()[0]
+    for key, below in (("s", ""), ("b", ""), ("b", f"/w/{first}-two")):
+        for path in ("/nights", f"/nights/{run}", "/nights/plan", f"/ui/nights/{run}"):
+            refused = get(two, key, below + path, **PAGE)
+            assert (refused.status_code, run in refused.text) == (403, False), path
+        assert 'href="./nights"' not in get(two, key, f"{below}/", **PAGE).text
+        assert get(two, key, f"{below}/ui/state").json()["loaded"]["run"] == ""
+        document = get(two, key, f"{below}/documents", **PAGE).text.split('href="documents/')[1].split('"')[0]
+        assert "What was left out of it is not known here." in get(two, key, f"{below}/documents/{document}").text
+    assert get(two, "b", f"/w/{first}/nights/{run}", **PAGE).status_code == 200
+    assert get(two, "b", f"/w/{first}/ui/state").json()["loaded"]["run"]
+
+
 def test_who_sees_some_documents_is_refused_what_is_made_of_all(two: Serving):
     for path in ("/graph", "/nights"):
         page = get(two, "n", path, **PAGE)
@@ -110,7 +126,7 @@ def resolved(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Pro
 
 KEYS = [
     f"serve.keys.editor={{key: {EDIT}, editor: true}}", f"serve.keys.reader={{key: {READ}}}", "serve.api_key=all",
-    "workflow=claims",
+    f"serve.keys.away={{key: {AWAY}, editor: true, workspace: elsewhere}}", "workflow=claims",
 ]  # fmt: skip
 PIN = {"decision": "same", "a": "IBM", "b": "International Business Machines"}
 
@@ -161,7 +177,7 @@ def test_what_cannot_be_pinned_is_said(writable: Serving):
     assert "pinned different, and the same" in contradiction.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("key", [READ, "all", ""])
+@pytest.mark.parametrize("key", [READ, AWAY, "all", ""])
 def test_nobody_else_changes_anything(writable: Serving, resolved: ProjectFolder, key: str):
     before = pins(resolved)
     answer = post(writable, key, "/ui/pin", **PIN)

@@ -169,7 +169,8 @@ def test_it_counts_for_our_own_pages_also_in_browsers_that_tell_the_origin_alone
 @pytest.mark.parametrize(
     "elsewhere",
     ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)", "/graph",
-     "../x", ".//evil.example", "graph\r\nX: y", "%2F%2Fevil.example\n", "evil.example:80/x", "graph#x", 'a"onload=x'],
+     "../x", ".//evil.example", "graph\r\nX: y", "%2F%2Fevil.example\n", "evil.example:80/x", "graph#x", 'a"onload=x',
+     "graph/../../x", "graph/%2E%2e/%2e%2e/x", "%2e%2e/x"],
 )  # fmt: skip
 def test_nobody_is_sent_to_another_host(browser: httpx2.Client, elsewhere: str):
     assert 'name="next" value=""' in browser.get("/login", params={"next": elsewhere}).text

@@ -154,6 +154,21 @@ def test_the_failure_of_a_page_is_a_page(served: Serving):
     assert served.client.get("/nothing").json()["error"]["type"] == "not_found"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["graph?entity=%00", "graph?community=%00&document=%00", "graph?document=a%00", "graph/entity?id=a%00",
+     "graph/relationship?id=a%00", "passage?unit=a%00"],
+)  # fmt: skip
+def test_what_no_store_takes_is_not_brought_to_one(served: Serving, path: str):
+    assert served.client.get(f"/ui/{path}").status_code in (200, 404, 422)
+
+
+@pytest.mark.parametrize(("text", "status"), [("\0", 422), ("no such\0name", 200)])
+@pytest.mark.parametrize("path", ["find", "documents"])
+def test_what_no_store_takes_is_not_looked_for(served: Serving, path: str, text: str, status: int):
+    assert served.client.post(f"/ui/graph/{path}", json={"text": text}).status_code == status
+
+
 def test_without_the_page_there_is_the_api_alone(project: Project, folder: ProjectFolder):
     with folder.open("serve.page=false") as bare, serving(bare) as served:
         for path in ("/", "/graph", "/login", "/docs", "/ui/state"):
