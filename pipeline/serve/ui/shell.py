@@ -36,8 +36,8 @@ def shell_of(door: Door | None) -> Shell:
 
 def state_of(door: Door) -> dict[str, Any]:
     """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends it. ``editor``: may
-    change something; ``locked``: why not, in words. ``loaded``: the workflow that is shown, and its newest run, "" in
-    a workspace that runs do not fill."""
+    change something; ``locked``: why not, in words. ``loaded``: the workflow that is shown, and the run that
+    loaded it, "" in a workspace that runs do not fill."""
     project, asker = door.project, door.asker
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
@@ -79,6 +79,6 @@ def _loaded(door: Door) -> dict[str, Any]:
             "problem": said.format(problem=failure_of(error, door.asker.all_told).message),
             "command": "",
         }
-    newest = next(reversed(door.project.snapshots.history(live.workflow)), "") if door.at_home else ""
-    loaded = {"workflow": live.workflow, "run": newest, "began": began(newest)}
+    run = (door.at_home and door.project.runs.loaded(live.workflow)) or ""
+    loaded = {"workflow": live.workflow, "run": run, "began": began(run)}
     return {"loaded": loaded, "problem": "", "command": ""}

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pipeline.text.ids import entity_id
-from tests.projects import new_project
+from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import Serving, serving
 from tests.whole.test_resolution_run import MERGED, STEP
 
@@ -99,7 +99,7 @@ def test_what_is_gone_is_not_found(served: Serving):
 
 
 @pytest.fixture(scope="module")
-def resolved(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[Serving]:
+def resolving(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
     """Its workflow makes communities and decides on names."""
     folder = new_project(tmp_path_factory.mktemp("graph") / "p", postgres_url, {})
     for number in range(4):
@@ -114,8 +114,13 @@ def resolved(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Ite
     (folder.root / "workflows" / "fast.yaml").write_text(yaml.safe_dump(workflow), encoding="utf-8")
     with folder.open() as project:
         project.run("fast")
-        with serving(project) as served:
-            yield served
+    return folder
+
+
+@pytest.fixture(scope="module")
+def resolved(resolving: ProjectFolder) -> Iterator[Serving]:
+    with resolving.open() as project, serving(project) as served:
+        yield served
 
 
 def test_the_graph_opens_with_its_communities(resolved: Serving):
@@ -141,6 +146,19 @@ def test_an_entity_is_told_with_its_names_and_communities(resolved: Serving):
     assert told["communities"]
 
 
+def test_other_names_are_told_in_the_projects_own_workspace_alone(resolving: ProjectFolder):
+    home = resolving.open().settings.workspace
+    with resolving.open(f"workspace={home}-two") as project:
+        project.run("fast")
+    key = f"serve.keys.both={{key: b, workspace: [{home}-two, {home}]}}"
+    path = f"ui/graph/entity?id={entity_id('Brack Institute')}"
+    with resolving.open(key) as project, serving(project) as served:
+        served.client.headers["X-API-Key"] = "b"
+        at_home, elsewhere = (served.client.get(f"/w/{name}/{path}").json() for name in (home, f"{home}-two"))
+    assert at_home["names"]["merged"], at_home
+    assert elsewhere == {**at_home, "names": None}
+
+
 def test_the_page_has_a_canvas_and_a_list_that_says_the_same(served: Serving):
     page = served.client.get("/graph", headers={"Accept": "text/html"}).text
     for part in ('id="canvas"', 'id="nodes"', 'id="find"', 'id="details"', "graph.js"):
@@ -158,3 +176,14 @@ def test_what_the_graph_opens_with_is_that_of_the_load_that_is_shown(tmp_path: P
             folder.write("light.txt", LIGHT)
             project.run("fast")
             assert len(served.client.get("/ui/graph").json()["entities"]) > len(first["entities"])
+
+
+def test_the_frame_tells_of_the_run_that_is_loaded(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "p", postgres_url, {})
+    folder.write("station.txt", STATION)
+    with folder.open() as project:
+        loaded = project.run("fast").run_id
+        folder.write("light.txt", LIGHT)
+        assert project.index("fast").run_id > loaded
+        with serving(project) as served:
+            assert served.client.get("/ui/state").json()["loaded"]["run"] == loaded
