@@ -117,6 +117,16 @@ def test_without_a_chat_model_the_evidence_is_the_answer(look: Look, shown: Show
     expect(ask(page, "Who is still there?")).to_contain_text("The server does not answer")
 
 
+def test_a_server_that_is_gone_before_the_first_question(look: Look, shown: Shown) -> None:
+    """What shows an answer has not been loaded yet."""
+    with shown.folder.open() as project, serving(project) as served:
+        page = look(served.url).page
+        expect(page.locator("#loaded")).not_to_be_empty()  # the frame has been told all
+    turn = ask(page)
+    expect(turn).to_contain_text("The server does not answer")
+    expect(turn.get_by_role("button", name="Ask again")).to_be_visible()
+
+
 def test_all_that_ask_loads_is_small(look: Look, shown: Shown) -> None:
     """The scripts and styles of an answer with its evidence and their drawing, as they come over the wire."""
     with_sizes = look("about:blank")

@@ -82,7 +82,7 @@ async function draw(turn) {
   const drawn = (turn.drawn = (turn.drawn ?? 0) + 1);
   const references = new Map((turn.found?.references ?? []).map((entry) => [entry.id, entry]));
   const cite = (number) => references.has(number) && citation(references.get(number));
-  const answer = turn.bare ? bare(turn, cite) : await rendered(turn.text, cite);
+  const answer = turn.bare ? bare(turn, cite) : turn.text ? await rendered(turn.text, cite).catch(() => [turn.text]) : [];
   if (drawn !== turn.drawn) return; // a newer drawing is under way
   const working = turn.running && !turn.text;
   turn.place.setAttribute("aria-busy", String(Boolean(turn.running)));

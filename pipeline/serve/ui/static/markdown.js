@@ -7,8 +7,15 @@ const TAGS = ["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "
   "strong", "del", "table", "thead", "tbody", "tr", "th", "td"]; // prettier-ignore
 const CITED = /\[(\d{1,9})\]/g;
 
-let tools;
-const ready = () => (tools ??= Promise.all([marked(), purifier()]).then(([parser, purify]) => ({ parser: plain(parser), purify })));
+let tools = null;
+
+async function ready() {
+  if (!tools) {
+    const [parser, purify] = await Promise.all([marked(), purifier()]);
+    tools = { parser: plain(parser), purify };
+  }
+  return tools;
+}
 
 const escaped = (text) => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 

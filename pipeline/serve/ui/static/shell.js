@@ -40,9 +40,14 @@ export function onColours(callback) {
   };
 }
 
-// Who asks, what they may, what is loaded: pipeline/serve/ui/shell.py, state_of. Asked once a page.
+// Who asks, what they may, what is loaded: pipeline/serve/ui/shell.py, state_of. Told once a page.
 let asked;
-export const state = () => (asked ??= ask("ui/state"));
+export const state = () => (asked ??= ask("ui/state").catch(forget));
+
+function forget(error) {
+  asked = undefined; // to be asked again
+  throw error;
+}
 
 function chooseColours() {
   const choice = document.getElementById("theme");

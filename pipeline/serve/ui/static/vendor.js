@@ -10,7 +10,10 @@ function load(file, name) {
         const script = document.createElement("script");
         script.src = new URL(`vendor/${file}`, import.meta.url);
         script.addEventListener("load", () => resolve(globalThis[name]));
-        script.addEventListener("error", () => reject(new Error(`${file} could not be loaded`)));
+        script.addEventListener("error", () => {
+          loading.delete(file); // to be tried again
+          reject(new Error(`${file} could not be loaded`));
+        });
         document.head.append(script);
       }),
     );
