@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from pipeline.errors import DamagedError, DiskFullError, SettingsError
+from pipeline.errors import DamagedError, DiskFullError, SettingsError, UsageError
 
 SETTINGS = "settings.yaml"
 
@@ -144,10 +144,18 @@ def _is_being_written(partial: Path) -> bool:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file to write, which gets its name, in place of an older one, when the block has ended well."""
+    """A file to write, which gets its name, in place of an older one, when the block has ended well. Raises UsageError
+    where something stands that is no file."""
+    refuse_no_file(path)
     with temporary_file(path.parent) as temporary:
         yield temporary
         publish_file(temporary, path)
+
+
+def refuse_no_file(path: Path) -> None:
+    """Raises UsageError for a device or a pipe: a file would take its place, for all of the machine."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(f"{path}: that is no file, but a device or a pipe; name a file")
 
 
 @contextmanager

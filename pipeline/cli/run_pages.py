@@ -79,8 +79,16 @@ def write_page(night: "Night", file: Path) -> None:
 
 def refuse_unwritable(file: Path, option: str) -> None:
     """Raises UsageError where no file can be written there: after hours of a run is too late to know."""
+    from pipeline.files import refuse_no_file, temporary_file
+
     folder = file.resolve().parent
     if not folder.is_dir():
         raise UsageError(f"{option} {file}: there is no folder {folder}; make it, or name another")
     if file.is_dir():
         raise UsageError(f"{option} {file}: that is a folder; name a file in it")
+    refuse_no_file(file)
+    try:
+        with temporary_file(folder) as trial:
+            trial.touch()
+    except OSError as error:
+        raise UsageError(f"{option} {file}: {folder}: {error.strerror}; name another folder") from error

@@ -1,5 +1,6 @@
 """A run as a page: report --html of any run, run --report of the one that is made, however it ends."""
 
+import os
 import signal
 import subprocess
 import time
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import INTERRUPTED
+from pipeline.errors import INTERRUPTED, UsageError
+from pipeline.files import write_text
 from pipeline.runs.reports import Runs, UnfinishedRun
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_replies import Reply, default_reply
@@ -92,7 +94,22 @@ def test_a_run_that_is_not_known_and_a_folder_that_is_not_there(folder: ProjectF
     for command, option in (("report", "--html"), ("index", "--report"), ("run", "--report"), ("retry", "--report")):
         refused = folder.invoke(command, option, str(folder.root / "none" / "p.html"))
         assert (refused.exit_code, f"{option} " in refused.stderr, "make it" in refused.stderr) == (2, True, True)
+    os.mkfifo(folder.root / "pipe")
+    for elsewhere, said in (("/proc/p.html", "name another folder"), (str(folder.root / "pipe"), "name a file")):
+        refused = folder.invoke("run", "--report", elsewhere)
+        assert (refused.exit_code, said in refused.stderr) == (2, True), refused.stderr
     assert len(Runs.of(folder.root).known_ids()) == runs  # it is said before any work
+
+
+def test_a_page_takes_the_place_of_nothing_but_a_file(folder: ProjectFolder):
+    folder.invoke("index")
+    pipe = folder.root / "pipe"
+    os.mkfifo(pipe)
+    refused = folder.invoke("report", "--html", str(pipe))
+    assert (refused.exit_code, "a device or a pipe" in refused.stderr, pipe.is_fifo()) == (2, True, True)
+    with pytest.raises(UsageError, match="a device or a pipe"):
+        write_text(pipe, "page")
+    assert pipe.is_fifo()
 
 
 def test_the_page_of_a_run_that_failed_says_why(folder: ProjectFolder):
