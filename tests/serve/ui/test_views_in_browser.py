@@ -70,6 +70,13 @@ def test_a_conversation_and_what_this_browser_has_asked(page: Page, shown: Shown
     expect(earlier.get_by_role("button", name=QUESTION)).to_have_count(0)
 
 
+def test_a_browser_that_keeps_nothing_asks_all_the_same(look: Look, shown: Shown) -> None:
+    page = look("about:blank").page
+    page.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }")
+    page.goto(shown.url)
+    expect(ask(page)).to_contain_text("The sources tell of")
+
+
 def test_the_evidence_in_tabs_by_the_keyboard(page: Page) -> None:
     expect(ask(page)).to_contain_text("The sources tell of")
     evidence = page.get_by_role("region", name="Evidence")

@@ -13,8 +13,11 @@ function read() {
   }
 }
 
+// Nothing where the browser has no room, or is to keep nothing.
 export function remember(question) {
-  localStorage.setItem(KEPT, JSON.stringify([question, ...read().filter((one) => one !== question)].slice(0, MOST)));
+  try {
+    localStorage.setItem(KEPT, JSON.stringify([question, ...read().filter((one) => one !== question)].slice(0, MOST)));
+  } catch {}
 }
 
 // on(question): one of them is to be asked again.
