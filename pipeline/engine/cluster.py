@@ -268,6 +268,7 @@ class Seat:
         """None where the files are not to be found."""
         if self.at is None or self.at[0] != shipped:
             self.at = None
+            self.snapshots.look_anew()
             with suppress(OSError, DataError):
                 path = self.snapshots.shared(shipped.name)
                 self.at = (shipped, self.opens(path)) if sha256_of(path) == shipped.sha256 else None

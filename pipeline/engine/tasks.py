@@ -193,7 +193,9 @@ class InBuckets:
                 for bucket in names
                 if f"{digest}-{bucket}" not in done
             ]
-            tasks = self._with_rows(night, tasks, bits, stack) if tasks else []
+            if tasks:
+                self.snapshots.keep(tables.values())  # some were made between records, by this process
+                tasks = self._with_rows(night, tasks, bits, stack)
             self.expect(sum(task.number for task in tasks))
             for task, written in self.do(tasks):
                 made.append(written)

@@ -48,6 +48,9 @@ class Folder:
         """For one process at a time; here that is the caller's to see to. ``place``: where that is, for people."""
         yield
 
+    def look_anew(self) -> None:
+        """For a process that has been here since before the present run: what it knew may not be so any more."""
+
     def whole(self, name: str) -> Path:
         """A table's file, found undamaged: by its hash, once for each state of the file that this process meets. Raises
         DataError, DamagedError."""

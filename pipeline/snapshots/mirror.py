@@ -52,17 +52,21 @@ class Mirror(Folder):
 
     @contextmanager
     def alone(self, place: str) -> Iterator[None]:
-        """Holds the lease. What the store does not have is deleted here too: another client may have purged it."""
+        """Holds the lease."""
         refuse_unconditional(self.objects)
         with leased(self.objects, process_named(place), self.root, self.period) as lease:
             self.lease = lease
             try:
-                self._look()
+                self.look_anew()
                 self.tasks_at_large = any(map(_is_of_tasks, self.there))
-                super().delete([kept.name for kept in self._only_here(self.there)])
                 yield
             finally:
                 self.lease = None
+
+    def look_anew(self) -> None:
+        """What the store does not have is deleted here too: another client may have purged it."""
+        self._look()
+        super().delete([kept.name for kept in self._only_here(self.there)])
 
     def _look(self) -> None:
         self.there = {found.name: found for found in self.objects.listed()}

@@ -7,6 +7,7 @@ with its key: of that no more is told than the name of the fault.
 import mmap
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from pipeline.errors import ObjectStoreAuthError, ObjectStoreError, SettingsErro
 AT_ONCE = 16
 LARGE = 2**25
 """Bytes from which on a file goes up alone: an upload on a condition is one request, of all of it."""
+CONFLICT_SECONDS = 10.0
+"""That two clients get that create the same object at once."""
 DELETED_AT_ONCE = 1000
 RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
 KEYS = {
@@ -118,7 +121,29 @@ class Objects:
                 self._put(name, b"", "overwrite")
                 return
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                self._put(name, content, "overwrite" if again else "create")
+                if again:
+                    self._put(name, content, "overwrite")
+                else:
+                    self._create_surely(name, content)
+
+    def _create_surely(self, name: str, content: Any) -> None:
+        """A server also says that it is there while another client is at it, whose request may yet fail."""
+        until = time.monotonic() + CONFLICT_SECONDS
+        while self._put(name, content, "create") is None and not self._is_there(name):
+            if time.monotonic() > until:
+                raise ObjectStoreError(
+                    f"{self.address}: {name} was neither written nor found; run the same command again: it goes on "
+                    "from what is done"
+                )
+            time.sleep(CONFLICT_SECONDS / 100)
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            with self._in_words():
+                self._store.head(name)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _put(self, name: str, content: Any, mode: Any) -> str | None:
         from obstore.exceptions import AlreadyExistsError, PreconditionError

@@ -90,6 +90,10 @@ class SnapshotStore:
         What is written raises LeaseLostError once another client has taken it over."""
         return self.folder.alone(place)
 
+    def look_anew(self) -> None:
+        """For a process that has been here since before the present run: what it knew may not be so any more."""
+        self.folder.look_anew()
+
     def told(self, name: str) -> str:
         """Where a file is, for people."""
         return self.folder.told(name)
@@ -117,6 +121,10 @@ class SnapshotStore:
         self.folder.kept_by_others(file.path for file in files)
         known = before if before is not None and self.exists(before) else None
         return self._files.joined(name, files, schema, order, known)
+
+    def keep(self, tables: Iterable[Snapshot]) -> None:
+        """See that they are found wherever the snapshots are, also before a record names them."""
+        self.folder.keep(path for table in tables for path in table.paths)
 
     def note_task(self, task: str, files: Mapping[str, Sequence[TableFile]]) -> None:
         """Remember the files of a task, by the names of its outputs, until its step has a record."""
@@ -272,7 +280,7 @@ class SnapshotStore:
         return True
 
     def record(self, record: StepRecord) -> None:
-        self.folder.keep(path for table in record.outputs.values() for path in table.paths)
+        self.keep(record.outputs.values())
         self._write_json(f"steps/{record.fingerprint}.json", asdict(record))
 
     def lookup(self, fingerprint: str) -> StepRecord | None:

@@ -119,6 +119,10 @@ class DaskCluster:
         there.mkdir(parents=True, exist_ok=True)
         self.link.unlink(missing_ok=True)
         self.link.symlink_to(there)
+        self.work_with(folder, **engine)
+
+    def work_with(self, folder: ProjectFolder, **engine: Any) -> None:
+        """Which finds the snapshots that the workers see."""
         folder.edit_settings(
             engine={"kind": "dask", "address": self.address, "workers": 2, "wait_seconds": PATIENCE, **engine}
         )

@@ -112,6 +112,33 @@ def test_another_process_does_tasks_without_the_lease_and_writes_no_more(bucket:
     assert f"steps/{'0' * 64}.json" in bucket.names
 
 
+def test_a_process_that_stays_keeps_again_what_was_deleted_meanwhile(bucket: Bucket, tmp_path: Path):
+    client, worker = bucket.snapshots(tmp_path / "client"), bucket.snapshots(tmp_path / "worker")
+
+    def done() -> list[str]:
+        files = worker.write_bucket("texts", texts(*"abc"), ("id",), "0", "id")
+        worker.note_task("task", {"texts": files})
+        return [file.path for file in files]
+
+    with client.alone("client"):
+        names = done()
+        assert client.noted_tasks(["task"])
+        client.delete_files(names)
+        client.forget_tasks()
+        worker.look_anew()
+        assert not (worker.root / names[0]).exists()
+        assert done() == names
+    assert set(names) <= bucket.names
+
+
+def test_tables_are_kept_before_a_record_names_them(bucket: Bucket, tmp_path: Path):
+    client, worker = bucket.snapshots(tmp_path / "client"), bucket.snapshots(tmp_path / "worker")
+    with client.alone("client"):
+        table = client.write("texts", texts(*"abc"), ("id",))
+        client.keep([table])
+        assert worker.table(table).equals(texts(*"abc"))
+
+
 def test_columns_are_told_by_the_ends_of_files(bucket: Bucket, tmp_path: Path):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.alone("here"):

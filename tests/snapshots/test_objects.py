@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -27,6 +28,24 @@ def test_conditions_are_told_by_none(bucket: Bucket):
     assert objects.read("one") == (b"second", second)
     with pytest.raises(FileNotFoundError):
         objects.read("none")
+
+
+def test_what_another_client_is_about_to_create_and_does_not_is_created(bucket: Bucket, tmp_path: Path):
+    """S3 says of an object that two create at once that it is in the way, also where the other one fails yet."""
+    path, refused = tmp_path / "file", list[str]()
+    path.write_bytes(b"content")
+    objects, put = bucket.objects, Objects._put
+
+    def in_the_way(self: Objects, name: str, content: bytes, mode: object) -> str | None:
+        if len(refused) < 2:
+            refused.append(name)
+            return None
+        return put(self, name, content, mode)
+
+    with patch.object(Objects, "_put", in_the_way):
+        objects.upload({"file": path})
+    assert refused == ["file", "file"]
+    assert objects.read("file")[0] == b"content"
 
 
 def test_files_go_up_once_and_come_back(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -26,7 +26,9 @@ from pipeline.engine.tasks import Task, Workplace
 from pipeline.errors import GraphmillError, SettingsError, WorkerError
 from pipeline.project import Project
 from pipeline.runs import worker
+from pipeline.snapshots.lease import LEASE
 from pipeline.snapshots.store import Manifest
+from tests.buckets import Bucket
 from tests.projects import ProjectFolder, read_yaml, write_yaml
 from tests.servers.dask_cluster import DaskCluster, Keys, make_keys, processes_below
 from tests.servers.dask_cluster import dask_cluster as started_cluster
@@ -104,6 +106,24 @@ def test_a_cluster_makes_what_one_process_makes(tmp_path: Path, dask_cluster: Da
     assert not here
     assert [fact for fact in seen.facts if fact.startswith("dask: http://127.0.0.1:")] == seen.facts
     assert not finished(folder)
+
+
+def test_workers_over_a_bucket_make_what_one_process_makes_also_when_it_was_emptied(
+    tmp_path: Path, bucket: Bucket, whole: Mapping[str, Any]
+):
+    """Workers stay from run to run, and know better than to believe what they have seen in the last."""
+    folder, seen = project_with(tmp_path / "p", "pass", STEPS), Seen()
+    bucket.hold(folder)
+    environment = {worker.SNAPSHOTS: bucket.address, **bucket.environment}
+    with started_cluster(tmp_path / "cluster", environment=environment) as cluster:
+        cluster.work_with(folder)
+        for _ in range(2):
+            with given_to(Cluster) as there, given_to(Workplace) as here:
+                made = names(index(folder, seen))
+            assert {name: made[name] for name in whole} == whole
+            assert {task.step for task in there} >= {"chunk_documents", "merge_graphs", "shout"}
+            assert not here
+            bucket.objects.delete(sorted(bucket.names - {LEASE}))
 
 
 def test_a_worker_of_another_installation_is_refused_and_told(tmp_path: Path, dask_cluster: DaskCluster):
