@@ -146,14 +146,13 @@ class Objects:
         return True
 
     def _put(self, name: str, content: Any, mode: Any) -> str | None:
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
+        faults = self._faults
         try:
-            with self._in_words(AlreadyExistsError, PreconditionError):
+            with self._in_words(faults.AlreadyExistsError, faults.PreconditionError):
                 return self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"] or ""
-        except AlreadyExistsError:
+        except faults.AlreadyExistsError:
             return None
-        except PreconditionError as error:
+        except faults.PreconditionError as error:
             if _code(error) in NO_BUCKET:
                 self._raise(error)
             return None
@@ -193,13 +192,18 @@ class Objects:
         with ThreadPoolExecutor(min(AT_ONCE, len(waiting))) as threads:
             return list(threads.map(do, waiting))
 
-    @cached_property
-    def _store(self) -> Any:
+    @property
+    def _faults(self) -> Any:
+        """Of obstore, which the first request wants first."""
         try:
-            from obstore.exceptions import BaseError
-            from obstore.store import from_url
+            from obstore import exceptions
         except ImportError as error:
             raise SettingsError(f"snapshots: {self.address} needs obstore; {install_extra('objects')}") from error
+        return exceptions
+
+    @cached_property
+    def _store(self) -> Any:
+        from obstore.store import from_url
 
         prefix = KEYS[kind_of(self.address)][0]
         named: Any = {  # the real environment it reads itself
@@ -210,7 +214,7 @@ class Objects:
         options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http"}
         try:
             return from_url(self.address, config=named, client_options=options, retry_config=RETRIES)
-        except (BaseError, ValueError):
+        except (self._faults.BaseError, ValueError):
             raise self._without_key("or none that can be read") from None
 
     @property
@@ -221,8 +225,7 @@ class Objects:
 
     @contextmanager
     def _in_words(self, *expected: type[Exception]) -> Iterator[None]:
-        from obstore.exceptions import BaseError
-
+        faults = self._faults
         try:
             yield
         except expected:
@@ -231,7 +234,7 @@ class Objects:
             if _code(error) in NO_BUCKET:
                 self._raise(error)
             raise FileNotFoundError(f"{self.address}: not there") from None
-        except (BaseError, ValueError) as error:
+        except (faults.BaseError, ValueError) as error:
             self._raise(error)
 
     def _raise(self, error: Exception) -> NoReturn:

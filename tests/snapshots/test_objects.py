@@ -1,13 +1,14 @@
 """What an object store answers, in words: where, what, and what to do; never a key."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from pipeline.errors import ObjectStoreAuthError, ObjectStoreError
+from pipeline.errors import ObjectStoreAuthError, ObjectStoreError, SettingsError
 from pipeline.snapshots.mirror import refuse_unconditional
 from pipeline.snapshots.objects import Objects
 from tests.buckets import Bucket
@@ -99,6 +100,15 @@ def test_each_fault_is_one_line_and_says_what_to_do(
         assert "\n" not in message
         assert SECRET not in message
         assert bucket.server.environment["AWS_SECRET_ACCESS_KEY"] not in message
+
+
+def test_without_the_extra_every_request_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    for module in ("obstore", "obstore.exceptions", "obstore.store"):
+        monkeypatch.setitem(sys.modules, module, None)
+    objects = Objects("s3://bucket/p", {})
+    for request in (lambda: objects.read("one"), lambda: objects.create("one", b""), objects.listed, objects.top):
+        with pytest.raises(SettingsError, match=r"^snapshots: s3://bucket/p needs obstore; .*'objects'"):
+            request()
 
 
 def test_a_server_that_ignores_conditions_is_refused(tmp_path: Path, bucket: Bucket):
