@@ -33,8 +33,8 @@ def main() -> int:
             "workspace=demo-dask",
         ]
         given = [part for setting in settings for part in ("--set", setting)]
-        codes = [subprocess.run([sys.executable, "-m", "pipeline", *one, *given], check=False) for one in COMMANDS]
-    return max(code.returncode for code in codes)
+        codes = (subprocess.run([sys.executable, "-m", "pipeline", *one, *given], check=False) for one in COMMANDS)
+        return next((done.returncode for done in codes if done.returncode), 0)
 
 
 if __name__ == "__main__":
