@@ -32,7 +32,6 @@ from pipeline.stores.postgres.schema import DOCUMENTS, GRAPH_TABLES, HALFVEC_LIM
 from pipeline.stores.postgres.workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres.writer import PostgresWriter
 
-NEEDED_INDEXES = (lexical_index, document_index, mention_index)
 NO_INDEX = (
     "no index takes vectors of {:,} dimensions, so every search compares them all; have a model give at most {:,}"
 )
