@@ -26,8 +26,9 @@ def worker(
             raise UsageError(f"worker: needs Dask; {install_extra('dask')}") from None
         from pipeline.files import SETTINGS
         from pipeline.runs.worker import SNAPSHOTS
-        from pipeline.settings.file import read_settings
+        from pipeline.settings.file import environment_of, read_settings
         from pipeline.settings.schema import Settings
+        from pipeline.snapshots.objects import keys_of
 
         has_project = (root / SETTINGS).is_file()
         settings = read_settings(root, overrides or ()) if has_project or overrides else Settings()
@@ -37,7 +38,9 @@ def worker(
                     f"worker: no project here; set {SNAPSHOTS} to where the run keeps its snapshots, or use -C"
                 )
             there = settings.snapshots
-            os.environ[SNAPSHOTS] = there if "://" in there else str(root / there)
+            os.environ[SNAPSHOTS] = there if settings.snapshots_are_remote else str(root / there)
+            if settings.snapshots_are_remote:  # Dask's processes are in folders of their own
+                os.environ |= keys_of(there, environment_of(root))
         found = address or settings.engine.address
         if not found:
             raise UsageError("worker: no address; give the scheduler's: graphmill worker tcp://host:8786")

@@ -205,12 +205,8 @@ class Objects:
     def _store(self) -> Any:
         from obstore.store import from_url
 
-        prefix = KEYS[kind_of(self.address)][0]
-        named: Any = {  # the real environment it reads itself
-            name.lower(): value
-            for name, value in self.environment.items()
-            if name.startswith(prefix) and name.removeprefix(prefix) in READ and name not in os.environ
-        }
+        keys = keys_of(self.address, self.environment).items()
+        named: Any = {name.lower(): value for name, value in keys if name not in os.environ}  # which it reads itself
         options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http"}
         try:
             return from_url(self.address, config=named, client_options=options, retry_config=RETRIES)
@@ -268,6 +264,16 @@ class Objects:
     def _without_key(self, nor: str) -> ObjectStoreAuthError:
         usual = KEYS[kind_of(self.address)][1]
         return ObjectStoreAuthError(f"{self.address}: no key was found, {nor}; set {usual}, or put them into .env")
+
+
+def keys_of(address: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment opens the object store."""
+    prefix = KEYS[kind_of(address)][0]
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(prefix) and name.removeprefix(prefix) in READ
+    }
 
 
 def kind_of(address: str) -> str:

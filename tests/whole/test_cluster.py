@@ -111,11 +111,12 @@ def test_a_cluster_makes_what_one_process_makes(tmp_path: Path, dask_cluster: Da
 def test_workers_over_a_bucket_make_what_one_process_makes_also_when_it_was_emptied(
     tmp_path: Path, bucket: Bucket, whole: Mapping[str, Any]
 ):
-    """Workers stay from run to run, and know better than to believe what they have seen in the last."""
+    """Workers stay from run to run, and know better than to believe what they have seen in the last. They find the
+    bucket by the project: its keys are in .env."""
     folder, seen = project_with(tmp_path / "p", "pass", STEPS), Seen()
     bucket.hold(folder)
-    environment = {worker.SNAPSHOTS: bucket.address, **bucket.environment}
-    with started_cluster(tmp_path / "cluster", environment=environment) as cluster:
+    with started_cluster(tmp_path / "cluster", 0, environment={worker.SNAPSHOTS: ""}) as cluster:
+        cluster.start_workers(2, "-C", str(folder.root))
         cluster.work_with(folder)
         for _ in range(2):
             with given_to(Cluster) as there, given_to(Workplace) as here:
