@@ -8,20 +8,22 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport, StepReport
+from pipeline.engine.run_report import LoadCounts, Progress, RunReport, StepReport
 from pipeline.errors import DamagedError, DiskFullError, LockedError
 from pipeline.files import read_json, tell, write_json
 
-SHAPE = {"run_id": str, "workflow": str, "outcome": str, "exit_code": int, "message": str, "steps": list, "load": dict,
-         "totals": dict}  # fmt: skip
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+NAMES = frozenset(field.name for field in fields(RunReport))
 TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"})
-STEP = frozenset({"step", "verb", "action", "reason"})
-"""What every version's report has."""
+"""That every version's report has."""
 BEGUN = ".begun"
 STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
 """With which the id of a run begins."""
@@ -160,14 +162,12 @@ class Runs:
         none."""
         path = self._path(run_id)
         try:
-            report = read_json(path)
-            refuse_foreign(report, path)
+            return whole_report(read_json(path), path)
         except FileNotFoundError:  # a purge may have come between
             return None
         except DamagedError as error:
             tell(f"{path}: {error.fact}; this run's report is passed over: delete the file")
             return None
-        return report
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Those of all runs that can be read, the newest first."""
@@ -356,14 +356,31 @@ def _holder(path: Path) -> str:
         return "unknown"
 
 
-def refuse_foreign(report: Mapping[str, Any], path: Path) -> None:
-    """Raises DamagedError for what is no report of the run that the file is named after."""
-    whole = (
-        all(isinstance(report.get(name), kind) for name, kind in SHAPE.items())
-        and report["run_id"] == path.stem
-        and report["outcome"] in get_args(Outcome)
-        and report["totals"].keys() >= TOTALS
-        and all(isinstance(step, dict) and step.keys() >= STEP for step in report["steps"])
-    )
-    if not whole:
+def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The report, with what an earlier version did not write yet. Raises DamagedError for what is no report of the run
+    that the file is named after."""
+    try:
+        read = _reader().validate_python({name: content[name] for name in NAMES & content.keys()})
+        if read.ended:
+            datetime.fromisoformat(read.ended)
+    except ValueError:
+        raise DamagedError(path, "no report of a run") from None
+    if read.run_id != path.stem or not _are_totals(content.get("totals")):
         raise DamagedError(path, "no report of a run")
+    whole = read.to_json()
+    steps = [{**filled, **step} for filled, step in zip(whole["steps"], content["steps"], strict=True)]
+    return {**whole, **content, "steps": steps, "totals": {**whole["totals"], **content["totals"]}}
+
+
+@cache
+def _reader() -> "TypeAdapter[RunReport]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunReport)
+
+
+def _are_totals(given: Any) -> bool:
+    """``cost`` is None without a price."""
+    if not isinstance(given, dict) or not given.keys() >= TOTALS:
+        return False
+    return all(isinstance(given[name], int | float) or (name == "cost" and given[name] is None) for name in TOTALS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from pipeline.runs.reports import Runs, UnfinishedRun, this_process
+from pipeline.runs.reports import TOTALS, Runs, UnfinishedRun, this_process
 from pipeline.serve.ui import nights
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import Serving, serving
@@ -50,6 +50,43 @@ def test_runs_are_listed_the_newest_first_with_what_they_came_to(folder: Project
         counts["inserted"] for counts in folder.open().night(ids[-1]).report["load"]["postgres"].values()
     )
     assert f'<td class="number">{rows_written:,}</td>' in told
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"load": {"postgres": {"chunks": {"inserted": "many"}}}}, {"load": {"postgres": 5}}, {"totals": {}},
+        {"steps": [{"step": "a", "verb": "b", "action": "no such", "reason": ""}]}, {"ended": "yesterday"},
+        {"health": {"units": HOSTILE}}, {"notes": 5},
+    ],
+)  # fmt: skip
+def test_a_report_of_another_shape_is_damaged_and_costs_no_other_night(
+    folder: ProjectFolder, served: Serving, changed: dict[str, object]
+):
+    file = folder.root / "data/runs" / f"{Runs.of(folder.root).known_ids()[-1]}.json"
+    written = file.read_text()
+    report = {name: value for name, value in json.loads(written).items() if name != "sha256"}
+    try:
+        file.write_text(json.dumps(report | changed))
+        assert page(served, "nights").text.count("Its report is damaged") == 1
+        assert page(served, f"nights/{file.stem}").status_code == 200
+    finally:
+        file.write_text(written)
+
+
+def test_a_report_of_an_earlier_version_is_shown_as_far_as_it_goes(folder: ProjectFolder, served: Serving):
+    file = folder.root / "data/runs" / f"{Runs.of(folder.root).known_ids()[-1]}.json"
+    written = file.read_text()
+    report = json.loads(written)
+    early = {name: report[name] for name in ("run_id", "workflow", "outcome", "exit_code", "message", "load")}
+    early["totals"] = {name: report["totals"][name] for name in TOTALS}
+    early["steps"] = [{**step, "reason": "of old"} for step in report["steps"]]
+    early["steps"] = [{name: step[name] for name in ("step", "verb", "action", "reason")} for step in early["steps"]]
+    try:
+        file.write_text(json.dumps(early))
+        assert "of old" in page(served, f"nights/{file.stem}").text
+    finally:
+        file.write_text(written)
 
 
 def test_the_list_goes_on_from_page_to_page(
