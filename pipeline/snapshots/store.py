@@ -119,6 +119,7 @@ class SnapshotStore:
     ) -> Snapshot:
         """The table whose rows are in these files, of tasks that are noted, or ``before`` where it has the same."""
         self.folder.kept_by_others(file.path for file in files)
+        self.folder.bring(file.path for file in files)
         known = before if before is not None and self.exists(before) else None
         return self._files.joined(name, files, schema, order, known)
 

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,24 @@ def test_tables_are_kept_before_a_record_names_them(bucket: Bucket, tmp_path: Pa
         table = client.write("texts", texts(*"abc"), ("id",))
         client.keep([table])
         assert worker.table(table).equals(texts(*"abc"))
+
+
+def test_what_others_have_made_is_fetched_side_by_side(bucket: Bucket, tmp_path: Path):
+    """A night on a cluster has hundreds of such files, and each is waited for."""
+    worker, order, rows = bucket.snapshots(tmp_path / "worker"), ("id",), texts(*"abcdef")
+    files = [file for of in "01" for file in worker.write_bucket("texts", rows, order, of, "id")]
+    worker.note_task("task", {"texts": files})
+    together = threading.Barrier(len(files))
+
+    def meet(method: str, path: str) -> None:
+        if method == "GET" and path.endswith(".parquet"):
+            together.wait(30)
+
+    with between(bucket.server, before=meet) as (endpoint, _):
+        client = bucket.by(endpoint).snapshots(tmp_path / "client")
+        with client.alone("client"):
+            assert client.joined("texts", files, rows.schema, order, None).rows == len(rows)
+    assert len(files) > 1
 
 
 def test_columns_are_told_by_the_ends_of_files(bucket: Bucket, tmp_path: Path):
