@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.options import Folder, Overrides, errors_told, root_of
-from pipeline.errors import UsageError, install_extra
+from pipeline.errors import UsageError, WorkerError, in_words, install_extra
 
 
 def worker(
@@ -47,8 +47,14 @@ def worker(
         tls = settings.engine.tls
         files = {"--tls-ca-file": tls.ca_file, "--tls-cert": tls.cert_file, "--tls-key": tls.key_file}
         given = [part for option, file in files.items() if file for part in (option, str(root / file))]
-        main(
-            [found, "--nworkers", str(workers), "--nthreads", "1", "--memory-limit", memory, "--no-dashboard", *given,
-             "--preload", "pipeline.runs.worker"],
-            standalone_mode=False,
-        )  # fmt: skip
+        try:
+            main(
+                [found, "--nworkers", str(workers), "--nthreads", "1", "--memory-limit", memory, "--no-dashboard",
+                 *given, "--preload", "pipeline.runs.worker"],
+                standalone_mode=False,
+            )  # fmt: skip
+        except RuntimeError as error:  # of what Dask could not start
+            raise WorkerError(
+                f"worker: it did not start ({in_words(error.__cause__ or error)}); see that a scheduler is at {found} "
+                "('dask scheduler' starts one), and that engine.tls is as its own"
+            ) from error

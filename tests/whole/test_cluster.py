@@ -1,6 +1,7 @@
 """Runs on a Dask cluster: the tables are those of one process; what ends on the way costs what was under way; and
 nothing but names reaches the cluster's own processes."""
 
+import os
 import random
 import signal
 import subprocess
@@ -187,6 +188,12 @@ def test_nobody_to_talk_to(tmp_path: Path):
     folder.edit_settings(engine={"kind": "dask", "address": "tcp://127.0.0.1:9"})
     with patch.object(engine_cluster, "CONNECT_SECONDS", 0.2), pytest.raises(WorkerError, match="no scheduler answers"):
         index(folder)
+    environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "200ms"}
+    command = [sys.executable, "-m", "pipeline", "-C", str(folder.root), "worker"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "graphmill: worker: it did not start (Timed out" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_worker_that_is_killed_costs_what_it_was_doing(
