@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -69,6 +70,12 @@ class Server(uvicorn.Server):
         )  # fmt: skip
         super().__init__(config)
         self.grace, self.end_queries = limits.grace, end_queries
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """What a second Ctrl-C breaks off is no error that anyone has to look into."""
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            logging.getLogger("uvicorn.error").disabled = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().call_later(self.grace, self.end_queries)
