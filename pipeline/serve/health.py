@@ -12,7 +12,7 @@ from pipeline.runs.services import DEFAULT
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import DaemonThreads
 from pipeline.stores.base import Live, Store, refuse_earlier
-from pipeline.stores.connection import Start, reconnecting
+from pipeline.stores.connection import Start
 
 PATIENCE = 5.0
 """Seconds a store gets to answer."""
@@ -108,7 +108,9 @@ class _Watch:
 
 def _state(store: Store, start: Start | None) -> StoreState:
     try:
-        live = reconnecting(store.live, 0, start)
+        if start is not None:  # what has never answered is not taken for lost
+            start()
+        live = store.live()
     except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be used
         return StoreState("unavailable", failure_of(error, all_told=True).message)
     if live is None:
