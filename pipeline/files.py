@@ -76,17 +76,26 @@ def write_text(path: Path, text: str) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that any more."""
+    return read_checked(path)[0]
+
+
+def read_checked(path: Path) -> tuple[dict[str, Any], bool]:
+    """As ``read_json``, and whether it is surely what was written: without a hash it may be anything."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise DamagedError(path, error.strerror or str(error)) from error
-    return json_content(text, path)
+    return _checked(text, path)
 
 
 def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
     """As ``read_json``, of what was read from there."""
+    return _checked(text, path)[0]
+
+
+def _checked(text: bytes, path: Path | str) -> tuple[dict[str, Any], bool]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -96,7 +105,7 @@ def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
     check = content.pop(CHECK, None)
     if check is not None and check != _hash_of(content):
         raise DamagedError(path, "not what was written")
-    return content
+    return content, check is not None
 
 
 def _hash_of(content: Mapping[str, Any]) -> str:

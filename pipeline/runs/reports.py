@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.engine.run_report import LoadCounts, Progress, RunReport, StepReport
 from pipeline.errors import DamagedError, DiskFullError, LockedError
-from pipeline.files import read_json, tell, write_json
+from pipeline.files import read_checked, read_json, tell, write_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-NAMES = frozenset(field.name for field in fields(RunReport))
+NAMES, STEP_NAMES = (frozenset(field.name for field in fields(kind)) for kind in (RunReport, StepReport))
 TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"})
 """That every version's report has."""
 BEGUN = ".begun"
@@ -162,7 +162,8 @@ class Runs:
         none."""
         path = self._path(run_id)
         try:
-            return whole_report(read_json(path), path)
+            content, is_as_written = read_checked(path)
+            return content if is_as_written and _has_all(content) else whole_report(content, path)
         except FileNotFoundError:  # a purge may have come between
             return None
         except DamagedError as error:
@@ -354,6 +355,11 @@ def _holder(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip() or "unknown"
     except OSError:
         return "unknown"
+
+
+def _has_all(content: Mapping[str, Any]) -> bool:
+    """Whether this version has written it, or one that knew as much."""
+    return content.keys() >= NAMES | {"totals"} and all(step.keys() >= STEP_NAMES for step in content["steps"])
 
 
 def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -236,8 +236,10 @@ def test_communities_are_looked_into_where_there_are_any(store: PostgresStore, s
         ("communities", "parent", "communities", "com-9", "two"),
         ("communities", "entity_ids", "entities", "ent-x", "one"),
     ]
-    reports = len(CORPUS["community_reports"])
-    assert {d.column: d.count for d in found.dangling[2:]} == {"id": reports, "parent": reports - 1}
+    reports, members = len(CORPUS["community_reports"]), len(CORPUS["nodes"])
+    assert {d.column: d.count for d in found.dangling[2:]} == {
+        "id": reports, "parent": reports - 1, "community_id": members,
+    }  # fmt: skip
 
 
 def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Verification]):
