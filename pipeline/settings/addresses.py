@@ -13,8 +13,8 @@ OBJECT_FORM = "write s3://bucket/prefix, gs://bucket/prefix or az://container/pr
 
 
 def is_object_store(address: str) -> bool:
-    """And not a folder."""
-    return "://" in address
+    """Or is meant to be one, and not a folder."""
+    return "://" in address or address.partition(":")[0] in OBJECT_SCHEMES
 
 
 def fault_of_object_store(address: str) -> str:

@@ -199,6 +199,7 @@ def test_two_clients_at_once_the_second_is_refused(bucket: Bucket, tmp_path: Pat
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "no answer from 127.0.0.1:9; see that it is up"),
         ({"snapshots": "s3://me:my-key@bucket/p"}, "a key in an address; put it into the environment or .env"),
         ({"snapshots": "http://bucket/p"}, "no address of an object store; write s3://bucket/prefix"),
+        ({"snapshots": "s3:/bucket/p"}, "no address of an object store; write s3://bucket/prefix"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_bucket_is_said_in_a_line(
