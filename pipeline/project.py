@@ -53,7 +53,7 @@ class Project(Asking):
         """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError."""
         folder = Path(root).resolve()
         names_workspace = any(override.startswith("workspace=") for override in overrides)
-        return cls(folder, read_settings(folder, overrides), names_workspace)
+        return cls(folder, read_settings(folder, overrides), names_workspace, tuple(overrides))
 
     def __enter__(self) -> Project:
         return self
@@ -156,11 +156,12 @@ class Project(Asking):
         """Run the workflow, by default the one that ``table`` reads, with the rejected rows asked for once more, and
         with ``recovered`` also those that were answered by halves or by repair; one that cannot be loaded is indexed.
         """
+        from pipeline.engine.losses import ASKED_AGAIN, RECOVERED
         from pipeline.engine.plan import RunOptions
 
         workflow = self.workflow(name or self.shown_workflow()).name
         run = self.index if self.why_not_loadable(workflow) else self.run
-        kinds = ["row", "source", "kept", *(["recovered"] if recovered else [])]
+        kinds = ASKED_AGAIN | ({RECOVERED} if recovered else set())
         rejects = self.table("rejects", workflow)
         chosen = rejects[rejects["kind"].isin(kinds)]
         again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
@@ -284,14 +285,14 @@ class Project(Asking):
 
     def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
         """All runs, or those of these ids, the newest first, those that were cut off and the one under way too."""
-        from pipeline.engine.usage.journal import sums
+        from pipeline.engine.usage.journal import sums, usage_of
         from pipeline.runs.reports import KILLED, UNDER_WAY, with_manifest, with_usage
 
         entries = self.runs.entries(of)
         history = {name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}}
-        spent: Mapping[Any, Mapping[Any, Any]] = {}
-        if any(entry.outcome in (UNDER_WAY, KILLED) for entry in entries):
-            spent = sums(self.usage(), "run").set_index("run_id").to_dict("index")
+        unreported = [entry.run_id for entry in entries if entry.outcome in (UNDER_WAY, KILLED)]
+        by_run: Any = sums(usage_of(self.usage_folder, unreported), "run").set_index("run_id")
+        spent: Mapping[str, Mapping[str, Any]] = by_run.to_dict("index")
         return [with_manifest(with_usage(entry, spent.get(entry.run_id)), history[entry.workflow]) for entry in entries]
 
     def night(self, run: str | None = None) -> Night:

@@ -18,6 +18,7 @@ from pipeline.cli.options import (
     root_of,
 )
 from pipeline.cli.progress import counting
+from pipeline.cli.run_pages import refuse_page, refuse_unwritable
 from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ def evaluate(
     assert questions is not None
     with open_project(context, folder, overrides, as_json) as project:
         from pipeline.evaluation.results import read_evaluation
+
+        if output is not None:
+            refuse_unwritable(output, "--output")
+        if html is not None:
+            refuse_page(html, "--html", project.root)
 
         names = None if modes is None else listed(modes)
         before = None if baseline is None else read_evaluation(baseline).modes

@@ -14,6 +14,11 @@ from pipeline.runs.reports import Runs
 if TYPE_CHECKING:
     from pipeline.runs.nights import Night
 
+SUFFIXES = frozenset({".html", ".htm"})
+OURS = b"""Content-Security-Policy" content="default-src 'none'; style-src 'sha256-"""
+"""That alone.html.j2 begins with, and that no other page is likely to have."""
+LONGEST_HEAD = 10_000
+OWN_FOLDERS = ("data", "prompts", "workflows")
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")]
 Run = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, or how it begins; by default the newest.")]
 
@@ -27,7 +32,7 @@ def report(
 
     with open_project(context, folder, overrides, as_json) as project:
         if html is not None:
-            refuse_unwritable(html, "--html")
+            refuse_page(html, "--html", project.root)
         night = project.night(run)
         if html is not None:
             write_page(night, html)
@@ -40,22 +45,30 @@ def report(
 @contextmanager
 def page_of_run(root: Path, overrides: list[str] | None, file: Path | None) -> Iterator[None]:
     """Write the page of the run that is made meanwhile, whatever becomes of it, also one that is refused before it
-    begins. Raises UsageError, before any work, where it could not be written."""
+    begins; the run's end stays what it is where the page cannot be written then. Raises UsageError, before any work,
+    where it could not be written."""
     if file is None:
         yield
         return
-    refuse_unwritable(file, "--report")
+    refuse_page(file, "--report", root)
     runs = Runs.of(root)
     before = runs.known_ids()
     try:
         yield
     except BaseException as error:
-        try:
-            _write(root, overrides, file, before, error)
-        except (GraphmillError, OSError) as another:  # what ended the run is told, and this beside it
-            print_aside(f"--report: {in_words(another)}; 'graphmill report --html {file}' writes it")
+        _write_or_tell(root, overrides, file, before, error)
         raise
-    _write(root, overrides, file, before, None)
+    _write_or_tell(root, overrides, file, before, None)
+
+
+def _write_or_tell(
+    root: Path, overrides: list[str] | None, file: Path, before: list[str], error: BaseException | None
+) -> None:
+    """As ``_write``; where it cannot be written, that is told beside what the run came to."""
+    try:
+        _write(root, overrides, file, before, error)
+    except (GraphmillError, OSError) as fault:
+        print_aside(f"--report {file}: {in_words(fault)}; 'graphmill report --html {file}' writes it")
 
 
 def _write(root: Path, overrides: list[str] | None, file: Path, before: list[str], error: BaseException | None) -> None:
@@ -75,6 +88,28 @@ def write_page(night: "Night", file: Path) -> None:
     from pipeline.runs.night_page import report_page
 
     write_text(file.resolve(), report_page(night))
+
+
+def refuse_page(file: Path, option: str, root: Path) -> None:
+    """Raises UsageError where no page can be written there, or something else than a page would be lost. ``root``: the
+    project's folder."""
+    refuse_unwritable(file, option)
+    path = file.resolve()
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{option} {file}: no name of a page; name a file that ends in .html: {option} night.html")
+    if any(path.is_relative_to(root.resolve() / folder) for folder in OWN_FOLDERS):
+        raise UsageError(f"{option} {file}: that is among the project's own files; name one elsewhere")
+    if path.exists() and not _is_page(path):
+        raise UsageError(
+            f"{option} {file}: another file has this name, no page of graphmill; delete it, or name another"
+        )
+
+
+def _is_page(path: Path) -> bool:
+    """Or empty, as ``mktemp`` makes one."""
+    with path.open("rb") as file:
+        head = file.read(LONGEST_HEAD)
+    return not head or OURS in head
 
 
 def refuse_unwritable(file: Path, option: str) -> None:

@@ -18,6 +18,8 @@ RECOVERED = "recovered"
 UNREFRESHED = "unrefreshed"
 """Of a row that stands as it was though what it was made of has changed, for a workflow says so."""
 ROW = "row"
+ASKED_AGAIN = frozenset({ROW, SOURCE, KEPT})
+"""By a retry."""
 _LINE = re.compile(r":\d+$")
 
 

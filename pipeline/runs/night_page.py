@@ -1,6 +1,6 @@
 """A run as a page: what its templates are given, and the report that is one file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -38,7 +38,12 @@ def report_page(night: Night) -> str:
 
 def shown(night: Night) -> dict[str, Any]:
     """What the templates of night.html.j2 are given."""
-    return {"night": night, "night_charts": list(filter(None, (_chart(name, night.before) for name in CHARTS)))}
+    return {"night": night, "night_charts": charts_of(night.before)}
+
+
+def charts_of(runs: Sequence[RunEntry], names: Iterable[str] = CHARTS) -> list[Chart]:
+    """Of runs, the oldest first: those of CHARTS that have something to draw."""
+    return list(filter(None, (_chart(name, runs) for name in names)))
 
 
 def _chart(name: str, runs: Sequence[RunEntry]) -> Chart | None:
@@ -50,14 +55,14 @@ def _chart(name: str, runs: Sequence[RunEntry]) -> Chart | None:
     said, title = texts()["nights"], texts()["nights"]["charts"][name]
     about = said["chart_about"].format(
         title=title, count=len(runs), first=moment(runs[0].began), last=moment(runs[-1].began), most=told(max(values)),
-        this=told(values[-1]),
+        last_value=told(values[-1]),
     )  # fmt: skip
-    one_day = runs[0].began[:10] == runs[-1].began[:10]
+    one_day, one_workflow = len({entry.began[:10] for entry in runs}) == 1, len({entry.workflow for entry in runs}) == 1
     columns = [
         (
             entry.began[11:16] if one_day else entry.began[:10],
             value,
-            f"{told(value)}, {said['outcomes'][entry.outcome]}",
+            f"{'' if one_workflow else f'{entry.workflow}, '}{told(value)}, {said['outcomes'][entry.outcome]}",
             said["kinds"][entry.outcome],
         )
         for entry, value in zip(runs, values, strict=True)

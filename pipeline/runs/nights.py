@@ -1,6 +1,6 @@
 """All that is known of one run: what it did, what it left out, and the runs before it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from pipeline.contract.reasons import REASONS
 from pipeline.engine.kept_documents import SKIPPED
 from pipeline.engine.losses import RECOVERED, UNREFRESHED
 from pipeline.engine.run_report import RunReport
-from pipeline.errors import UsageError, exit_code_of, in_words
+from pipeline.errors import DataError, UsageError, exit_code_of, in_words
 from pipeline.runs.reports import RunEntry, UnfinishedRun, with_manifest
 from pipeline.runs.stages import LISTED, outcome_of
 
@@ -16,26 +16,37 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pipeline.project import Project
+    from pipeline.snapshots.store import Manifest, SnapshotStore
 
 BEFORE = 30
 """Runs of a workflow that are looked at together."""
 ROWS_SHOWN = 50
 """Rows of a reason that are shown."""
+SAYS_WHAT_IT_IS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "chunk-": ("text_units", ("text",)),
+    "doc-": ("documents", ("title", "text")),
+    "ent-": ("entities", ("name", "description")),
+    "rel-": ("relationships", ("source", "target", "description")),
+}
+"""How the id of a row begins -> its table, and the columns that tell a person which row it is."""
+LONGEST_ROW = 300
+"""Characters that are shown of one."""
 DONE = frozenset({"reused", "ran"})
 NOT_LOST = frozenset({RECOVERED, SKIPPED})
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that a step rejected for a reason: how many there are, and (row id, message) of the first. ``meaning``: of
-    the reason, "" for one of an own verb."""
+    """Rows that a step rejected for a reason: how many there are, and (row id, content, message) of the first. The
+    content is cut, and "" of what is in no table, as a file that was not read. ``meaning``: of the reason, "" for one
+    of an own verb."""
 
     step: str
     kind: str
     reason: str
     meaning: str
     rows: int
-    first: Sequence[tuple[str, str]]
+    first: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -95,17 +106,43 @@ def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) ->
         return None
     if snapshot is None or not project.snapshots.exists(snapshot):
         return None
-    return by_reason(project.snapshots.read(snapshot))
+    return by_reason(project.snapshots.read(snapshot), manifest, project.snapshots)
 
 
-def by_reason(rejects: "pd.DataFrame") -> list[LeftOut]:
+def by_reason(rejects: "pd.DataFrame", manifest: "Manifest", snapshots: "SnapshotStore") -> list[LeftOut]:
     """What is lost first, then what was no input or was answered by halves or by repair; the most frequent first."""
+    reasons = rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True)
+    contents = _contents(reasons.head(ROWS_SHOWN)["row_id"], manifest, snapshots)
     found = []
-    for _, rows in rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True):
+    for _, rows in reasons:
         step, kind, reason = (str(rows[column].iloc[0]) for column in ("step", "kind", "reason"))
-        first = list(rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None))
+        told = rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)
+        first = [(row, contents.get(row, ""), message) for row, message in told]
         found.append(LeftOut(step, kind, reason, REASONS.get(reason, ""), len(rows), first))
     return sorted(found, key=lambda each: (each.kind in NOT_LOST, -each.rows))
+
+
+def _contents(ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStore") -> dict[str, str]:
+    """What rows say, by their ids, as far as they are in tables that can be read."""
+    import pyarrow as pa
+
+    from pipeline.contract.schemas import STRING
+
+    found: dict[str, str] = {}
+    for begins, (table, columns) in SAYS_WHAT_IT_IS.items():
+        asked = sorted({id for id in ids if id.startswith(begins)})
+        if not asked or table not in manifest.tables:
+            continue
+        try:
+            rows = snapshots.select(manifest.tables[table], ["id"], pa.array(asked, STRING), ["id", *columns])
+        except DataError:
+            continue
+        found |= {row["id"]: _cut(": ".join(filter(None, map(row.get, columns)))) for row in rows.to_pylist()}
+    return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_ROW else f"{text[:LONGEST_ROW].rstrip()} ..."
 
 
 def _before(project: "Project", entry: RunEntry) -> list[RunEntry]:

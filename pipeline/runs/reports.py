@@ -292,7 +292,12 @@ def rows_written(load: LoadCounts) -> int:
 
 
 def this_process() -> str:
-    return f"{os.getpid()} on {os.uname().nodename}"
+    return process_of(os.getpid())
+
+
+def process_of(number: int) -> str:
+    """How a process of this machine is named."""
+    return f"{number} on {os.uname().nodename}"
 
 
 def began(run_id: str) -> str:

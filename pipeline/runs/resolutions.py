@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
+import pyarrow as pa
 
+from pipeline.contract.cells import as_frame
+from pipeline.contract.schemas import STRING
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
 from pipeline.files import write_text
 from pipeline.resolution.pins import COLUMNS, Decision, IdPair, Pin, id_pair, read_pins, refuse_contradictions
 from pipeline.runs.services import Services
+from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import clean_name, entity_id
 from pipeline.verbs.resolve_entities import ResolveParams
 
 RESOLVE = "resolve_entities"
+ENDS = ("left_id", "right_id")
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,16 @@ class PinReport:
 
 def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
     """The decisions of the workflow's last run (RESOLUTIONS). Raises UsageError where none has been made."""
+    return project.snapshots.read(_decisions(project, workflow))
+
+
+def _decisions(project: Services, workflow: str | None) -> Snapshot:
     step = _step(project, workflow)
     name = project.workflow(workflow).name
     snapshot = project.snapshots.manifest(name).tables.get(step.outputs["resolutions"])
     if snapshot is None:
         raise UsageError(f"workflow '{name}': nothing is resolved yet; run 'graphmill index {name}' first")
-    return project.snapshots.read(snapshot)
+    return snapshot
 
 
 def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
@@ -79,20 +88,20 @@ class Names:
 
 
 def names_of(project: Services, id: str, workflow: str | None = None) -> Names:
-    """Of an entity of the workflow's last run. Raises UsageError where none has been made."""
-    decisions = resolutions(project, workflow)
-    one = {id}
-    merges = decisions[decisions["decision"] == "merge"]
-    while len(one) < len(one := one | _reached(merges, one)):
-        pass
-    touching = decisions[decisions["left_id"].isin(one) | decisions["right_id"].isin(one)]
-    merged, apart = touching["decision"] == "merge", touching["decision"] != "merge"
-    return Names(_told(touching[merged], {id}), _told(touching[apart], one))
+    """Of an entity of the workflow's last run; no decision about another one is read. Raises UsageError where none has
+    been made."""
+    decisions, one = _decisions(project, workflow), {id}
+    while True:
+        touching = _touching(project.snapshots, decisions, one)
+        merged = touching["decision"] == "merge"
+        reached = one.union(touching[merged]["left_id"], touching[merged]["right_id"])
+        if reached == one:
+            return Names(_told(touching[merged], {id}), _told(touching[~merged], one))
+        one = reached
 
 
-def _reached(merges: pd.DataFrame, ids: set[str]) -> set[str]:
-    touching = merges[merges["left_id"].isin(ids) | merges["right_id"].isin(ids)]
-    return {*touching["left_id"], *touching["right_id"]}
+def _touching(snapshots: SnapshotStore, decisions: Snapshot, ids: set[str]) -> pd.DataFrame:
+    return as_frame(snapshots.select(decisions, ENDS, pa.array(sorted(ids), STRING)))
 
 
 def _told(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache as memoized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -67,11 +67,13 @@ SHARED = (
 @dataclass(frozen=True)
 class Services:
     """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the workspace for this once,
-    and means it, whosever it is. Close it: it may hold connections to the stores."""
+    and means it, whosever it is; ``overrides``: of the settings, for this once, as a command takes them. Close it: it
+    may hold connections to the stores."""
 
     root: Path
     settings: Settings
     names_workspace: bool = False
+    overrides: tuple[str, ...] = field(default=(), repr=False)
 
     def close(self) -> None:
         if "stores" in self.__dict__:

@@ -16,14 +16,14 @@ HERE = "127.0.0.1"
 
 def show(project: Project, port: int | None = None, browser: bool = True) -> int:
     """Serve this machine alone, and open the page in its browser; the exit code. Without a ``port`` it is that of the
-    settings or, where another has it, a free one."""
+    settings or, where another has it, a free one. Of requests nothing is said: the terminal is a person's."""
     with _listening(project, port) as listening:
-        return serve_by_one(api_of, project, listening, "the page of ", _open if browser else None)
+        return serve_by_one(api_of, project, listening, "the page of ", _open if browser else None, requests=False)
 
 
 def _listening(project: Project, port: int | None) -> socket.socket:
     if port is not None:
-        return listen(HERE, port)
+        return listen(HERE, port, "ui", "--port")
     try:
         return listen(HERE, project.settings.serve.port)
     except UsageError:

@@ -55,6 +55,7 @@ BY_STATUS = {
     404: "not_found",
     405: "method_not_allowed",
     408: "slow_request",
+    409: "conflict",
     413: "too_large",
     421: "wrong_host",
 }

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 
 import uvicorn
@@ -21,8 +22,8 @@ from pipeline.serve.queries import Api
 from pipeline.settings.schema import ServeSettings
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Raises UsageError where that cannot be; port 0: a free one."""
+def listen(host: str, port: int, command: str = "serve", options: str = "--host, --port") -> socket.socket:
+    """Raises UsageError where that cannot be; port 0: a free one. ``options``: those of the command that choose."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
@@ -30,7 +31,7 @@ def listen(host: str, port: int) -> socket.socket:
         number = error.errno if isinstance(error, OSError) and error.errno else 0
         reason = os.strerror(number) if number > 0 else "no such host"
         raise UsageError(
-            f"serve: cannot listen on {host}, port {port} ({reason}); choose another with --host, --port"
+            f"{command}: cannot listen on {host}, port {port} ({reason}); choose another with {options}"
         ) from None
 
 
@@ -112,13 +113,15 @@ def serve_as(
 
 
 def serve_by_one(
-    made: Made, project: Project, listening: socket.socket, what: str, then: Callable[[str], None] | None = None
-) -> int:
-    """In this process; ``then`` is called with the address once what it shows can be asked for."""
+    made: Made, project: Project, listening: socket.socket, what: str, then: Callable[[str], None] | None = None,
+    requests: bool = True,
+) -> int:  # fmt: skip
+    """In this process; ``then`` is called with the address once what it shows can be asked for; ``requests``: each has
+    a line on stderr."""
     server = ready_server(made, project, not is_loopback(listening))
     if then:
         then(address_of(listening))
-    return run(lambda: server.run(sockets=[listening]), _about(project, listening, what))
+    return run(lambda: server.run(sockets=[listening]), _about(project, listening, what), requests)
 
 
 def _about(project: Project, listening: socket.socket, what: str, by: str = "") -> str:
@@ -128,7 +131,7 @@ def _about(project: Project, listening: socket.socket, what: str, by: str = "") 
 def _serve_by_workers(made: Made, project: Project, listening: socket.socket, what: str, workers: int) -> int:
     from pipeline.serve.workers import Workers, share_of
 
-    own = Project(project.root, share_of(project.settings, workers), project.names_workspace)
+    own = replace(project, settings=share_of(project.settings, workers))
     with suppress(StoreError):
         project.stores.live()  # an embedded PostgreSQL stays up while one of them is replaced
     with Workers(made, own, listening, not is_loopback(listening), workers) as serving:
@@ -156,15 +159,15 @@ def make_ready(project: Project) -> None:
         project.query_embedding(name)
 
 
-def log_requests() -> None:
-    """On stderr; of others than ours warnings alone."""
+def log(requests: bool = True) -> None:
+    """On stderr: warnings, and the lines of requests."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
-    logging.getLogger("graphmill.serve").setLevel(logging.INFO)
+    logging.getLogger("graphmill.serve").setLevel(logging.INFO if requests else logging.WARNING)
 
 
-def run(serving: Callable[[], None], about: str) -> int:
+def run(serving: Callable[[], None], about: str, requests: bool = True) -> int:
     """0 after SIGTERM, 130 after Ctrl-C."""
-    log_requests()
+    log(requests)
     say(f"{about}; Ctrl-C ends it")
     code = 0
     try:

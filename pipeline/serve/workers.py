@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from pipeline.errors import Terminated, UsageError, WorkerError
 from pipeline.project import Project
-from pipeline.serve.server import LAST_SECONDS, Made, Server, log_requests, ready_server, say
+from pipeline.serve.server import LAST_SECONDS, Made, Server, log, ready_server, say
 from pipeline.settings.schema import Settings
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -144,7 +144,7 @@ def _serve(
     """A worker's whole life. It ends with the process that has started it, however that ends."""
     gc.set_threshold(new_objects)
     signal.signal(signal.SIGTERM, _terminate)
-    log_requests()
+    log()
     with suppress(KeyboardInterrupt), project, listening:
         server = ready_server(made, project, any_host)
         threading.Thread(target=_end_with_parent, args=[server], daemon=True).start()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli.run_pages import page_of_run
 from pipeline.errors import INTERRUPTED, UsageError
 from pipeline.files import write_text
 from pipeline.runs.reports import Runs, UnfinishedRun
@@ -112,6 +113,40 @@ def test_a_page_takes_the_place_of_nothing_but_a_file(folder: ProjectFolder):
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("20261123T01", "ends in .html"), ("-", "ends in .html"), ("settings.yaml", "ends in .html"),
+        ("data/input/page.html", "the project's own files"), ("workflows/new.html", "the project's own files"),
+        ("mine.html", "no page of graphmill"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("command", "option"), [("report", "--html"), ("run", "--report")])
+def test_a_page_takes_the_place_of_nothing_but_a_page(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch, command: str, option: str, name: str, said: str
+):
+    monkeypatch.chdir(folder.root)
+    Path("mine.html").write_text("<!DOCTYPE html><title>graphmill</title>")
+    there = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
+    refused = folder.invoke(command, option, name)
+    assert (refused.exit_code, f"{option} {name}: " in refused.stderr, said in refused.stderr) == (2, True, True)
+    assert {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()} == there
+
+
+def test_a_page_that_cannot_be_written_in_the_end_changes_no_runs_outcome(
+    folder: ProjectFolder, capsys: pytest.CaptureFixture[str]
+):
+    pages = folder.root / "pages"
+    pages.mkdir()
+    (pages / "p.html").touch()  # as mktemp does
+    with page_of_run(folder.root, None, pages / "p.html"), folder.open() as project:
+        assert project.index().outcome == "completed"
+        (pages / "p.html").unlink()
+        pages.rmdir()
+        pages.touch()
+    assert f"'graphmill report --html {pages / 'p.html'}' writes it" in capsys.readouterr().err
+
+
 def test_the_page_of_a_run_that_failed_says_why(folder: ProjectFolder):
     file = folder.root / "p.html"
     folder.edit_settings(workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}})
@@ -166,7 +201,10 @@ def test_the_page_of_a_run_that_was_interrupted(tmp_path: Path, openai: OpenAISe
 
 def test_a_run_with_rejects_shows_which_rows_and_why(tmp_path: Path, openai: OpenAIServer):
     folder = new_project(
-        tmp_path / "p", NO_STORE, {"a.txt": "Mira Vale built it.", "b.txt": "Osric Hale left."}, openai
+        tmp_path / "p",
+        NO_STORE,
+        {"a.txt": "Mira Vale built it.", "b.txt": f"Osric Hale {HOSTILE} {'left ' * 99}"},
+        openai,
     )
     folder.edit_settings(max_reject_ratio=0.9)
     openai.reply = lambda messages, body: (
@@ -177,6 +215,9 @@ def test_a_run_with_rejects_shows_which_rows_and_why(tmp_path: Path, openai: Ope
     words = Page(file).words
     assert "Completed with rejects" in words
     assert "1 by extract_graph: content_filter" in words
+    assert f"Osric Hale {HOSTILE} left left" in words  # the row itself, cut
+    assert "left " * 70 not in words
+    assert Page(file).is_alone
 
 
 def test_a_run_that_has_not_reported_is_told_as_far_as_it_came(folder: ProjectFolder):

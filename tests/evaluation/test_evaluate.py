@@ -219,6 +219,14 @@ def test_control_characters_do_not_reach_the_page(evaluation: Evaluation):
     assert "".join(character for character in text if not character.isprintable()).strip("\n") == ""
 
 
+@pytest.mark.parametrize(
+    ("option", "file"), [("--output", "/proc/a.json"), ("--html", "/proc/a.html"), ("--html", "settings.yaml")]
+)
+def test_what_cannot_be_written_is_said_before_any_question(project: ProjectFolder, option: str, file: str):
+    refused = project.invoke_refused("eval", "no such file.jsonl", option, file)
+    assert refused.startswith(f"graphmill: {option} {file}: ")
+
+
 def test_the_command_writes_json_and_a_page_and_compares(project: ProjectFolder, tmp_path: Path):
     questions, out, html = tmp_path / "q.jsonl", tmp_path / "a.json", tmp_path / "a.html"
     questions.write_text("\n".join(map(json.dumps, [*QUESTIONS[:2], {"question": "Where?", "texts": ["nowhere"]}])))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from glob import escape
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -131,12 +132,19 @@ def read_usage(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
-def _read_folder(folder: Path) -> pd.DataFrame:
+def usage_of(folder: Path, runs: Iterable[str]) -> pd.DataFrame:
+    """As ``read_usage``, of these runs alone: no file of another is opened."""
+    frames = [frame for frame in (_read_folder(folder, escape(run)) for run in runs) if not frame.empty]
+    return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+
+
+def _read_folder(folder: Path, name: str = "*") -> pd.DataFrame:
+    """``name``: a pattern of runs, or days."""
     journals = {}
-    for journal in sorted(folder.glob("*.jsonl")):  # before the tables: what is gone by then has become one
+    for journal in sorted(folder.glob(f"{name}.jsonl")):  # before the tables: what is gone by then has become one
         with suppress(FileNotFoundError):
             journals[journal] = USAGE.frame(list(_rows(journal)))
-    tables = {path: _read_table(path) for path in sorted(folder.glob("*.parquet"))}
+    tables = {path: _read_table(path) for path in sorted(folder.glob(f"{name}.*parquet"))}
     frames = [frame for frame in tables.values() if frame is not None]
     frames += [_not_in(map(tables.get, _tables_of(journal)), frame) for journal, frame in journals.items()]
     frames = [frame for frame in frames if len(frame)]

@@ -4,7 +4,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from pipeline.serve.queries import Queries
 from pipeline.serve.sessions import Sessions
-from pipeline.serve.ui import ask, documents, graph, login, nights, pins, reference
+from pipeline.serve.ui import ask, beginning, documents, graph, login, nights, pins, reference
 from pipeline.serve.ui.assets import read_assets
 from pipeline.serve.ui.assets import router as assets_router
 from pipeline.serve.ui.shell import state_of
@@ -20,7 +20,7 @@ def mount(app: FastAPI, queries: Queries, sessions: Sessions) -> Ui:
     app.include_router(assets_router(ui.assets))
     app.include_router(_state(ui))
     app.include_router(reference.router(ui, app))
-    for view in (ask, graph, documents, nights, pins):
+    for view in (ask, graph, documents, nights, pins, beginning):
         app.include_router(view.router(ui))
     return ui
 

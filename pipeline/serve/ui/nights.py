@@ -6,9 +6,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
 
+from pipeline.engine.losses import ASKED_AGAIN
+from pipeline.errors import GraphmillError, in_words
 from pipeline.pages.environment import texts
-from pipeline.runs.night_page import shown
+from pipeline.runs.night_page import charts_of, shown
+from pipeline.runs.nights import Night
 from pipeline.serve.doors import Door
+from pipeline.serve.ui.shell import locked
 from pipeline.serve.ui.view import Ui, home_door
 
 PAGE = 25
@@ -41,16 +45,27 @@ def router(ui: Ui) -> APIRouter:
 def _listed(door: Door, page: int) -> dict[str, Any]:
     ids = door.project.runs.known_ids()
     first = PAGE * (page - 1)
+    entries = door.project.list_runs(ids[first : first + PAGE])
+    calls = "cost" if any(entry.cost for entry in entries) else "calls"
     return {
-        "entries": door.project.list_runs(ids[first : first + PAGE]),
+        "entries": entries,
+        "night_charts": charts_of(entries[::-1], ("took", calls, "rows_written")),
         "going": door.project.runs.under_way(),
+        "may_begin": door.may_change,
         "first": first + 1, "last": min(first + PAGE, len(ids)), "all": len(ids),
         "newer": page - 1 or None, "older": page + 1 if first + PAGE < len(ids) else None,
     }  # fmt: skip
 
 
 def _opened(door: Door, run: str) -> dict[str, Any]:
-    return {**shown(door.project.night(_known(door, run))), "told": tells_why(door)}
+    night = door.project.night(_known(door, run))
+    return {**shown(night), "told": tells_why(door), "may_retry": door.may_change and _can_be_retried(door, night)}
+
+
+def _can_be_retried(door: Door, night: Night) -> bool:
+    """Whether it has lost rows that a retry asks for: its tables are those that its workflow has now."""
+    lost = any(each.kind in ASKED_AGAIN for each in night.left_out or ())
+    return lost and night.entry.manifest in door.project.snapshots.history(night.entry.workflow)[-1:]
 
 
 def tells_why(door: Door) -> bool:
@@ -70,6 +85,16 @@ def _known(door: Door, run: str) -> str:
 
 
 def _planned(door: Door) -> dict[str, Any]:
+    """``problem``: why there is no plan, as of a folder without documents."""
+    runs = door.project.runs
+    state = {"going": runs.under_way(), "held": runs.holder(), "may_begin": door.may_change, "locked": locked(door)}
+    try:
+        return {**state, "problem": "", **_plan(door)}
+    except GraphmillError as error:
+        return {**state, "problem": in_words(error) if tells_why(door) else texts()["nights"]["only_operator"]}
+
+
+def _plan(door: Door) -> dict[str, Any]:
     from pipeline.engine.bill.forecast import totals
 
     workflow = door.project.workflow().name
@@ -82,5 +107,4 @@ def _planned(door: Door) -> dict[str, Any]:
         "documents": changes.counts if changes else {},
         "to_convert": sum(entry.to_convert for entry in forecasts),
         "not_loadable": door.project.why_not_loadable(workflow),
-        "going": door.project.runs.under_way(),
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.usage.journal import USAGE, Journal, read_usage, settle
+from pipeline.engine.usage.journal import USAGE, Journal, read_usage, settle, usage_of
 from pipeline.engine.usage.lines import UNKNOWN
 from pipeline.errors import DiskFullError
 from pipeline.models.base import Usage
@@ -99,7 +99,7 @@ def test_a_kill_between_the_table_and_the_journal_s_end_counts_nothing_twice(tmp
     assert len(read_usage(tmp_path)) == 3
 
 
-@pytest.mark.parametrize("moment", ["*.jsonl", "*.parquet"])
+@pytest.mark.parametrize("moment", ["*.jsonl", "*.*parquet"])
 def test_a_run_that_ends_while_usage_is_read_is_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
@@ -211,6 +211,23 @@ def test_threads_share_a_journal_and_runs_a_folder(tmp_path: Path):
     frame = read_usage(tmp_path)
     assert frame["run_id"].value_counts().to_dict() == {"run-1": 400, "run-2": 400}
     assert set(frame["outcome"]) == {"ok"}
+
+
+def test_of_some_runs_no_other_file_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    ended, going = (Journal(tmp_path, f"20260101T000000.{name}", "index") for name in ("1-a", "2-b"))
+    for journal in (ended, going):
+        journal.ended("extract", "", usage("chunk-1"), journal.begun("extract", "", expected("chunk-1", 10)))
+        if journal is ended:
+            journal.close()
+    (tmp_path / "20260101T000000.3-c.parquet").write_text("no table")
+    (tmp_path / "20260101T000000.3-c.jsonl").mkdir()
+    for journal in (ended, going):
+        assert usage_of(tmp_path, [journal.run_id])["run_id"].tolist() == [journal.run_id]
+    assert usage_of(tmp_path, ["20260101T000000.*"]).empty
+    assert usage_of(tmp_path, []).empty
+    assert not caplog.records
+    (tmp_path / "20260101T000000.3-c.jsonl").rmdir()
+    going.close()
 
 
 def test_of_a_table_in_which_one_bit_is_another_nothing_is_billed(tmp_path: Path):

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import httpx2
 
+from pipeline.serve.server import listen
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import wait_until
 
 
 @contextmanager
 def running(folder: ProjectFolder, *arguments: str, **environment: str) -> Iterator[str]:
-    """Where it says that it can be asked."""
+    """Where it says that it can be asked. Nothing else may it say: the terminal is a person's."""
     line = folder.command_line("ui", *arguments)
     with subprocess.Popen(
         line, env={**folder.environment, **environment}, stderr=subprocess.PIPE, text=True
@@ -24,8 +25,17 @@ def running(folder: ProjectFolder, *arguments: str, **environment: str) -> Itera
             first = process.stderr.readline()
             assert first.startswith("graphmill: serving the page of workspace"), first
             yield first.split(" on ")[1].split(";")[0]
+            process.terminate()
+            assert process.stderr.read() == "graphmill: stopped serving\n"
         finally:
             process.kill()
+
+
+def test_a_port_that_another_has_is_told_with_the_option_that_ui_has(folder: ProjectFolder):
+    with listen("127.0.0.1", 0) as taken:
+        refused = folder.invoke_refused("ui", "--no-browser", "--port", str(taken.getsockname()[1]))
+    assert "ui: cannot listen on 127.0.0.1" in refused
+    assert refused.strip().endswith("choose another with --port")
 
 
 def test_it_opens_a_browser_at_the_page(folder: ProjectFolder, tmp_path: Path):

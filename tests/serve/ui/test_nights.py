@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.runs.reports import TOTALS, Runs, UnfinishedRun, this_process
 from pipeline.serve.ui import nights
-from tests.projects import ProjectFolder, new_project
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.serve.serving import Serving, serving
 
 HOSTILE = "<script>alert('1')<script>"
@@ -45,7 +45,7 @@ def test_runs_are_listed_the_newest_first_with_what_they_came_to(folder: Project
     ids = Runs.of(folder.root).known_ids()
     places = [told.index(f'href="nights/{run_id}"') for run_id in ids]
     assert places == sorted(places)
-    assert [told.count(outcome) for outcome in ("Failed", "Completed with rejects")] == [1, 2]
+    assert [told.count(f">{outcome}</span></td>") for outcome in ("Failed", "Completed with rejects")] == [1, 2]
     rows_written = sum(
         counts["inserted"] for counts in folder.open().night(ids[-1]).report["load"]["postgres"].values()
     )
@@ -68,7 +68,7 @@ def test_a_report_of_another_shape_is_damaged_and_costs_no_other_night(
     report = {name: value for name, value in json.loads(written).items() if name != "sha256"}
     try:
         file.write_text(json.dumps(report | changed))
-        assert page(served, "nights").text.count("Its report is damaged") == 1
+        assert page(served, "nights").text.count('bad">Its report is damaged</span></td>') == 1
         assert page(served, f"nights/{file.stem}").status_code == 200
     finally:
         file.write_text(written)
@@ -114,6 +114,26 @@ def test_a_run_shows_its_steps_its_load_and_what_it_left_out_as_text(folder: Pro
     again = page(served, f"nights/{second}").text
     assert "Reused" in again
     assert 'role="img" aria-label="Duration of 2 runs, ' in again
+
+
+def test_the_list_draws_its_runs_and_says_the_same_as_a_table(served: Serving):
+    told = page(served, "nights").text
+    for title in ("Duration", "Rows written"):
+        assert f'role="img" aria-label="{title} of 3 runs, from ' in told
+    assert "fast, " in told  # of which workflow each was: there are two
+    assert told.count("<circle") == 0
+    assert told.index("<svg") < told.index('<table class="runs">')
+
+
+def test_what_the_next_run_would_do_with_nothing_to_read_is_said(tmp_path: Path):
+    empty = new_project(tmp_path / "p", NO_STORE, {}, workflow="fast")
+    with (
+        empty.open("serve.api_key=all", "serve.keys.wide={key: w}") as project,
+        serving(project, ready=False) as served,
+    ):
+        told = page(served, "nights/plan")
+        assert (told.status_code, "put documents there" in told.text) == (200, True)
+        assert str(tmp_path) not in page(served, "nights/plan", "w").text
 
 
 def test_a_run_that_is_not_known_is_not_found(served: Serving):

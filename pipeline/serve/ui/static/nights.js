@@ -1,5 +1,5 @@
-// A run under way is followed: how far it is every two seconds, and the page anew when it has ended.
-import { ask } from "./api.js";
+// A run under way is followed: how far it is every two seconds, and the page anew when it has ended. Editors begin one.
+import { ROOT, ask } from "./api.js";
 import { fill, texts } from "./shell.js";
 
 const EVERY = 2000;
@@ -37,5 +37,31 @@ async function follow(run) {
   document.getElementById("where").textContent = words.going_over;
   location.reload();
 }
+
+// The command says within seconds that its run has begun, or why it has not.
+async function begin(form) {
+  const [button, said] = [form.querySelector("button"), form.querySelector("[role=status]")];
+  const { path, workflow } = form.dataset;
+  const most = form.elements.max_cost?.value;
+  button.disabled = true;
+  Object.assign(said, { textContent: words.beginning, className: "quiet" });
+  try {
+    const { run } = await ask(path, { ...(workflow && { workflow }), max_cost: most ? Number(most) : null });
+    location.assign(new URL(run ? `nights/${run}` : "nights", ROOT));
+  } catch (error) {
+    Object.assign(said, { textContent: error.message, className: "bad" });
+    button.disabled = false;
+  }
+}
+
+document.getElementById("begin")?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  begin(event.target);
+});
+
+// A plan reads all documents, which the page that it is asked from says until it is there.
+const planning = document.getElementById("planning");
+document.getElementById("plan")?.addEventListener("click", () => (planning.textContent = words.next_reading));
+addEventListener("pageshow", ({ persisted }) => persisted && planning && (planning.textContent = words.next_reads));
 
 if (going) follow(going.dataset.run);
