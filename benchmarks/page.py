@@ -4,6 +4,7 @@ one, opening a community, and the assets of a first visit.
     python benchmarks/page.py                     # 100,000 entities, 300,000 relationships
     python benchmarks/page.py --project FOLDER    # made and loaded there if it is not, and kept
     python benchmarks/page.py --without-communities
+    python benchmarks/page.py --graph neo4j       # the graph in a Neo4j that is started for it
 
 ``first ms`` is the first request of its kind after the server's start, ``p50 ms`` the median of others like it, all one
 after another; ``serve ms`` is CPU of one of these; ``KB`` as the answer is sent, uncompressed, and ``elements`` the
@@ -12,6 +13,7 @@ nodes and edges in it. Communities are those of `detect_communities`.
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -26,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import httpx2
 import numpy as np
 import pyarrow as pa
-from harness import print_table
+from harness import graph_in_neo4j, print_table
 from serving import KEY, cpu_of, serving
 
 from benchmarks.graph_tables import FIRST, WORKFLOW, Sizes, write_tables
@@ -48,7 +50,8 @@ def make_project(root: Path, options: argparse.Namespace) -> None:
     """A project over tables that are made up; its stores are loaded."""
     if (root / LOADED).exists():
         return
-    init_project(root)
+    if not (root / "settings.yaml").exists():
+        init_project(root)
     with Project.open(root) as project:
         write_tables(project.snapshots, Sizes(options.entities, options.relationships, options.units, DIMENSIONS))
         manifest = project.snapshots.manifest(WORKFLOW, FIRST)
@@ -147,6 +150,18 @@ def _details(id: str) -> Call:
 
 
 @contextmanager
+def _graph_of(root: Path, graph: str) -> Iterator[None]:
+    """Where the project keeps its graph, for the processes that this one starts too."""
+    if graph == "postgres":
+        yield
+        return
+    init_project(root)
+    with graph_in_neo4j(root) as address:
+        os.environ.update(address)
+        yield
+
+
+@contextmanager
 def _folder(options: argparse.Namespace) -> Iterator[Path]:
     with nullcontext(str(options.project)) if options.project else tempfile.TemporaryDirectory() as folder:
         yield Path(folder) / "page"
@@ -160,9 +175,12 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=20_000)
     parser.add_argument("--tries", type=int, default=20)
     parser.add_argument("--without-communities", dest="communities", action="store_false")
+    parser.add_argument("--graph", choices=["postgres", "neo4j"], default="postgres")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    with _folder(options) as root:
+    if options.project and options.graph == "neo4j":
+        parser.error("--project is kept, a Neo4j is not; leave it out")
+    with _folder(options) as root, _graph_of(root, options.graph):
         make_project(root, options)
         rows = list(measured(root, options.tries))
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)

@@ -242,6 +242,7 @@ COMMUNITIES = table(
     text_unit_ids=STRINGS, size=INT, title=STRING,
 )  # fmt: skip
 NODES = table("level", "entity_id", entity_id=STRING, level=INT, community_id=STRING, x=FLOAT, y=FLOAT)
+LAYOUT = table("id", id=STRING, x=FLOAT, y=FLOAT)
 COVARIATES = table(
     "id",
     id=STRING, text_unit_id=STRING, subject_id=STRING, object_id=STRING, subject=STRING, object=STRING, type=STRING,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS
+from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, LAYOUT
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
 from pipeline.files import new_file
-from pipeline.load.projection import communities, edge_types, most_frequent, sourced_edges, sourced_nodes
+from pipeline.load.projection import communities, edge_types, most_frequent, placed, sourced_edges, sourced_nodes
 from pipeline.load.row_hashes import with_hashes
 from pipeline.stores.list_columns import frame_of, lengths_of
 from pipeline.stores.neo4j.rows import capped, members, name_key, parents
@@ -29,8 +29,8 @@ _UNIT_NAME = "U+001F"
 _LARGEST_FIELD = "64m"
 NODES: Mapping[str, pa.DataType] = {
     "id:ID": TEXT, ":LABEL": TEXT, "displayName": TEXT, "name_key": TEXT, "description": TEXT,
-    "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT, "row_hash": TEXT,
-    "workspace": TEXT,
+    "entity_type": TEXT, "source_id:string[]": TEXT, "source_count:long": INT, "degree:long": INT,
+    "x:double": FLOAT, "y:double": FLOAT, "row_hash": TEXT, "workspace": TEXT,
 }  # fmt: skip
 EDGES: Mapping[str, pa.DataType] = {
     "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
@@ -70,7 +70,8 @@ def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
     """
     source.require(*GRAPH)
     kept = _kept_types(source)
-    node_frames = (_node_rows(frame, source) for frame in source.batches("entities"))
+    layout = frame_of(source.table("layout")) if source.has("layout") else LAYOUT.frame()
+    node_frames = (_node_rows(frame, layout, source) for frame in source.batches("entities"))
     edge_frames = (_edge_rows(frame, kept, source) for frame in source.batches("relationships"))
     files = {
         **_write(folder, "nodes", NODES, node_frames),
@@ -120,12 +121,12 @@ def _kept_types(source: ExportSource) -> Collection[str]:
     return most_frequent(counts, source.max_types)
 
 
-def _node_rows(entities: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
-    rows = _as_stored(sourced_nodes(entities), ["source_id"], source)
+def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
+    rows = _as_stored(placed(sourced_nodes(entities), layout), ["source_id"], source)
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
     rows["source_id:string[]"] = _cells(rows["source_id"])
-    renamed = {"id": "id:ID", "display_name": "displayName", "degree": "degree:long"}
+    renamed = {"id": "id:ID", "display_name": "displayName", "degree": "degree:long", "x": "x:double", "y": "y:double"}
     return rows.rename(columns=renamed)[list(NODES)]
 
 

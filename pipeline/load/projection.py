@@ -15,6 +15,7 @@ from pipeline.contract.schemas import (
     COMMUNITY_REPORTS,
     COVARIATES,
     EMBEDDINGS,
+    LAYOUT,
     STRING,
     STRINGS,
     TableSchema,
@@ -52,9 +53,9 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "report_embeddings": ["id", "vector"],
     },
     "claims": {"covariates": COVARIATES.columns},
-    "nodes": {"entities": NODE_COLUMNS},
+    "nodes": {"entities": NODE_COLUMNS, "layout": LAYOUT.columns},
     "edges": {"relationships": EDGE_COLUMNS},
-    "sourced_nodes": {"entities": [*NODE_COLUMNS, "text_unit_ids"]},
+    "sourced_nodes": {"entities": [*NODE_COLUMNS, "text_unit_ids"], "layout": LAYOUT.columns},
     "sourced_edges": {"relationships": [*EDGE_COLUMNS, "text_unit_ids"]},
     "communities": {
         "communities": ["id", "level", "parent", "entity_ids", "size", "title"],
@@ -75,6 +76,7 @@ OPTIONAL: Mapping[str, TableSchema] = {
     "community_reports": COMMUNITY_REPORTS,
     "report_embeddings": EMBEDDINGS,
     "covariates": COVARIATES,
+    "layout": LAYOUT,
 }
 """The snapshot tables that a workflow may do without: then the stores have no rows of them."""
 
@@ -134,9 +136,9 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], kept_types: C
     if table == "sources":
         return _sources(sources["entities"], sources["relationships"])
     if table == "nodes":
-        return nodes(sources["entities"])
+        return placed(nodes(sources["entities"]), sources["layout"])
     if table == "sourced_nodes":
-        return sourced_nodes(sources["entities"])
+        return placed(sourced_nodes(sources["entities"]), sources["layout"])
     links = sources["relationships"]
     return edges(links, kept_types) if table == "edges" else sourced_edges(links, kept_types)
 
@@ -227,6 +229,12 @@ def nodes(entities: pd.DataFrame) -> pd.DataFrame:
 
 def sourced_nodes(entities: pd.DataFrame) -> pd.DataFrame:
     return nodes(entities).assign(source_id=lists(entities["text_unit_ids"]))
+
+
+def placed(rows: pd.DataFrame, layout: pd.DataFrame) -> pd.DataFrame:
+    """Nodes with x and y, missing where nothing places them."""
+    found = rows[["id"]].merge(layout, on="id", how="left", validate="1:1")
+    return rows.assign(x=found["x"].astype(float).to_numpy(), y=found["y"].astype(float).to_numpy())
 
 
 def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:

@@ -95,7 +95,7 @@ def draw_neighbourhood(entity_ids: Sequence[str], limit: int, graph: GraphReads)
 
 def draw_document(document: str, limit: int, vectors: VectorReads, graph: GraphReads) -> Drawing:
     """The entities of the highest degree that the document's text mentions."""
-    units = [unit.id for unit in vectors.units_of(document, 0, UNITS)]
+    units = vectors.unit_ids_of(document, UNITS)
     found = graph.dots([entity.id for entity in vectors.mentions(units, [], 0)]) if units else []
     best = sorted(found, key=lambda dot: (-dot.degree, dot.id))[:limit]
     [titled], _ = vectors.listed(Listing(ids=[document])) if found else ([None], 0)

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any
 
 from pipeline.contract.conditions import Conditions
 from pipeline.stores.reads import SOURCES, GraphReads, Listing, VectorReads
-from pipeline.stores.records import Entity, ListedDocument, Relationship, TextUnit
-from pipeline.text.ids import is_syllabic, relationship_id, words
+from pipeline.stores.records import Entity, Line, ListedDocument, Relationship, TextUnit
+from pipeline.text.ids import is_syllabic, words
 
 UNITS = 20
 """Text units of a document on one page."""
@@ -19,6 +18,8 @@ PASSAGES = 50
 """That a search in the texts gives."""
 HUB = 500
 """Passages from which on it is not read in which of them an entity is mentioned."""
+LINES = 10_000
+"""Relationships between entities of one page that are looked at for those that its text says."""
 LOOKED_INTO, SNIPPET = 20_000, 160
 """Characters of a passage in which its words are looked for, and that are shown around the first of them."""
 
@@ -94,22 +95,21 @@ def _with_what_is_said(units: Sequence[TextUnit], vectors: VectorReads, graph: G
 
 
 def _said(of_unit: Mapping[str, Sequence[Entity]], graph: GraphReads) -> dict[str, list[Relationship]]:
-    """Text unit -> the relationships that it is a source of, which are between entities that it mentions: ids of
-    relationships are made of those of their ends."""
-    pairs = (pair for entities in of_unit.values() for pair in permutations((entity.id for entity in entities), 2))
-    found = graph.relationships(sorted({relationship_id(*pair) for pair in pairs if all(map(_is_ours, pair))}))
+    """Text unit -> the relationships that it is a source of, which are between entities that it mentions."""
     ends = {unit: {entity.id for entity in entities} for unit, entities in of_unit.items()}
+
+    def is_between(link: Line | Relationship, unit: str) -> bool:
+        return link.source_entity_id in ends[unit] and link.target_entity_id in ends[unit]
+
+    among = graph.lines_among(sorted(set().union(*ends.values())), LINES)
+    found = graph.relationships([line.id for line in among if any(is_between(line, unit) for unit in ends)])
 
     def is_said(link: Relationship, unit: str) -> bool:
         told = unit in link.text_unit_ids or len(link.text_unit_ids) >= SOURCES
-        return told and {link.source_entity_id, link.target_entity_id} <= ends[unit]
+        return told and is_between(link, unit)
 
     ranked = sorted(found, key=lambda link: (-link.weight, link.id))
     return {unit: [link for link in ranked if is_said(link, unit)] for unit in of_unit}
-
-
-def _is_ours(entity_id: str) -> bool:
-    return entity_id.startswith("ent-")
 
 
 def _unit_read(

@@ -105,6 +105,10 @@ class VectorReads(Protocol):
         """The document's text units, ``limit`` of them from the place ``first`` on, in order."""
         ...
 
+    def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
+        """Of the document's first ``limit`` text units, in order."""
+        ...
+
     def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
         """id -> its document and its place in that, of the text units that exist."""
         ...
@@ -222,8 +226,9 @@ class DrawingReads(Protocol):
         ...
 
     def between(self, community_ids: Sequence[str]) -> list[Between]:
-        """Of each two of the communities that relationships lead between, whichever way, once, the lower id first; the
-        most relationships first, then by ids. No entity is in two of them."""
+        """Of each two of the communities that have the same parent, or none, and that relationships lead between,
+        whichever way, once, the lower id first; the most relationships first, then by ids. Counted when they were
+        loaded."""
         ...
 
 

@@ -108,12 +108,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """An entity, as far as a drawing needs it."""
+    """An entity, as far as a drawing needs it. ``x``, ``y``: its place, between -1 and 1, where the workflow lays the
+    graph out."""
 
     id: str
     name: str
     type: str
     degree: int
+    x: float | None = None
+    y: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

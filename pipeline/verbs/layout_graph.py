@@ -7,7 +7,7 @@ import pandas as pd
 from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import NODES
+from pipeline.contract.schemas import LAYOUT, NODES
 from pipeline.errors import SettingsError, install_extra
 from pipeline.verbs.embed_graph import EDGES, Node2VecParams, node2vec, undirected
 
@@ -29,14 +29,15 @@ class LayoutParams(Params):
 
 @verb(
     inputs={"nodes": NODES, "relationships": EDGES},
-    outputs={"placed_nodes": NODES},
+    outputs={"placed_nodes": NODES, "layout": LAYOUT},
     libraries=("gensim", "networkx", "numpy", "scipy", "umap-learn"),
 )
 def layout_graph(
     nodes: pd.DataFrame, relationships: pd.DataFrame, params: LayoutParams = LayoutParams()
-) -> pd.DataFrame:
-    """``x`` and ``y`` between -1 and 1, the same at every level. A node without a relationship has none. Raises
-    SettingsError for umap without its extra, and for more nodes than ``force`` is meant for.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """``x`` and ``y`` between -1 and 1, the same at every level, of each node, and once of each entity that has them:
+    one without a relationship has none. Raises SettingsError for umap without its extra, and for more nodes than
+    ``force`` is meant for.
 
     Fruchterman, Reingold 1991, "Graph Drawing by Force-directed Placement", as networkx has it, or McInnes, Healy,
     Melville 2018, "UMAP". A fixed seed and sorted edges give one layout in every process.
@@ -45,10 +46,11 @@ def layout_graph(
     edges = [edge for edge in undirected(relationships) if edge[0] in known and edge[1] in known]
     places = _places(edges, params)
     at = nodes["entity_id"].map(places)
-    return nodes.assign(
+    placed = nodes.assign(
         x=at.map(lambda place: place[0], na_action="ignore").astype(float),
         y=at.map(lambda place: place[1], na_action="ignore").astype(float),
     )
+    return placed, LAYOUT.frame([(id, *place) for id, place in sorted(places.items())])
 
 
 def _places(edges: list[tuple[str, str, float]], params: LayoutParams) -> dict[str, tuple[float, float]]:

@@ -12,6 +12,7 @@ from pipeline.contract.schemas import (
     DOCUMENTS,
     EMBEDDINGS,
     ENTITIES,
+    LAYOUT,
     NODES,
     RELATIONSHIPS,
     TEXT_UNITS,
@@ -33,6 +34,7 @@ SCHEMAS = {
     "communities": COMMUNITIES,
     "nodes": NODES,
     "placed_nodes": NODES,
+    "layout": LAYOUT,
     "community_reports": COMMUNITY_REPORTS,
     "report_texts": TEXTS,
     "report_embeddings": EMBEDDINGS,
@@ -81,6 +83,7 @@ def corpus(
     places = dict(list(places.items())[:-1])
     tables["nodes"] = [(*member, None, None) for member in members]
     tables["placed_nodes"] = [(*member, *places.get(member[0], (None, None))) for member in members]
+    tables["layout"] = [(id, *place) for id, place in places.items()]
     tables["community_reports"] = reports = [
         (
             id, level, parent, f"Of {title}", f"{title} are told of", f"# Of {title}\n\n{title} are told of", 7.5,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pipeline.load.row_hashes import diff, with_hashes
@@ -73,7 +74,8 @@ def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0) -> 
 
 
 def graph(nodes: Sequence[tuple], edges: Sequence[tuple] = ()) -> Graph:
-    return Graph(pd.DataFrame(list(nodes), columns=NODE_COLUMNS), pd.DataFrame(list(edges), columns=EDGE_COLUMNS))
+    placed = pd.DataFrame(list(nodes), columns=NODE_COLUMNS).assign(x=np.nan, y=np.nan)
+    return Graph(placed, pd.DataFrame(list(edges), columns=EDGE_COLUMNS))
 
 
 def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int = 0) -> Graph:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from pipeline.stores.base import Store
@@ -10,7 +11,10 @@ LISTS = {"entities": "chunk_ids", "relationships": "chunk_ids", "nodes": "source
 
 
 def tables_of(store: Store, rows: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Those of the tables that the store has: the lists in a table of their own, or with nodes and edges."""
+    """Those of the tables that the store has: the lists in a table of their own, or with nodes and edges.
+    Nodes of which no place is told have none."""
+    if "nodes" in rows and "x" not in rows["nodes"]:
+        rows = {**rows, "nodes": rows["nodes"].assign(x=np.nan, y=np.nan)}
     if "sourced_nodes" in store.tables:
         named = {f"sourced_{table}" if table in LISTS else table: found for table, found in rows.items()}
         return {table: found for table, found in named.items() if table in store.tables}

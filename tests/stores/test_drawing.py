@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -108,16 +109,47 @@ class Expected:
 def test_communities_their_parts_and_what_leads_between_them(open_graph: OpenGraph):
     opened, stored = open_graph(), random_graph(0)
     rows, _ = load(opened, 0)
-    expected, reads = Expected(rows), opened.reads
+    expected, reads, seen = Expected(rows), opened.reads, set()
     assert reads.communities(list(rows["id"])) == expected.communities(list(rows["id"]))
     for parent in ["", *rows["id"]]:
         children = list(rows.loc[rows["parent"] == parent, "id"])
         assert reads.parts_of(parent, 9) == expected.communities(children)
         assert reads.parts_of(parent, 1) == expected.communities(children)[:1]
-        assert reads.between(children) == expected.between(children, stored.edges)
-    assert any(reads.between(list(rows.loc[rows["level"] == level, "id"])) for level in (0, 1))
+        found = reads.between(children)
+        assert found == expected.between(children, stored.edges)
+        seen |= {parent} if found else set()
+    assert "" in seen
+    assert len(seen) > 1
     for row in rows.itertuples():
         assert reads.most_linked(3, row.id) == [dot for dot in dots(stored) if dot.id in row.entity_ids][:3]
+
+
+def test_an_entity_has_the_place_that_was_loaded(open_graph: OpenGraph):
+    opened, stored = open_graph(), graph([node("A"), node("B")])
+    a, b = (row.id for row in stored.nodes.itertuples())
+
+    def load_at(x: list[float], y: list[float]) -> tuple[int, list[tuple[float | None, float | None]]]:
+        counts = opened.load(Graph(stored.nodes.assign(x=x, y=y), stored.edges))
+        return counts["nodes"]["updated"], [(dot.x, dot.y) for dot in opened.reads.dots([a, b])]
+
+    assert load_at([0.25, np.nan], [-1.0, np.nan]) == (0, [(0.25, -1.0), (None, None)])
+    assert load_at([0.25, np.nan], [-1.0, np.nan]) == (0, [(0.25, -1.0), (None, None)])
+    assert load_at([np.nan, 0.5], [np.nan, 0.0]) == (2, [(None, None), (0.5, 0.0)])
+
+
+def test_what_leads_between_communities_is_counted_anew_with_what_is_loaded(open_graph: OpenGraph):
+    opened, stored = open_graph(), random_graph(0)
+    rows, _ = load(opened, 0)
+    coarsest = list(rows.loc[rows["parent"] == "", "id"])
+    assert opened.reads.between(coarsest) == Expected(rows).between(coarsest, stored.edges) != []
+    fewer = Graph(stored.nodes, stored.edges.iloc[::2])
+    opened.load(fewer)
+    assert opened.reads.between(coarsest) == Expected(rows).between(coarsest, fewer.edges)
+    rows, _ = load(opened, 1)
+    coarsest = list(rows.loc[rows["parent"] == "", "id"])
+    assert opened.reads.between(coarsest) == Expected(rows).between(coarsest, random_graph(0, content=1).edges)
+    opened.store.drop()
+    assert opened.reads.between(coarsest) == []
 
 
 def test_two_directions_are_two_lines_of_one_pair(open_graph: OpenGraph):

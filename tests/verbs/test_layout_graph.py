@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.contract.schemas import EMBEDDINGS, NODES
+from pipeline.contract.schemas import EMBEDDINGS, LAYOUT, NODES
 from pipeline.errors import SettingsError
 from pipeline.verbs.embed_graph import EDGES, Node2VecParams, embed_graph
 from pipeline.verbs.layout_graph import LayoutParams, layout_graph
@@ -34,8 +34,12 @@ def two_rings(size: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:
 @pytest.mark.filterwarnings("ignore")
 def test_every_node_with_a_relationship_has_one_place(method: str):
     nodes, edges = two_rings()
-    placed = layout_graph(nodes, edges, LayoutParams(method=method))
+    placed, layout = layout_graph(nodes, edges, LayoutParams(method=method))
     NODES.encode(placed, "placed")
+    LAYOUT.encode(layout, "layout")
+    assert list(layout.itertuples(index=False, name=None)) == sorted(
+        set(placed.dropna(subset="x")[["entity_id", "x", "y"]].itertuples(index=False, name=None))
+    )
     assert placed[["entity_id", "level", "community_id"]].equals(nodes[["entity_id", "level", "community_id"]])
     assert placed.loc[placed["x"].isna(), "entity_id"].tolist() == ["alone", "alone"]
     assert placed[["x", "y"]].abs().max().max() == 1
@@ -46,7 +50,8 @@ def test_every_node_with_a_relationship_has_one_place(method: str):
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_linked_is_near(method: str):
     nodes, edges = two_rings()
-    placed = layout_graph(nodes[nodes["level"] == 0], edges, LayoutParams(method=method)).dropna(subset="x")
+    placed, _ = layout_graph(nodes[nodes["level"] == 0], edges, LayoutParams(method=method))
+    placed = placed.dropna(subset="x")
     rings = {ring: group[["x", "y"]].to_numpy() for ring, group in placed.groupby(placed["entity_id"].str[0])}
     apart = np.linalg.norm(rings["a"].mean(axis=0) - rings["b"].mean(axis=0))
     within = max(np.linalg.norm(ring - ring.mean(axis=0), axis=1).mean() for ring in rings.values())
@@ -57,7 +62,7 @@ def test_more_nodes_than_force_is_meant_for_are_refused_and_umap_is_named():
     nodes, edges = two_rings()
     with pytest.raises(SettingsError, match=r"24 nodes, and method: force is for 23.*method: umap.*most_nodes"):
         layout_graph(nodes, edges, LayoutParams(most_nodes=23))
-    assert layout_graph(nodes, edges, LayoutParams(most_nodes=24))["x"].notna().sum() == 48
+    assert layout_graph(nodes, edges, LayoutParams(most_nodes=24))[0]["x"].notna().sum() == 48
 
 
 PLACES = """
@@ -65,7 +70,7 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 from tests.verbs.test_layout_graph import EXTRA, LayoutParams, embed_graph, layout_graph, two_rings
 nodes, edges = two_rings()
-made = [layout_graph(nodes, edges, LayoutParams(method=method)).to_json() for method in sys.argv[1:]]
+made = [layout_graph(nodes, edges, LayoutParams(method=method))[0].to_json() for method in sys.argv[1:]]
 print(json.dumps([*made, embed_graph(edges)["vector"].map(list).to_json() if EXTRA else ""]))
 """
 
@@ -84,8 +89,9 @@ def test_every_process_places_them_alike():
 
 
 def test_a_graph_without_relationships_has_no_places():
-    placed = layout_graph(two_rings()[0], EDGES.frame())
+    placed, layout = layout_graph(two_rings()[0], EDGES.frame())
     assert placed["x"].isna().all()
+    assert layout.empty
 
 
 @pytest.mark.skipif(EXTRA, reason="the extra is installed")

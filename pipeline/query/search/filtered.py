@@ -75,6 +75,9 @@ class FilteredVectors:
     def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
         return self.vectors.units_of(document_id, first, limit, (*self.allowed, *within))
 
+    def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
+        return self.vectors.unit_ids_of(document_id, limit, (*self.allowed, *within))
+
     def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
         return self.vectors.places(text_unit_ids, (*self.allowed, *within))
 
@@ -183,7 +186,7 @@ class FilteredGraph:
 
     def _dots(self, rows: Sequence[Dot]) -> list[Dot]:
         told = {entity.id: entity for entity in self.entities([row.id for row in rows])}
-        return [replace(row, type=told[row.id].type) for row in rows if row.id in told]
+        return [replace(row, type=told[row.id].type, x=None, y=None) for row in rows if row.id in told]
 
     def _lines(self, rows: Sequence[Line]) -> list[Line]:
         told = {link.id: link for link in self.relationships([row.id for row in rows])}

@@ -118,8 +118,8 @@ ROWS: Mapping[str, LiteralString] = {
     "sourced_nodes": """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         RETURN n.id AS id, n.displayName AS display_name, n.entity_type AS entity_type,
-               n.description AS description, n.source_id AS source_id, n.degree AS degree, n.row_hash AS row_hash,
-               n.name_key AS name_key, n.source_count AS source_count,
+               n.description AS description, n.source_id AS source_id, n.degree AS degree, n.x AS x, n.y AS y,
+               n.row_hash AS row_hash, n.name_key AS name_key, n.source_count AS source_count,
                [label IN ['Entity', n.entity_type] WHERE label IN labels(n)] AS labels
         """,
     "sourced_edges": """
@@ -145,7 +145,8 @@ WRITE_NODES = """
     REMOVE n:$(coalesce(n.entity_type, row[1]))
     SET n:$(row[1])
     SET n.entity_type = row[1], n.displayName = row[2], n.name_key = row[3], n.description = row[4],
-        n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.row_hash = row[8]
+        n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.x = row[8], n.y = row[9],
+        n.row_hash = row[10]
     """
 DELETE_NODES = """
     UNWIND $rows AS id
@@ -194,6 +195,19 @@ WRITE_PARENTS = """
     MATCH (c:Community {workspace: $workspace, id: row[0]})
     MATCH (parent:Community {workspace: $workspace, id: row[1]})
     CREATE (c)-[:PARENT]->(parent)
+    """
+# Of communities of one parent; of what the checksums of these tables say, which is kept with it.
+COUNTED = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.between"
+DELETE_BETWEEN = "MATCH (:Community {workspace: $workspace})-[r:BETWEEN]->() DELETE r"
+COUNT_BETWEEN = """
+    MATCH (n:Entity {workspace: $workspace})-[:IN_COMMUNITY]->(c:Community)
+    WITH n, c
+    MATCH (n)-[r {workspace: $workspace}]->(:Entity)-[:IN_COMMUNITY]->(other:Community)
+    WHERE r.id IS NOT NULL AND other.level = c.level AND other.parent = c.parent AND other <> c
+    WITH CASE WHEN c.id < other.id THEN [c, other] ELSE [other, c] END AS ends, r
+    WITH ends, count(r) AS relationships, sum(coalesce(r.weight, 0.0)) AS weight
+    WITH ends[0] AS one, ends[1] AS other, relationships, weight
+    CREATE (one)-[:BETWEEN {relationships: relationships, weight: weight}]->(other)
     """
 DELETE_COMMUNITIES = """
     UNWIND $rows AS id

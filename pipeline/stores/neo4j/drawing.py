@@ -9,23 +9,23 @@ from pipeline.stores.records import Between, Community, Dot, Line
 NAMED = """
     MATCH (n:Entity {workspace: $workspace}) WITH n, toLower(coalesce(n.displayName, '')) AS name
     WHERE all(word IN $words WHERE name CONTAINS toLower(word))
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0)
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
     ORDER BY name = toLower($text) DESC, name STARTS WITH toLower($text) DESC, coalesce(n.degree, 0) DESC, n.id
     LIMIT $limit
     """
 DOTS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0)
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
     """
 MOST_LINKED = """
     MATCH (n:Entity {workspace: $workspace}) WITH n ORDER BY coalesce(n.degree, 0) DESC, n.id LIMIT $limit
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0)
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
     ORDER BY coalesce(n.degree, 0) DESC, n.id
     """
 MOST_LINKED_IN = """
     MATCH (:Community {workspace: $workspace, id: $community})<-[:IN_COMMUNITY]-(n:Entity {workspace: $workspace})
     WITH n ORDER BY coalesce(n.degree, 0) DESC, n.id LIMIT $limit
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0)
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
     ORDER BY coalesce(n.degree, 0) DESC, n.id
     """
 LINES_OF = """
@@ -58,12 +58,9 @@ PARTS_OF = """
     ORDER BY coalesce(c.size, 0) DESC, c.id
     """
 BETWEEN = """
-    MATCH (c:Community) WHERE c.workspace = $workspace AND c.id IN $ids
-    MATCH (c)<-[:IN_COMMUNITY]-(n:Entity)-[r {workspace: $workspace}]->()-[:IN_COMMUNITY]->(other:Community)
-    WHERE other.workspace = $workspace AND other.id IN $ids AND other <> c AND r.id IS NOT NULL
-    WITH CASE WHEN c.id < other.id THEN [c.id, other.id] ELSE [other.id, c.id] END AS ends, r
-    WITH ends, count(r) AS relationships, sum(coalesce(r.weight, 0.0)) AS weight
-    RETURN ends[0], ends[1], relationships, weight ORDER BY relationships DESC, ends[0], ends[1]
+    MATCH (one:Community) WHERE one.workspace = $workspace AND one.id IN $ids
+    MATCH (one)-[r:BETWEEN]->(other:Community) WHERE other.id IN $ids
+    RETURN one.id, other.id, r.relationships, r.weight ORDER BY r.relationships DESC, one.id, other.id
     """
 
 

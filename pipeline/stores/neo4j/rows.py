@@ -25,7 +25,7 @@ INTEGERS: Mapping[str, Collection[str]] = {
     "sourced_edges": {"source_count"},
     "communities": {"level", "weight", "size", "entity_count"},
 }
-NUMBERS = frozenset({"weight", "rating"})
+NUMBERS = frozenset({"weight", "rating", "x", "y"})
 LISTS = frozenset({"source_id", "keywords", "labels", "entity_ids", "parents"})
 UNORDERED = frozenset({"entity_ids", "parents"})
 """Lists that are relationships in Neo4j."""
@@ -33,7 +33,7 @@ LONG_TEXTS = ("description", "display_name", "summary")
 WRITTEN: Mapping[str, Sequence[str]] = {
     "sourced_nodes": [
         "id", "entity_type", "display_name", "name_key", "description", "degree", "source_id", "source_count",
-        "row_hash",
+        "x", "y", "row_hash",
     ],
     "sourced_edges": [
         "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "source_id",
@@ -118,8 +118,14 @@ def name_key(name: str) -> str:
 def as_written(table: str, rows: pd.DataFrame, limit: int) -> list[list[Any]]:
     """As the statements of cypher that write and delete rows of the table take them. ``limit``: of ``source_id``."""
     stored = as_stored(rows, limit) if table in WRITTEN else rows
-    columns = [values_of(stored[name]) for name in WRITTEN.get(table, stored.columns)]
+    columns = [_cells(stored[name]) for name in WRITTEN.get(table, stored.columns)]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cells(column: pd.Series) -> list[Any]:
+    """A number that is missing is no property, where NaN would be one."""
+    is_missing = column.dtype == np.float64 and column.isna().any()
+    return values_of(column.astype(object).where(column.notna(), None) if is_missing else column)
 
 
 def members(communities: pd.DataFrame) -> pd.DataFrame:

@@ -112,14 +112,25 @@ class Neo4jWriter:
         self._write_waiting()
         self._write("parents", self.parents, cypher.WRITE_PARENTS)
         self._delete(cypher.DELETE_NODES, self.gone)
-        stored = self.live.stored(self._settled_states())
+        states = self._settled_states()
+        stored = self.live.stored(states)
         nested = {name: json.dumps(stored[name], sort_keys=True) for name in NESTED}
-        own = {"workspace": self.store.workspace, "max_source_ids": self.store.max_source_ids}
+        between = self._count_between(states)
+        own = {"workspace": self.store.workspace, "max_source_ids": self.store.max_source_ids, "between": between}
         properties = {**stored, **nested, **own}
         if not self.in_batches:
             self._say_loading()
         self._run(self.around, [(cypher.PUBLISH, {"properties": properties})])
         self.published = True
+
+    def _count_between(self, states: Mapping[str, TableState]) -> str:
+        """What leads between communities, where that is not of these relationships and communities yet; what they are
+        known by."""
+        of = " ".join(states[table].checksum for table in ("sourced_edges", "communities"))
+        counted = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
+        if counted is None or counted.value() != of:
+            self._run(self.around, [(cypher.DELETE_BETWEEN, {}), (cypher.COUNT_BETWEEN, {})])
+        return of
 
     def _say_loading(self) -> None:
         self._commit([(cypher.BEGIN, {"owner": self.live.owner, "place": self.live.place})])

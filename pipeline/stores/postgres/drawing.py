@@ -3,17 +3,41 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Select, and_, func, select, union
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, select, text, union
 
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.reads import PostgresReads
-from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES
+from pipeline.stores.postgres.schema import BETWEEN, COMMUNITIES, EDGES, NODES
 from pipeline.stores.reads import in_order
 from pipeline.stores.records import Between, Community, Dot, Line
 
-DOT = (NODES.c.id, NODES.c.display_name, NODES.c.entity_type, NODES.c.degree)
+DOT = (NODES.c.id, NODES.c.display_name, NODES.c.entity_type, NODES.c.degree, NODES.c.x, NODES.c.y)
 BY_DEGREE = (NODES.c.degree.desc(), NODES.c.id.collate("C"))
 BY_ID = EDGES.c.id.collate("C")
+HASHING = {"work_mem": "64MB", "enable_nestloop": "off", "enable_mergejoin": "off"}
+"""The planner takes no list of a community's entities for longer than ten, and would sort all that they make."""
+COUNT_BETWEEN = text(
+    """
+    WITH numbered AS MATERIALIZED (
+        SELECT id, entity_ids, row_number() OVER (ORDER BY id COLLATE "C")::int AS number,
+               dense_rank() OVER (ORDER BY coalesce(parent, ''))::int AS parent
+        FROM graphmill_communities WHERE workspace = :workspace
+    ), members AS MATERIALIZED (
+        SELECT number, parent, unnest(entity_ids) AS entity FROM numbered
+    ), counted AS MATERIALIZED (
+        SELECT least(one.number, other.number) AS one, greatest(one.number, other.number) AS other,
+               count(*) AS relationships, coalesce(sum(edge.weight), 0) AS weight
+        FROM graphmill_edges AS edge
+        JOIN members AS one ON one.entity = edge.source_entity_id
+        JOIN members AS other ON other.entity = edge.target_entity_id AND other.parent = one.parent
+        WHERE edge.workspace = :workspace AND one.number <> other.number
+        GROUP BY 1, 2
+    )
+    INSERT INTO graphmill_between (workspace, one_id, other_id, relationships, weight)
+    SELECT :workspace, one.id, other.id, relationships, weight
+    FROM counted JOIN numbered AS one ON one.number = counted.one JOIN numbered AS other ON other.number = counted.other
+    """
+)
 
 
 @dataclass(frozen=True)
@@ -77,23 +101,11 @@ class PostgresDrawing:
         return self.store.records(Community, query.limit(limit))
 
     def between(self, community_ids: Sequence[str]) -> list[Between]:
-        workspace = self.store.workspace
-        members = (
-            select(COMMUNITIES.c.id, func.unnest(COMMUNITIES.c.entity_ids).label("entity"))
-            .where(COMMUNITIES.c.workspace == workspace, COMMUNITIES.c.id == func.any(list(community_ids)))
-            .cte("members")
-            .prefix_with("MATERIALIZED")
-        )
-        one, other = members.alias("one"), members.alias("other")
-        first = func.least(one.c.id.collate("C"), other.c.id.collate("C"))
-        last = func.greatest(one.c.id.collate("C"), other.c.id.collate("C"))
+        ids = func.any(list(community_ids))
         query = (
-            select(first, last, func.count(), func.sum(EDGES.c.weight))
-            .join_from(EDGES, one, one.c.entity == EDGES.c.source_entity_id)
-            .join(other, other.c.entity == EDGES.c.target_entity_id)
-            .where(EDGES.c.workspace == workspace, one.c.id != other.c.id)
-            .group_by(first, last)
-            .order_by(func.count().desc(), first, last)
+            select(*(BETWEEN.c[name] for name in field_names(Between)))
+            .where(BETWEEN.c.workspace == self.store.workspace, BETWEEN.c.one_id == ids, BETWEEN.c.other_id == ids)
+            .order_by(BETWEEN.c.relationships.desc(), BETWEEN.c.one_id.collate("C"), BETWEEN.c.other_id.collate("C"))
         )
         return self.store.records(Between, query)
 
@@ -114,3 +126,10 @@ class PostgresDrawing:
 def _line() -> list[ColumnElement]:
     keyword = func.coalesce(EDGES.c.keywords[1], "")
     return [EDGES.c.id, EDGES.c.source_entity_id, EDGES.c.target_entity_id, keyword, EDGES.c.weight]
+
+
+def count_between(connection: Connection, workspace: str) -> None:
+    """Anew, of what is loaded; the last thing in a transaction, whose planning it changes."""
+    connection.execute(delete(BETWEEN).where(BETWEEN.c.workspace == workspace))
+    connection.execute(select(*(func.set_config(name, value, True) for name, value in HASHING.items())))
+    connection.execute(COUNT_BETWEEN, {"workspace": workspace})

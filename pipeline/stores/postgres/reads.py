@@ -182,6 +182,19 @@ class PostgresReads(PostgresDatabase):
         )
         return self.records(TextUnit, query)
 
+    def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
+        query = (
+            select(CHUNKS.c.id)
+            .where(
+                CHUNKS.c.workspace == self.workspace,
+                CHUNKS.c.full_doc_id == document_id,
+                self.allowed(within).has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
+            )
+            .order_by(CHUNKS.c.chunk_order_index)
+            .limit(limit)
+        )
+        return [id for (id,) in self.rows_of(query)]
+
     def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> dict[str, tuple[str, int]]:
         query = select(CHUNKS.c.id, CHUNKS.c.full_doc_id, CHUNKS.c.chunk_order_index).where(
             CHUNKS.c.workspace == self.workspace,

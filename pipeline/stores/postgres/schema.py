@@ -109,6 +109,8 @@ NODES = _table(
     Column("entity_type", Text),
     Column("description", Text),
     Column("degree", Integer),
+    Column("x", Double),
+    Column("y", Double),
 )
 EDGES = _table(
     "graphmill_edges",
@@ -140,6 +142,16 @@ Index(
     COMMUNITIES.c.entity_ids,
     postgresql_using="gin",
     postgresql_with={"fastupdate": "off"},
+)
+# How many relationships lead between communities of one parent, counted by a load.
+BETWEEN = Table(
+    "graphmill_between",
+    METADATA,
+    Column("workspace", Text, primary_key=True),
+    Column("one_id", Text, primary_key=True),
+    Column("other_id", Text, primary_key=True),
+    Column("relationships", BigInteger, nullable=False),
+    Column("weight", Double, nullable=False),
 )
 LIVE = Table(
     "graphmill_live",

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from pipeline.text.ids import entity_id
 from tests.serve.serving import serving
 from tests.serve.ui.conftest import Look, Shown
 from tests.servers.openai_server import Reply
@@ -166,6 +168,52 @@ def test_an_entity_is_found_shown_and_bookmarked(page: Page, shown: Shown) -> No
     expect(page.locator("canvas").first).to_be_visible()
     page.go_back()
     expect(page.get_by_role("status").filter(has_text="communities")).to_be_visible()
+
+
+def test_the_graph_by_the_keyboard(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.url}/graph")
+    expect(page.get_by_role("status").filter(has_text="communities")).to_be_visible()
+    details, listed = page.get_by_role("complementary", name="Details"), page.locator("#nodes").get_by_role("button")
+    listed.first.focus()
+    page.keyboard.press("Enter")
+    expect(details).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(listed.first).to_be_focused()
+    expect(details).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(details).to_be_focused()
+    details.get_by_role("button", name="Open it").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#canvas")).to_be_focused()
+    expect(page.get_by_role("navigation", name="What is drawn")).to_contain_text("›")
+    page.goto(f"{shown.url}/graph?{urlencode({'entity': entity_id('Idra Senn')})}")
+    expect(listed).not_to_have_count(0)
+    listed.last.focus()
+    page.keyboard.press("Enter")
+    expect(details).to_be_focused()
+    details.get_by_role("button", name="Expand").focus()
+    page.keyboard.press("Enter")
+    expect(details.get_by_role("button", name="Collapse")).to_be_visible()
+    expect(details).to_be_focused()
+
+
+def test_a_library_that_does_not_come_is_named(look: Look, shown: Shown) -> None:
+    page = look("about:blank").page
+    page.route("**/vendor/sigma*", lambda route: route.abort())
+    page.goto(f"{shown.url}/graph")
+    expect(page.locator("#canvas")).to_contain_text("sigma.min.js could not be loaded")
+    expect(page.locator("#nodes").get_by_role("button")).not_to_have_count(0)
+
+
+def test_who_may_not_see_the_graph_is_led_to_none(look: Look, shown: Shown) -> None:
+    key = 'serve.keys.reader={key: o, where: {path: {"in": [institute.txt, observatory.txt, light.txt]}}}'
+    with shown.folder.open(key, "serve.api_key=all") as project, serving(project) as served:
+        page = look(served.url, extra_http_headers={"X-API-Key": "o"}).page
+        ask(page)
+        page.get_by_role("tab", name="Entities").click()
+        panel = page.get_by_role("tabpanel")
+        expect(panel).to_contain_text("Brack Institute")
+        expect(panel.get_by_role("link")).to_have_count(0)
 
 
 def test_a_night_with_its_steps_and_what_the_next_would_do(page: Page, shown: Shown) -> None:

@@ -1,9 +1,9 @@
 // What an answer rests on, in tabs: passages, entities, relationships, reports, the graph of these, and the account.
 import { ask } from "./api.js";
-import { drawing } from "./drawing.js";
+import { drawing, whyNot } from "./drawing.js";
 import { legend, together } from "./graph_model.js";
 import { excerpt, marked, wordsOf } from "./marks.js";
-import { entityAddress, passageAddress } from "./places.js";
+import { inGraph, passageAddress } from "./places.js";
 import { element, fill, texts } from "./shell.js";
 
 const words = texts.ask;
@@ -86,12 +86,12 @@ function passage(chunk, reference, cited, asked) {
 
 function entities(panel, { found }) {
   panel.append(table(["name", "type", "description"], (found.entities ?? []).map((entity) => [
-    element("a", { href: entityAddress(entity.id) }, entity.name), entity.type.toLowerCase().replaceAll("_", " "), clip(entity.description)])));
+    inGraph(entity.id, entity.name), entity.type.toLowerCase().replaceAll("_", " "), clip(entity.description)])));
 }
 
 function relationships(panel, { found }) {
   panel.append(table(["source", "target", "description", "weight"], (found.relationships ?? []).map((link) => [
-    element("a", { href: entityAddress(link.source_entity_id) }, link.source), element("a", { href: entityAddress(link.target_entity_id) }, link.target),
+    inGraph(link.source_entity_id, link.source), inGraph(link.target_entity_id, link.target),
     clip(link.description || link.keywords.join(", ")), round(link.weight)])));
 }
 
@@ -121,15 +121,15 @@ async function graph(panel, { found }) {
       node: (id) => {
         made.choose(id);
         const { label } = nodes.find((node) => node.id === id);
-        chosen.replaceChildren(label, " · ", element("a", { href: entityAddress(id) }, words.in_graph));
+        chosen.replaceChildren(inGraph(id, label));
       },
       nothing: () => (made.choose(null), chosen.replaceChildren()),
     });
     if (!panel.isConnected) return made.close();
     picture = made;
     made.show(nodes, edges);
-  } catch {
-    canvas.replaceWith(element("p", { class: "notice warn" }, words.no_webgl));
+  } catch (error) {
+    canvas.replaceWith(element("p", { class: "notice warn" }, whyNot(error, words)));
   }
 }
 

@@ -1,15 +1,15 @@
 // A graph on a canvas: nodes of one kind or two, edges, colours that follow the theme, places by force from a worker.
 // Whoever shows it says what a node looks like; a list beside the canvas says the same to those who do not see it.
-import { colour, onColours } from "./shell.js";
-import { graphology, sigma } from "./vendor.js";
+import { colour, fill, onColours, texts } from "./shell.js";
+import { NotLoaded, graphology, sigma } from "./vendor.js";
 
 const COLOURS = ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7"];
 const MANY_EDGES = 1500;
 const LONGEST = 26; // characters of a name, unless it is chosen
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// nodes: {id, label, size, group, kind}; edges: {id, source, target, weight}. group: a number of COLOURS.
-// on: {node(id), open(id), edge(id), nothing()}. Throws where the browser has no WebGL.
+// nodes: {id, label, size, group, kind}, and {x, y, fixed: true} of one that has its place already; edges: {id, source, target, weight}. group: a number of COLOURS.
+// on: {node(id), open(id), edge(id), nothing()}. Throws what whyNot tells of.
 export async function drawing(place, on = {}) {
   const [Graph, Sigma] = await Promise.all([graphology(), sigma()]);
   const graph = new Graph({ multi: true });
@@ -42,6 +42,7 @@ export async function drawing(place, on = {}) {
     maxCameraRatio: 4,
     stagePadding: 40,
     zIndex: true,
+    defaultDrawNodeLabel: drawLabel,
     defaultDrawNodeHover: drawHover,
     nodeReducer(id, data) {
       const focused = chosen.over ?? chosen.id;
@@ -64,6 +65,18 @@ export async function drawing(place, on = {}) {
     },
   });
 
+  // Whether a name that is so wide has room on the right of its node, else it stands on the left.
+  const fits = (data, width) => data.x + data.size + width < renderer.getDimensions().width || data.x < width;
+
+  function drawLabel(context, data, settings) {
+    if (!data.label) return;
+    context.font = `${settings.labelWeight} ${settings.labelSize}px ${settings.labelFont}`;
+    context.fillStyle = theme.ink;
+    const width = context.measureText(data.label).width + 6;
+    const x = fits(data, width) ? data.x + data.size + 3 : data.x - data.size - width + 3;
+    context.fillText(data.label, x, data.y + settings.labelSize / 3);
+  }
+
   // A name over its node: on the paper of the theme, not on white.
   function drawHover(context, data, settings) {
     const size = settings.labelSize;
@@ -75,12 +88,13 @@ export async function drawing(place, on = {}) {
     context.strokeStyle = theme.edge;
     context.lineWidth = 1;
     context.beginPath();
-    if (label) context.roundRect(data.x, data.y - size / 2 - 5, radius + width, size + 10, 4);
+    const right = fits(data, radius + width);
+    if (label) context.roundRect(right ? data.x : data.x - radius - width, data.y - size / 2 - 5, radius + width, size + 10, 4);
     context.arc(data.x, data.y, radius, 0, 2 * Math.PI);
     context.fill();
     if (label) {
       context.fillStyle = theme.ink;
-      context.fillText(label, data.x + radius + 3, data.y + size / 3);
+      context.fillText(label, right ? data.x + radius + 3 : data.x - radius - width + 9, data.y + size / 3);
     }
   }
 
@@ -134,7 +148,7 @@ export async function drawing(place, on = {}) {
         else {
           const at = neighbour.has(node.id) ? graph.getNodeAttributes(neighbour.get(node.id)) : { x: 0, y: 0 };
           const [x, y] = spread(node.id, graph.order);
-          graph.addNode(node.id, { ...node, x: at.x + x, y: at.y + y });
+          graph.addNode(node.id, { x: at.x + x, y: at.y + y, ...node });
           added++;
         }
       }
@@ -143,6 +157,7 @@ export async function drawing(place, on = {}) {
         graph.addEdgeWithKey(edge.id, edge.source, edge.target, { size: 1, weight: 1, ...edge });
         added++;
       }
+      if (nodes.every((node) => node.fixed)) added = 0;
       if (chosen.id && !graph.hasNode(chosen.id)) chosen.id = null;
       near(chosen.id);
       if (added) placing.start();
@@ -197,6 +212,11 @@ export async function drawing(place, on = {}) {
   }
 }
 
+// Why there is no drawing: a library did not come, or it found nothing to draw with.
+export function whyNot(error, words) {
+  return error instanceof NotLoaded ? fill(texts.shell.not_loaded, { what: error.message }) : words.no_webgl;
+}
+
 // Halfway from one colour to another: one that lets the paper shine through would add up to white on white.
 function between(one, other) {
   const [from, to] = [one, other].map((colour) => colour.match(/[\d.]+/g).map(Number));
@@ -223,7 +243,7 @@ function placer(graph, renderer) {
   });
   return {
     start() {
-      const nodes = graph.mapNodes((id, { x, y, size }) => [id, x, y, size]);
+      const nodes = graph.mapNodes((id, { x, y, size, fixed }) => [id, x, y, size, fixed]);
       const edges = graph.mapEdges((_, { weight }, source, target) => [source, target, weight]);
       worker.postMessage({ job: ++job, nodes, edges });
     },

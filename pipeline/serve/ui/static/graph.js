@@ -1,10 +1,10 @@
 // The view Graph: draws what its address names, and makes an address of what is drawn.
 import { ask } from "./api.js";
-import { drawing } from "./drawing.js";
+import { drawing, whyNot } from "./drawing.js";
 import { communityPanel, entityPanel, relationshipPanel } from "./graph_details.js";
 import { GROUPS, addressOf, legend, pathOf, readAddress, together, valueOf } from "./graph_model.js";
 import { filters, finder, list, press } from "./graph_side.js";
-import { element, fill, texts } from "./shell.js";
+import { element, fill, state, texts } from "./shell.js";
 
 const words = texts.graph;
 const LIMIT = 250;
@@ -32,7 +32,7 @@ const on = {
   community: (id) => go({ community: id }),
   expand: (id) => expand(id).catch(fail),
   collapse: (id) => collapse(id),
-  close: () => choose(null),
+  close: () => close(),
   filter: () => hide(),
   document: (found) => ofDocument(found).catch(fail),
   colour: (by) => {
@@ -48,7 +48,8 @@ const node = (id) => shown.nodes.find((found) => found.id === id);
 function go(part) {
   address = { entity: [], community: "", document: "", entities: false, grown: [], colour: choice.colour, ...part };
   history.pushState(null, "", addressOf(address));
-  load();
+  const turned = ["details", "trail"].some((place) => at(place).contains(document.activeElement));
+  load().then(() => turned && !chosen && at("canvas").focus({ preventScroll: true }));
 }
 
 async function load() {
@@ -69,8 +70,10 @@ async function load() {
   }
 }
 
-function fail(error) {
-  at("drawn").replaceChildren(element("span", { class: "bad" }, error.message));
+// What the frame says already is not said twice.
+async function fail(error) {
+  const { problem } = await state().catch(() => ({}));
+  at("drawn").replaceChildren(problem ? words.empty : element("span", { class: "bad" }, error.message));
 }
 
 async function surround(id) {
@@ -175,6 +178,13 @@ function choose(id, reveal = false) {
   return tell(() => (found.kind === "community" ? communityPanel(found, on) : entityPanel(id, turn(id), on)));
 }
 
+// Back to where it was chosen by the keyboard.
+function close() {
+  const listed = chosen && at(`listed-${chosen}`);
+  choose(null);
+  (listed ?? at("canvas")).focus({ preventScroll: true });
+}
+
 let telling = 0;
 async function tell(what) {
   const mine = ++telling;
@@ -184,7 +194,10 @@ async function tell(what) {
   place.setAttribute("aria-busy", "true");
   try {
     const parts = await what();
-    if (mine === telling) place.replaceChildren(...parts.flat(3).filter(Boolean));
+    if (mine !== telling) return;
+    const turned = place.contains(document.activeElement) || at("nodes").contains(document.activeElement);
+    place.replaceChildren(...parts.flat(3).filter(Boolean));
+    if (turned) place.focus({ preventScroll: true });
   } catch (error) {
     if (mine === telling) place.replaceChildren(element("p", { class: "notice bad" }, error.message));
   }
@@ -205,11 +218,12 @@ async function begin() {
     choice.colour = address.colour;
     load();
   });
+  at("details").addEventListener("keydown", ({ key, target }) => key === "Escape" && !target.matches("input") && close());
   const loaded = load();
   try {
     picture = await drawing(at("canvas"), on);
-  } catch {
-    at("canvas").replaceChildren(element("p", { class: "notice warn" }, words.no_webgl));
+  } catch (error) {
+    at("canvas").replaceChildren(element("p", { class: "notice warn" }, whyNot(error, words)));
     return;
   }
   at("zoom-in").onclick = KEYS["+"];

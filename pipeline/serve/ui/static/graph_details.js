@@ -5,6 +5,7 @@ import { passageAddress } from "./places.js";
 import { element, fill, state, texts } from "./shell.js";
 
 const words = texts.graph;
+const narrow = matchMedia("(max-width: 40rem)");
 
 // on: {entity(id), relationship(id), community(id), expand(id), collapse(id), close()}
 export async function entityPanel(id, turn, on) {
@@ -26,10 +27,10 @@ export async function entityPanel(id, turn, on) {
       alone),
     names && namesOf(names),
     names && (await pinForm(entity.name, names)),
-    relationships.length && [
-      element("h3", {}, words.relationships, relationships.length < entity.degree && element("span", { class: "quiet" }, ` ${fill(words.relationships_some, { n: relationships.length })}`)),
+    relationships.length > 0 && section(
+      [words.relationships, relationships.length < entity.degree && some(fill(words.relationships_some, { n: relationships.length }))],
       element("ul", { class: "plain" }, relationships.map((found) => relationshipRow(found, id, on))),
-    ],
+    ),
     passages(told, [entity.name, ...(names?.merged ?? []).map((one) => one.name)]),
   ];
 }
@@ -51,7 +52,7 @@ export async function relationshipPanel(id, on) {
 export function communityPanel(node, on) {
   return [
     head(node.label, on),
-    element("p", { class: "row quiet" }, fill(words.members, { n: node.count.toLocaleString() }), node.inside > 1 && `· ${fill(words.parts, { n: node.inside })}`),
+    element("p", { class: "row quiet" }, fill(words.members, { n: node.count.toLocaleString() }), `· ${fill(words.level, { n: node.level })}`, node.inside > 1 && `· ${fill(words.parts, { n: node.inside })}`),
     node.summary && element("p", { class: "description" }, node.summary),
     element("div", { class: "row" }, element("button", { id: "open", class: "main", onclick: () => on.community(node.id) }, words.open)),
   ];
@@ -108,13 +109,20 @@ async function pinForm(name, { merged, apart }) {
 
 function passages({ said, passages: of }, names) {
   if (!said.length) return null;
-  return [
-    element("h3", {}, words.said, " ", said.length < of && element("span", { class: "quiet" }, fill(words.said_some, { n: said.length, of: of.toLocaleString() }))),
+  return section(
+    [words.said, said.length < of && some(fill(words.said_some, { n: said.length, of: of.toLocaleString() }))],
     said.map((unit) => element("div", { class: "passage" },
       element("a", { href: passageAddress(unit.document_id, unit.id) }, unit.title || unit.document_id),
       element("blockquote", {}, marked(unit.text, names)))),
-  ];
+  );
 }
+
+// Folded where the panel stands below the drawing, not beside it.
+function section(said, ...parts) {
+  return element("details", { class: "section", open: !narrow.matches }, element("summary", {}, element("h3", {}, said)), parts.flat());
+}
+
+const some = (said) => element("span", { class: "quiet" }, ` ${said}`);
 
 const typeName = (type) => type.toLowerCase().replaceAll("_", " ") || words.untyped;
 

@@ -2,6 +2,7 @@
 
 export const GROUPS = 8;
 const MOST = 20;
+const EXTENT = 1000; // of a layout that the workflow has made, to either side, as the worker's own come to be
 
 // The page's own address: what is drawn, what is expanded, how it is coloured.
 export function readAddress() {
@@ -39,12 +40,13 @@ export function together(parts) {
   const nodes = new Map();
   const edges = new Map();
   for (const part of parts) {
-    for (const { id, name, type, degree } of part.entities) {
+    for (const { id, name, type, degree, x, y } of part.entities) {
       const community = part.memberships[id] ?? "";
-      if (!nodes.has(id)) nodes.set(id, { id, kind: "entity", label: name, entityType: type, count: degree, community });
+      const place = typeof x === "number" && typeof y === "number" && { x: EXTENT * x, y: EXTENT * y, fixed: true };
+      if (!nodes.has(id)) nodes.set(id, { id, kind: "entity", label: name, entityType: type, count: degree, community, ...place });
     }
-    for (const { id, title, size, parts: inside, summary } of part.communities) {
-      nodes.set(id, { id, kind: "community", label: title, entityType: "", count: size, community: id, inside, summary });
+    for (const { id, title, level, size, parts: inside, summary } of part.communities) {
+      nodes.set(id, { id, kind: "community", label: title, level, entityType: "", count: size, community: id, inside, summary });
     }
     for (const { id, source_entity_id: source, target_entity_id: target, keyword, weight } of part.relationships) {
       edges.set(id, { id, source, target, keyword, weight, size: Math.min(1 + Math.log2(1 + weight) / 2, 4) });

@@ -6,6 +6,13 @@ const words = texts.graph;
 const STEP = 100;
 const at = (id) => document.getElementById(id);
 
+// Something else in a place; who had turned to a part of it stays with what is called so now, else with its first.
+function anew(place, ...parts) {
+  const turned = place.contains(document.activeElement) ? document.activeElement.id : null;
+  place.replaceChildren(...parts);
+  if (turned !== null) (at(turned) ?? place.querySelector("button, input, select, summary"))?.focus({ preventScroll: true });
+}
+
 // on.found(id): an entity was chosen among those found.
 export function finder(on) {
   at("find").addEventListener("submit", async (event) => {
@@ -57,7 +64,7 @@ export function filters(choice, { nodes, edges, titles, groups, colours }, on) {
     parts.push(field(words.community, "of-community", select));
   }
   if (!communities && nodes.length) parts.push(documentFilter(choice, on));
-  place.replaceChildren(place.querySelector("summary"), ...parts);
+  anew(place, place.querySelector("summary"), ...parts);
   place.hidden = !parts.length;
 }
 
@@ -107,9 +114,9 @@ export function list(nodes, chosen, on) {
   let shown = STEP;
   const draw = () => {
     at("listed-count").textContent = nodes.length.toLocaleString();
-    at("nodes").replaceChildren(...nodes.slice(0, shown).map((node) =>
+    anew(at("nodes"), ...nodes.slice(0, shown).map((node) =>
       element("li", {}, entry(node.label, node.count, () => on.chosen(node.id), {
-        "aria-pressed": String(node.id === chosen), "data-node": node.id,
+        id: `listed-${node.id}`, "aria-pressed": String(node.id === chosen), "data-node": node.id,
         ondblclick: () => on.open(node.id),
       }, node.group))));
     const left = nodes.length - shown;

@@ -1,5 +1,5 @@
 // A worker that places nodes by force: ForceAtlas2 in slices, so that a drawing can follow it, then apart where they
-// overlap. Gets {job, nodes: [[id, x, y, size]], edges: [[source, target, weight]]}; sends {job, places, done}, places
+// overlap. Gets {job, nodes: [[id, x, y, size, fixed]], edges: [[source, target, weight]]}; sends {job, places, done}, places
 // being x and y of each node in turn.
 self.DOMParser = self.Document = self.XMLSerializer = class {}; // the library names them as it loads, for what is not used here
 importScripts("vendor/graphology.umd.min.js", "vendor/graphology-library.min.js");
@@ -10,7 +10,7 @@ let newest = 0;
 addEventListener("message", async ({ data: { job, nodes, edges } }) => {
   newest = job;
   const graph = new graphology({ multi: true });
-  for (const [id, x, y, size] of nodes) graph.addNode(id, { x, y, size });
+  for (const [id, x, y, size, fixed] of nodes) graph.addNode(id, { x, y, size, fixed });
   for (const [source, target, weight] of edges) graph.addEdge(source, target, { weight });
   const settings = {
     ...layoutForceAtlas2.inferSettings(graph),
@@ -28,7 +28,7 @@ addEventListener("message", async ({ data: { job, nodes, edges } }) => {
     await new Promise((resolve) => setTimeout(resolve)); // a newer job may have come
     if (newest !== job) return;
   }
-  if (graph.order <= 800) layoutNoverlap.assign(graph, { maxIterations: 40, settings: { margin: 3, ratio: 1 } });
+  if (graph.order <= 800 && !nodes.some(([, , , , fixed]) => fixed)) layoutNoverlap.assign(graph, { maxIterations: 40, settings: { margin: 3, ratio: 1 } });
   send(job, graph, true);
 });
 

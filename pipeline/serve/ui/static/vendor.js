@@ -2,6 +2,8 @@
 
 const loading = new Map();
 
+export class NotLoaded extends Error {}
+
 function load(file, name) {
   if (!loading.has(file)) {
     loading.set(
@@ -12,7 +14,7 @@ function load(file, name) {
         script.addEventListener("load", () => resolve(globalThis[name]));
         script.addEventListener("error", () => {
           loading.delete(file); // to be tried again
-          reject(new Error(`${file} could not be loaded`));
+          reject(new NotLoaded(`${file} could not be loaded`));
         });
         document.head.append(script);
       }),
