@@ -3,7 +3,8 @@ workers on this machine, in turn. ``python benchmarks/engines.py --units 5000``
 
 CPU s is that of all processes together: of the run, its workers, the scheduler. The cluster is there before the run
 begins, and has done tasks before. Tables must be equal in all three. ``ms a task``: CPU beyond one process, over
-the tasks.
+the tasks. MB are peaks: of the run's own process, of the worker that takes most, of the scheduler; before all that it
+says what these take that have only begun.
 """
 
 import argparse
@@ -13,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,13 +23,17 @@ from unittest.mock import patch
 import psutil
 from corpus import edit_corpus
 from harness import new_project, print_table
+from measure import FORGET_PEAK
 
 from pipeline.engine.tasks import InBuckets
 from pipeline.project import Project
 from tests.projects import ProjectFolder
-from tests.servers.dask_cluster import DaskCluster, dask_cluster
+from tests.servers.dask_cluster import DaskCluster, dask_cluster, processes_below
 
 EDITED = 0.01
+LOOK_SECONDS = 0.5
+"""A process that ends had its peak noted so long before, at most."""
+RUN, WORKER, SCHEDULER = "run MB", "worker MB", "scheduler MB"
 ENGINES: Mapping[str, Mapping[str, Any]] = {
     "local, 1": {"workers": 1},
     "local, 2": {"workers": 2},
@@ -70,9 +76,43 @@ def _cpu_of(cluster: DaskCluster) -> float:
     return sum(sum(one.cpu_times()[:2]) for one in every)
 
 
-def apart(root: Path) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, __file__, "--one", str(root)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def apart(root: Path, cluster: DaskCluster | None = None) -> dict[str, Any]:
+    """With the peaks of its processes, and of those of the cluster."""
+    if cluster:
+        for _, pid in _processes_of(cluster):
+            Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK)
+    peaks: dict[str, float] = dict.fromkeys((RUN, WORKER, SCHEDULER), 0.0)
+    command = [sys.executable, __file__, "--one", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while True:
+            with suppress(psutil.Error):
+                below = psutil.Process(process.pid).children()
+                ours = [(RUN, process.pid), *((WORKER, one.pid) for one in below)]
+                for role, pid in [*ours, *(_processes_of(cluster) if cluster else ())]:
+                    peaks[role] = max(peaks[role], _peak_mb(pid))
+            with suppress(subprocess.TimeoutExpired):
+                said, complaints = process.communicate(timeout=LOOK_SECONDS)
+                break
+    if process.returncode:
+        raise SystemExit(complaints)
+    return {**json.loads(said.splitlines()[-1]), "peaks": peaks}
+
+
+def _processes_of(cluster: DaskCluster) -> Iterator[tuple[str, int]]:
+    """Those that take memory, and what each is."""
+    assert cluster.scheduler
+    yield SCHEDULER, cluster.scheduler.pid
+    for started in cluster.workers:
+        for process in processes_below(started):
+            yield WORKER, process.pid
+
+
+def _peak_mb(pid: int) -> float:
+    """Zero of one that has ended."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+    return 0.0
 
 
 def measured(units: int) -> list[dict[str, Any]]:
@@ -80,6 +120,9 @@ def measured(units: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name, dask_cluster(Path(name) / "cluster") as cluster:
         with new_project(300) as warm:
             cluster.see(ProjectFolder(warm), task_rows=100)
+            cluster.await_workers(2)
+            begun = {role: _peak_mb(pid) for role, pid in _processes_of(cluster)}
+            print(", ".join(f"{role} that has only begun: {peak:,.0f}" for role, peak in begun.items()), flush=True)
             apart(warm)
         for engine, settings in ENGINES.items():
             with new_project(units) as root:
@@ -90,7 +133,7 @@ def measured(units: int) -> list[dict[str, Any]]:
                     if night != "full build":
                         edit_corpus(root / "data" / "input", units, EDITED)
                     before = _cpu_of(cluster)
-                    found = apart(root)
+                    found = apart(root, cluster if settings.get("kind") else None)
                     found["cpu"] += _cpu_of(cluster) - before if settings.get("kind") else 0.0
                     rows.append({"night": night, "engine": engine, **found})
     return rows
@@ -107,6 +150,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "of one process": row["wall"] / alone[row["night"]]["wall"],
             "tasks": row["tasks"],
             "ms a task": 1000 * (row["cpu"] - alone[row["night"]]["cpu"]) / max(row["tasks"], 1),
+            **row["peaks"],
             "tables": "equal" if row["tables"] == alone[row["night"]]["tables"] else "DIFFER",
         }
         for row in sorted(rows, key=lambda row: row["night"], reverse=True)

@@ -328,7 +328,7 @@ class Project(Asking):
         return changed_documents(self.workflow(workflow or self.shown_workflow()), self.resources, self.snapshots)
 
     def doctor(self, long: bool = False, consent: Consent | None = None) -> list[Finding]:
-        """What is right and wrong with settings, space, models, stores and cache, and what to do; see ``examine``."""
+        """What is right and wrong with all that a run depends on, and what to do; see ``examine``."""
         from pipeline.doctor.checks import examine
 
         return examine(self, long, consent)

@@ -90,7 +90,13 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
-    """A scheduler and two workers for the whole session; which snapshots they see each test says."""
+def cluster_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
     with started_cluster(tmp_path_factory.mktemp("dask")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def dask_cluster(cluster_of_the_session: DaskCluster) -> DaskCluster:
+    """A scheduler and two workers, also where another test has killed some; which snapshots they see each test says."""
+    cluster_of_the_session.await_workers(2)
+    return cluster_of_the_session

@@ -6,6 +6,7 @@ from functools import partial
 from urllib.parse import unquote, urlsplit
 
 from pipeline.doctor.chat_model import Consent, Measuring, examine_chat
+from pipeline.doctor.cluster import examine_cluster
 from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, examine_vectors
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.keys import examine_keys
@@ -21,7 +22,7 @@ SHORTEST_SECRET = 4
 
 
 def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
-    """Findings on settings, space, models, stores and cache. Never raises, and no finding tells a secret.
+    """Findings on settings, space, snapshots, cluster, models, stores and cache. Never raises, and tells no secret.
 
     Makes at most 12 calls to each chat model that has an address or a key, none of them cached; what they show is kept
     (models/measured.py). ``consent`` is asked before a prompt is sent that is as long as a query's or a summary's, not
@@ -44,6 +45,7 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
     yield from guarded("space", "data", lambda: examine_space(root, settings))
     yield from guarded("snapshots", "object store", lambda: examine_object_store(project))
+    yield from guarded("cluster", "scheduler", lambda: examine_cluster(project))
     for name in settings.models.chat:
         look = partial(examine_chat, settings, name, project.resources, workflows, measuring)
         yield from guarded("chat", name, look)

@@ -11,8 +11,8 @@ Verdict = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """``area``: settings, space, snapshots, chat, embedding, rerank, stores or cache; ``what``: the thing, such as a
-    model's name. ``action`` is empty where there is nothing to do."""
+    """``area``: settings, space, snapshots, cluster, chat, embedding, rerank, stores or cache; ``what``: the thing,
+    such as a model's name. ``action`` is empty where there is nothing to do."""
 
     area: str
     what: str

@@ -32,6 +32,9 @@ from pipeline.snapshots.store import SnapshotStore
 POLL_SECONDS = 1.0
 """Without news, after which a run looks whether there are workers still."""
 CONNECT_SECONDS, CLOSE_SECONDS = 10, 2
+ANSWER_SECONDS = 10.0
+"""That workers have to say what they see."""
+BUSY = "it does a task: what it sees was not asked"
 GRAPHMILL = "graphmill"
 """Under which a worker says what it is."""
 Facts = Mapping[str, str]
@@ -68,6 +71,15 @@ class Shipped:
 
 
 @dataclass(frozen=True)
+class There:
+    """The workers of a cluster. ``fit``: addresses of those that may do tasks; ``refused``: those of the others, and
+    why."""
+
+    fit: Sequence[str]
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Failed:
     """A task that raised an exception of this ``kind``. What it said is shared by this name, as it may tell of a
     document. Without a name: its worker has not found the files of the project."""
@@ -93,7 +105,8 @@ class Cluster:
     tell: Callable[[str], None]
     client: Client | None = field(default=None, init=False)
     run: str = field(default_factory=lambda: token_hex(8), init=False)
-    refused: dict[str, str] = field(default_factory=dict, init=False)
+    told: set[str] = field(default_factory=set, init=False)
+    """Of which workers it has been told that they are refused."""
     since: float = field(default=0.0, init=False)
     """When a worker that may do tasks was last there, or was first looked for."""
 
@@ -115,6 +128,34 @@ class Cluster:
         yield from self._done(client, shipped, tasks, suspects.append)
         for task in suspects:  # Dask suspects all that waited at a worker as it ended
             yield from self._done(client, shipped, [task], _convict)
+
+    def there(self) -> There:
+        """As they are now. Raises WorkerError where no scheduler answers."""
+        return self._there(self._connected())
+
+    def blind(self, workers: Sequence[str]) -> dict[str, str]:
+        """Those of these workers that do not see the snapshots, or cannot write there, and what is wrong; also those
+        that do not say so within ANSWER_SECONDS. It may be asked while a run is under way."""
+        client, asked = self._connected(), f"look-{token_hex(8)}"
+        names = {worker: f"{asked}-{number}" for number, worker in enumerate(workers)}
+        with temporary_file(self.snapshots.root / UNFINISHED) as file:
+            file.write_text(asked, encoding="utf-8")
+            self.snapshots.share({asked: file})
+        try:
+            answers = {
+                worker: client.submit(_answer, asked, name, key=name, workers=[worker], pure=False)
+                for worker, name in names.items()
+            }
+            deadline = time.monotonic() + ANSWER_SECONDS
+            faults = {worker: _fault(answer, deadline - time.monotonic()) for worker, answer in answers.items()}
+            for worker in (worker for worker, fault in faults.items() if not fault):
+                try:
+                    self.snapshots.shared(names[worker]).read_bytes()
+                except (OSError, DataError):
+                    faults[worker] = "what it has written to its snapshots is not in the run's"
+            return {worker: fault for worker, fault in faults.items() if fault}
+        finally:
+            self.snapshots.take_back([asked, *names.values()])
 
     def _done(
         self, client: Client, shipped: Shipped, tasks: Sequence[Task], suspect: Callable[[Task], None]
@@ -220,24 +261,29 @@ class Cluster:
     def _look(self, client: Client) -> int:
         """How many workers there are that may do tasks; those that may not are told, each once. Raises WorkerError when
         there has been none for long."""
-        try:
-            workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-        except (OSError, RuntimeError, TimeoutError, CancelledError, KeyError):
-            raise self._gone() from None
-        fit = [address for address, worker in workers.items() if resource_of(self.facts) in worker["resources"]]
-        for address in sorted(workers.keys() - set(fit) - set(self.refused)):
-            self.refused[address] = self._why_not(workers[address].get(GRAPHMILL))
-            self.tell(f"dask: worker {address} is refused: {self.refused[address]}")
-        if fit:
+        there = self._there(client)
+        for address in sorted(there.refused.keys() - self.told):
+            self.tell(f"dask: worker {address} is refused: {there.refused[address]}")
+        self.told |= there.refused.keys()
+        if there.fit:
             self.since = time.monotonic()
         elif time.monotonic() - self.since > self.wait_seconds:
-            known = [f"{address}: {why}" for address, why in self.refused.items() if address in workers]
+            known = [f"{address}: {why}" for address, why in there.refused.items()]
             raise WorkerError(
                 f"engine.address: no worker that may do tasks in {self.wait_seconds:g} s "
                 f"({'; '.join(known) or 'none has joined'}); start some with 'graphmill worker {self.address}', and "
                 "run again: what is finished is kept"
             )
-        return len(fit)
+        return len(there.fit)
+
+    def _there(self, client: Client) -> There:
+        try:
+            workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, RuntimeError, TimeoutError, CancelledError, KeyError):
+            raise self._gone() from None
+        fit = [address for address, worker in workers.items() if resource_of(self.facts) in worker["resources"]]
+        others = sorted(workers.keys() - set(fit))
+        return There(sorted(fit), {address: self._why_not(workers[address].get(GRAPHMILL)) for address in others})
 
     def _why_not(self, theirs: Facts | None) -> str:
         if theirs is None:
@@ -306,3 +352,33 @@ def _do(task: Task, shipped: Shipped) -> Files | Failed:
         return noted.get(task.name) or place.do(task)
     except Exception as error:  # noqa: BLE001 - the client raises it
         return seat.failed(task, error)
+
+
+def _answer(asked: str, name: str) -> str:
+    """What is shared by the name ``asked`` a worker shares by a name of its own, so that both see what the other
+    writes. Returns what is wrong, of an exception no more than its name."""
+    snapshots = _seats[0].snapshots
+    try:
+        content = snapshots.shared(asked).read_bytes()
+    except FileNotFoundError:
+        return "it sees other snapshots than the run"
+    except (OSError, GraphmillError) as error:
+        return f"it cannot read the snapshots ({type(error).__name__})"
+    try:
+        with temporary_file(snapshots.root / UNFINISHED) as file:
+            file.write_bytes(content)
+            snapshots.share({name: file})
+    except (OSError, GraphmillError) as error:
+        return f"it cannot write to the snapshots ({type(error).__name__})"
+    return ""
+
+
+def _fault(answer: Future, seconds: float) -> str:
+    """As a worker tells it."""
+    try:
+        return str(answer.result(timeout=max(seconds, 0.1)))
+    except TimeoutError:
+        answer.cancel(force=True)
+        return BUSY
+    except (KilledWorker, CancelledError, OSError):
+        return "it has ended"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cache as memoized
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -44,6 +45,9 @@ from pipeline.settings.schema import Settings
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
+
+if TYPE_CHECKING:
+    from pipeline.engine.cluster import Cluster
 
 
 @dataclass
@@ -283,19 +287,22 @@ def _runner(
 def _workers(project: Services, workflow: Workflow, progress: Progress) -> Workers | None:
     engine = project.settings.engine
     if engine.kind == "dask":
-        return _cluster(project, workflow, progress)
+        from pipeline.runs.worker import ship
+
+        return cluster_of(project, partial(ship, project, workflow), progress.told)
     assert engine.workers != "adaptive"
     return (
         Processes(engine.workers, partial(_workplace, project.root, project.settings)) if engine.workers > 1 else None
     )
 
 
-def _cluster(project: Services, workflow: Workflow, progress: Progress) -> Workers:
+def cluster_of(project: Services, ship: Callable[[], bytes], tell: Callable[[str], None]) -> "Cluster":
+    """The one that settings name. Raises UsageError without Dask."""
     try:
         from pipeline.engine.cluster import Cluster
     except ImportError as error:
         raise UsageError(f"engine.kind: dask: {in_words(error)}; {install_extra('dask')}") from error
-    from pipeline.runs.worker import facts, ship
+    from pipeline.runs.worker import facts
 
     engine = project.settings.engine
     return Cluster(
@@ -304,9 +311,9 @@ def _cluster(project: Services, workflow: Workflow, progress: Progress) -> Worke
         engine.wait_seconds,
         {name: file and str(project.root / file) for name, file in engine.tls.model_dump().items()},
         facts(),
-        partial(ship, project, workflow),
+        ship,
         project.snapshots,
-        progress.told,
+        tell,
     )
 
 

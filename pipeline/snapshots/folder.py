@@ -129,6 +129,11 @@ class Folder:
         for name in names:
             (self.root / name).unlink(missing_ok=True)
 
+    def take_back(self, names: Sequence[str]) -> None:
+        """What was shared by names that nobody else has: for any process."""
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
+
     def clear(self, below: str) -> None:
         """Delete all that is below; only for a caller who is alone here."""
         shutil.rmtree(self.root / below, ignore_errors=True)

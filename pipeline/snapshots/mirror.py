@@ -232,6 +232,10 @@ class Mirror(Folder):
             self.there.pop(name, None)
         super().delete(names)
 
+    def take_back(self, names: Sequence[str]) -> None:
+        self.objects.delete(names)
+        super().take_back(names)
+
     def clear(self, below: str) -> None:
         if below != UNFINISHED or self.tasks_at_large:
             self.delete([kept.name for kept in self.listed(below)])

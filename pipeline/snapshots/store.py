@@ -161,6 +161,10 @@ class SnapshotStore:
         """Only for who has shared them."""
         self.folder.delete([f"{UNFINISHED}/{name}" for name in names])
 
+    def take_back(self, names: Collection[str]) -> None:
+        """As ``unshare``, for any process that has shared something by names that nobody else has."""
+        self.folder.take_back([f"{UNFINISHED}/{name}" for name in names])
+
     def forget_tasks(self) -> None:
         """Only for a caller who is alone here."""
         self.folder.clear(UNFINISHED)

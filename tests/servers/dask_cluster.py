@@ -96,6 +96,13 @@ class DaskCluster:
             self._started("workers", "-m", "pipeline", "worker", self.address, "--workers", str(number), *options)
         )
 
+    def await_workers(self, number: int) -> None:
+        """Until so many have joined; not over TLS."""
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(number, timeout=PATIENCE)
+
     def _started(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **QUIET, SNAPSHOTS: str(self.link), **self.environment}
         log = self.stack.enter_context((self.folder / f"{name}.log").open("ab"))

@@ -19,6 +19,7 @@ import pytest
 from distributed import Client
 from distributed.protocol import pickle as dask_pickle
 
+from pipeline.doctor.cluster import examine_cluster
 from pipeline.engine import cluster as engine_cluster
 from pipeline.engine import tasks
 from pipeline.engine.cluster import Cluster
@@ -27,6 +28,7 @@ from pipeline.engine.tasks import Task, Workplace
 from pipeline.errors import GraphmillError, SettingsError, WorkerError
 from pipeline.project import Project
 from pipeline.runs import worker
+from pipeline.snapshots.folder import UNFINISHED
 from pipeline.snapshots.lease import LEASE
 from pipeline.snapshots.store import Manifest
 from tests.buckets import Bucket
@@ -125,6 +127,9 @@ def test_workers_over_a_bucket_make_what_one_process_makes_also_when_it_was_empt
             assert {name: made[name] for name in whole} == whole
             assert {task.step for task in there} >= {"chunk_documents", "merge_graphs", "shout"}
             assert not here
+            with folder.open() as project:
+                assert [found.verdict for found in examine_cluster(project)] == ["ok", "ok"]
+            assert not [name for name in bucket.names if UNFINISHED in name]
             bucket.objects.delete(sorted(bucket.names - {LEASE}))
 
 

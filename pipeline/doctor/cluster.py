@@ -1,0 +1,50 @@
+"""The Dask cluster of the engine: whether its scheduler answers, which workers may do tasks, and what these see."""
+
+from collections.abc import Iterator
+
+from pipeline.doctor.finding import Finding
+from pipeline.errors import counted
+from pipeline.runs.services import Services
+
+AREA = "cluster"
+
+
+def examine_cluster(project: Services) -> Iterator[Finding]:
+    """Nothing to say of an engine that needs none."""
+    engine = project.settings.engine
+    if engine.kind != "dask":
+        return
+    from pipeline.runs.stages import cluster_of
+
+    with cluster_of(project, bytes, lambda fact: None) as cluster:
+        there = cluster.there()
+        yield _workers(engine.address, len(there.fit), cluster.number)
+        for worker, why in there.refused.items():
+            fact, _, action = why.rpartition("; ")
+            yield Finding(AREA, worker, "warning", f"is refused: {fact}", action)
+        if not there.fit:
+            return
+        from pipeline.engine.cluster import BUSY
+
+        blind = cluster.blind(there.fit)
+        if seeing := len(there.fit) - len(blind):
+            fact = f"{project.snapshots.folder.address}: {counted(seeing, 'worker')} can read and write there"
+            yield Finding(AREA, "snapshots", "ok", fact)
+        action = "start it with GRAPHMILL_SNAPSHOTS as the run's 'snapshots', and the right to read and write there"
+        for worker, fault in blind.items():
+            if fault == BUSY:
+                yield Finding(AREA, worker, "warning", fault, "look again when no run is under way")
+            else:
+                yield Finding(AREA, worker, "failed", fault, action)
+
+
+def _workers(address: str, fit: int, wanted: int | None) -> Finding:
+    """``wanted``: by a run; None where the cluster grows by what waits there."""
+    fact = f"{address} answers, {counted(fit, 'worker')} may do tasks"
+    if wanted is None:
+        return Finding(AREA, "scheduler", "ok", f"{fact}; others come as a run asks for them" if not fit else fact)
+    if fit >= wanted:
+        return Finding(AREA, "scheduler", "ok", fact)
+    fact = f"{fact}, engine.workers: {wanted}"
+    action = f"start more with 'graphmill worker {address}': a run waits engine.wait_seconds for them"
+    return Finding(AREA, "scheduler", "warning" if fit else "failed", fact, action)
