@@ -43,6 +43,10 @@ class Bucket:
     def names(self) -> set[str]:
         return {path.relative_to(self._folder).as_posix() for path in self._files()}
 
+    @property
+    def contents(self) -> dict[str, bytes]:
+        return {name: (self._folder / name).read_bytes() for name in self.names}
+
     def has(self, text: str) -> list[str]:
         """The objects in which the text stands, also those of Parquet, whose pages are compressed."""
         return [path.name for path in self._files() if text.encode() in unpacked(path)]

@@ -40,7 +40,7 @@ class LoadedVersions:
         """Where there is space; what is old is forgotten."""
         with suppress(DiskFullError):
             self.snapshots.folder.write(_name(version), asdict(loaded))
-        self._forget_old()
+        self._forget_old(_name(version))
 
     def find(self, version: str, now: Manifest) -> LoadedVersion | None:
         """None where it is not known, or a file is gone or damaged that its snapshots do not share with those of
@@ -58,11 +58,13 @@ class LoadedVersions:
         """All of it."""
         self.snapshots.folder.clear(FOLDER)
 
-    def _forget_old(self) -> None:
-        """Also what an earlier version of the software has kept here."""
-        there = sorted(self.snapshots.folder.listed(FOLDER), key=lambda kept: kept.changed, reverse=True)
-        newest = [kept for kept in there if kept.name.endswith(".json")][:KEPT]
-        self.snapshots.folder.delete([kept.name for kept in there if kept not in newest])
+    def _forget_old(self, newest: str) -> None:
+        """Also what an earlier version of the software has kept here. ``newest``: whatever the clocks of the machines
+        say that have kept others."""
+        others = [kept for kept in self.snapshots.folder.listed(FOLDER) if kept.name != newest]
+        others.sort(key=lambda kept: kept.changed, reverse=True)
+        stay = [kept for kept in others if kept.name.endswith(".json")][: KEPT - 1]
+        self.snapshots.folder.delete([kept.name for kept in others if kept not in stay])
 
 
 def _name(version: str) -> str:

@@ -104,9 +104,12 @@ def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) ->
     snapshot = manifest and manifest.tables.get(REJECTS)
     if manifest is None or manifest.steps.keys() != {step["step"] for step in report["steps"]}:
         return None
-    if snapshot is None or not project.snapshots.exists(snapshot):
+    if snapshot is None:
         return None
-    return by_reason(project.snapshots.read(snapshot), manifest, project.snapshots)
+    try:
+        return by_reason(project.snapshots.read(snapshot), manifest, project.snapshots)
+    except DataError:  # another machine may have deleted it just now
+        return None
 
 
 def by_reason(rejects: "pd.DataFrame", manifest: "Manifest", snapshots: "SnapshotStore") -> list[LeftOut]:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,15 @@ class Folder:
         """Raises DataError when a table's file is gone or damaged."""
         for name in names:
             self.whole(name)
+
+    def lacking(self, names: Iterable[str]) -> set[str]:
+        """Those of tables' files that are gone or damaged."""
+        return {name for name in names if not self._is_whole(name)}
+
+    def _is_whole(self, name: str) -> bool:
+        with suppress(DataError):
+            return bool(self.whole(name))
+        return False
 
     def keep(self, names: Iterable[str]) -> None:
         """See that tables' files which were written here are kept, before anything points at them."""

@@ -3,7 +3,8 @@
 No clocks are compared. A client holds the lease as long as it has renewed it within PERIOD by its own clock; another
 takes it over when the object has stayed the same for a whole period while it looked on, which began later. Each change
 is a write on the condition that nobody else has written since. A client that was asleep for longer finds out before
-it writes anything, and what it writes then is on conditions too.
+it writes anything, and what it writes then is on conditions too. To delete there is no condition: it writes and deletes
+only in the first half of a period, and no such request is tried for longer than the other half.
 """
 
 import json
@@ -19,13 +20,13 @@ from typing import Any
 
 from pipeline.errors import LeaseLostError, LockedError, ObjectStoreError
 from pipeline.files import tell, write_text
-from pipeline.snapshots.objects import Objects
+from pipeline.snapshots.objects import LONGEST_CHANGE, Objects
 
 LEASE = "lease.json"
 TOKEN = "lease-token"  # noqa: S105 - the name of a file
 """The file, in the folder that mirrors the objects, with what the lease of its client says: who holds that folder alone
 and finds it in the lease knows that its holder is dead."""
-PERIOD = 60.0
+PERIOD = 2.0 * (LONGEST_CHANGE + 1)
 """Seconds."""
 RENEWALS = 4
 """In a period."""
@@ -45,12 +46,20 @@ class Lease:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raises LeaseLostError where somebody else may write."""
-        if self.lost or _now() - self.renewed > self.period:
+        """Before each change. In the second half of a period it waits for the lease to be renewed.
+
+        Raises LeaseLostError where somebody else may write."""
+        while not self._is_over and _now() - self.renewed > self.period / 2:
+            time.sleep(self.period / 100)
+        if self._is_over:
             raise LeaseLostError(
                 f"{self.objects.address}: another client may have taken it over while this one did not answer; run the "
                 "same command again: it goes on from what is done"
             )
+
+    @property
+    def _is_over(self) -> bool:
+        return self.lost or _now() - self.renewed > self.period
 
     def content(self) -> bytes:
         return json.dumps({"token": self.token, "place": self.place, "turn": self.turn}).encode()
@@ -60,7 +69,7 @@ class Lease:
         while not self.ended.wait(self.period / RENEWALS):
             with suppress(ObjectStoreError):  # it may answer again in time
                 self.renew()
-            if self.lost or _now() - self.renewed > self.period:
+            if self._is_over:
                 self.lost = True
                 return
 
@@ -113,7 +122,11 @@ def _take(lease: Lease, former: str) -> None:
         began = _now()
         if e_tag := objects.create(LEASE, lease.content()):
             break
-        found, e_tag = objects.read(LEASE)
+        try:
+            found, e_tag = objects.read(LEASE)
+        except FileNotFoundError:  # somebody has deleted it meanwhile
+            time.sleep(lease.period / RENEWALS / 4)
+            continue
         holder = _holder(found)
         if seen and e_tag != seen:
             raise LockedError(f"{objects.address}: {_told(holder)} writes there; wait for it to end")

@@ -5,9 +5,10 @@ anything points at it. JSON is read there and written there, on the condition th
 writes holds the lease (snapshots/lease.py); what the store has is listed once then, and known from there on.
 """
 
+import math
 import secrets
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,12 @@ from pipeline.errors import DamagedError, DataError, LeaseLostError, ObjectStore
 from pipeline.files import json_content, json_text, temporary_file
 from pipeline.snapshots.folder import UNFINISHED, Folder, Kept
 from pipeline.snapshots.lease import PERIOD, Lease, leased, process_named
-from pipeline.snapshots.objects import Objects, StoredObject
+from pipeline.snapshots.objects import Objects, StoredObject, always
 
 CHECKED = "check-"
 """What the names of objects begin with that are written to see whether the server honours conditions."""
+SEEN_SECONDS = 10.0
+"""For which who does not hold the lease goes by what it has seen in the store: others may delete meanwhile."""
 FORGOTTEN = 86_400.0
 """Seconds after which who wrote such an object is not at it any more, also by a clock that is wrong."""
 PARQUET = ".parquet"
@@ -35,7 +38,7 @@ FOOTER = 2**16
 class Mirror(Folder):
     """``there``: what is known to be in the store, by name; with the lease that is all but what is noted of tasks.
     ``damaged``: files that are not what they are named by, there. ``tasks_at_large``: whether other processes may have
-    noted tasks since the store was looked through."""
+    noted tasks since the store was looked through. ``looked``: when that was."""
 
     objects: Objects = field(kw_only=True)
     period: float = field(default=PERIOD, kw_only=True)
@@ -43,6 +46,7 @@ class Mirror(Folder):
     damaged: set[str] = field(default_factory=set, repr=False)
     lease: Lease | None = field(default=None, repr=False)
     tasks_at_large: bool = field(default=True, repr=False)
+    looked: float = field(default=-math.inf, repr=False)
 
     is_private = False
 
@@ -69,7 +73,18 @@ class Mirror(Folder):
         super().delete([kept.name for kept in self._only_here(self.there)])
 
     def _look(self) -> None:
+        self.looked = time.monotonic()
         self.there = {found.name: found for found in self.objects.listed()}
+
+    def _look_for(self, names: Collection[str]) -> None:
+        """Where there may be more to know of these: who holds the lease knows all but what others put up for tasks."""
+        is_old = time.monotonic() - self.looked > SEEN_SECONDS
+        if self.lease:
+            look = self.tasks_at_large and not self.there.keys() >= set(names)
+        else:
+            look = bool(names) and (is_old or not self.there.keys() >= set(names))
+        if look:
+            self._look()
 
     def _look_unless_listed(self, names: Iterable[str]) -> None:
         """Of what was put up since no more is known than that it is there."""
@@ -123,23 +138,23 @@ class Mirror(Folder):
     def require(self, names: Iterable[str]) -> None:
         """That they are in the store, which keeps what it has as it was; of one that is damaged all the same is told
         when it is read."""
-        asked = list(names)
-        if not all(name in self.there for name in asked):
-            self._look()
-        lacking = next((name for name in asked if name not in self.there or name in self.damaged), None)
-        if lacking is not None:
+        for lacking in sorted(self.lacking(names)):
             raise DataError(f"{self.told(lacking)}: not there, or damaged; run the workflow again")
+
+    def lacking(self, names: Iterable[str]) -> set[str]:
+        asked = set(names)
+        self._look_for(asked)
+        return {name for name in asked if name not in self.there or name in self.damaged}
 
     def keep(self, names: Iterable[str]) -> None:
         lacking = {name: self.root / name for name in names if name not in self.there or name in self.damaged}
         if not lacking:
             return
-        if self.lease:
-            self.lease.check()
         self.require([name for name in lacking if not self.is_here(name)])
         lacking = {name: path for name, path in lacking.items() if self.is_here(name)}
-        self.objects.upload({name: path for name, path in lacking.items() if name not in self.damaged})
-        self.objects.upload({name: path for name, path in lacking.items() if name in self.damaged}, again=True)
+        may = self.lease.check if self.lease else always
+        self.objects.upload({name: path for name, path in lacking.items() if name not in self.damaged}, may=may)
+        self.objects.upload({name: path for name, path in lacking.items() if name in self.damaged}, True, may)
         self.kept_by_others(lacking)
         self.damaged -= set(lacking)
 
@@ -227,7 +242,7 @@ class Mirror(Folder):
         """There and here."""
         self._may_write()
         if there := [name for name in names if name in self.there or _is_of_tasks(name)]:
-            self.objects.delete(there)
+            self.objects.delete(there, self._may_write)
         for name in names:
             self.there.pop(name, None)
         super().delete(names)

@@ -25,8 +25,19 @@ LARGE = 2**25
 """Bytes from which on a file goes up alone: an upload on a condition is one request, of all of it."""
 CONFLICT_SECONDS = 10.0
 """That two clients get that create the same object at once."""
-DELETED_AT_ONCE = 1000
-RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+DELETED_AT_ONCE = {"s3": 250}
+"""In a request; of the other kinds each is a request, and so many of them are under way together."""
+DELETED_TOGETHER = 10
+RETRY_SECONDS, PAUSE_SECONDS, ANSWER_SECONDS = 22, 1, 6
+"""For how long a request is tried again, after which pause, and how long the answer to one that changes something by
+its name may take."""
+LONGEST_CHANGE = RETRY_SECONDS + PAUSE_SECONDS + ANSWER_SECONDS
+"""Seconds after which a JSON that is written, or some objects that are deleted, will not be so any more."""
+RETRIES: Any = {
+    "max_retries": 1000,
+    "backoff": {"max_backoff": timedelta(seconds=PAUSE_SECONDS)},
+    "retry_timeout": timedelta(seconds=RETRY_SECONDS),
+}
 KEYS = {
     "s3": ("AWS_", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL where not Amazon's"),
     "gs": ("GOOGLE_", "GOOGLE_SERVICE_ACCOUNT, the file of its key"),
@@ -49,6 +60,12 @@ CODE, STATUS = re.compile(r"<Code>(\w+)</Code>"), re.compile(r"status code: (\d{
 HOST = re.compile(r"https?://(?:[^/@\s]*@)?([^/\s]+)")
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+Check = Callable[[], object]
+"""Raises where there may be nothing more of what was begun."""
+
+
+def always() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -93,11 +110,11 @@ class Objects:
 
     def create(self, name: str, content: bytes) -> str | None:
         """Its e-tag; None where there is one of this name already."""
-        return self._put(name, content, "create")
+        return self._put(name, content, "create", soon=True)
 
     def replace(self, name: str, content: bytes, e_tag: str) -> str | None:
         """The new e-tag; None where what is there has another than this, or there is none."""
-        return self._put(name, content, {"e_tag": e_tag})
+        return self._put(name, content, {"e_tag": e_tag}, soon=True)
 
     def overwrite(self, name: str, content: bytes) -> str:
         return self._put(name, content, "overwrite") or ""
@@ -107,15 +124,18 @@ class Objects:
         with self._in_words():
             return self._store.put(name, b"", use_multipart=False)["version"] not in (None, "null")
 
-    def upload(self, files: Mapping[str, Path], again: bool = False) -> None:
-        """Files that are named by their content: one that is there stays, but where it is written ``again``."""
+    def upload(self, files: Mapping[str, Path], again: bool = False, may: Check = always) -> None:
+        """Files that are named by their content: one that is there stays, but where it is written ``again``. ``may``:
+        asked before each."""
         sizes = {name: path.stat().st_size for name, path in files.items()}
-        self.each(lambda name: self._upload(name, files[name], again), [name for name in files if sizes[name] < LARGE])
+        small = [name for name in files if sizes[name] < LARGE]
+        self.each(lambda name: self._upload(name, files[name], again, may), small)
         for name in files:
             if sizes[name] >= LARGE:
-                self._upload(name, files[name], again)
+                self._upload(name, files[name], again, may)
 
-    def _upload(self, name: str, path: Path, again: bool) -> None:
+    def _upload(self, name: str, path: Path, again: bool, may: Check) -> None:
+        may()
         with path.open("rb") as file:
             if not path.stat().st_size:
                 self._put(name, b"", "overwrite")
@@ -145,11 +165,11 @@ class Objects:
             return False
         return True
 
-    def _put(self, name: str, content: Any, mode: Any) -> str | None:
-        faults = self._faults
+    def _put(self, name: str, content: Any, mode: Any, soon: bool = False) -> str | None:
+        faults, store = self._faults, self._prompt_store if soon else self._store
         try:
             with self._in_words(faults.AlreadyExistsError, faults.PreconditionError):
-                return self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"] or ""
+                return store.put(name, content, mode=mode, use_multipart=False)["e_tag"] or ""
         except faults.AlreadyExistsError:
             return None
         except faults.PreconditionError as error:
@@ -174,15 +194,21 @@ class Objects:
         with self._in_words():
             return sorted(each["path"] for each in self._store.list_with_delimiter("")["objects"])
 
-    def delete(self, names: Sequence[str]) -> None:
-        """Those that are there."""
-        for start in range(0, len(names), DELETED_AT_ONCE):
+    def delete(self, names: Sequence[str], may: Check = always) -> None:
+        """Those that are there. ``may``: asked before each request."""
+        at_once = DELETED_AT_ONCE.get(kind_of(self.address), DELETED_TOGETHER)
+        for start in range(0, len(names), at_once):
+            some = list(names[start : start + at_once])
+            may()
             with self._in_words():
                 try:
-                    self._store.delete(list(names[start : start + DELETED_AT_ONCE]))
+                    self._prompt_store.delete(some)
                 except FileNotFoundError as error:  # not all stores are silent of one that is gone
                     if _code(error) in NO_BUCKET:
                         raise
+                    if len(some) > 1:
+                        for name in some:
+                            self.delete([name], may)
 
     def each(self, do: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """Side by side."""
@@ -203,11 +229,19 @@ class Objects:
 
     @cached_property
     def _store(self) -> Any:
+        return self._opened()
+
+    @cached_property
+    def _prompt_store(self) -> Any:
+        """For changes that must not come late."""
+        return self._opened(timeout=timedelta(seconds=ANSWER_SECONDS))
+
+    def _opened(self, **client: Any) -> Any:
         from obstore.store import from_url
 
         keys = keys_of(self.address, self.environment).items()
         named: Any = {name.lower(): value for name, value in keys if name not in os.environ}  # which it reads itself
-        options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http"}
+        options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http", **client}
         try:
             return from_url(self.address, config=named, client_options=options, retry_config=RETRIES)
         except (self._faults.BaseError, ValueError):

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,16 +138,17 @@ class SnapshotStore:
         """What those of these tasks have written that are done, by their names: if it is all there and undamaged."""
         there = {PurePosixPath(kept.name).stem for kept in self.folder.listed(UNFINISHED)}
         found = {task: self._noted_task(task) for task in tasks if task in there}
-        return {task: files for task, files in found.items() if files is not None}
+        noted = {task: files for task, files in found.items() if files is not None}
+        paths = {task: {file.path for some in files.values() for file in some} for task, files in noted.items()}
+        lacking = self.folder.lacking(chain.from_iterable(paths.values()))
+        return {task: files for task, files in noted.items() if not paths[task] & lacking}
 
     def _noted_task(self, task: str) -> dict[str, list[TableFile]] | None:
         try:
             content = self._read(f"{UNFINISHED}/{task}.json", dict)
-            files = {name: [TableFile(**file) for file in some] for name, some in content["files"].items()}
-            self.require_files(file.path for some in files.values() for file in some)
         except (FileNotFoundError, DataError):
             return None
-        return files
+        return {name: [TableFile(**file) for file in some] for name, some in content["files"].items()}
 
     def share(self, files: Mapping[str, Path]) -> None:
         """Make these files of this folder those that every process finds by these names, wherever it is, until they

@@ -1,5 +1,6 @@
 """What a load remembers of the one before, and that no load depends on it."""
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -129,3 +130,14 @@ def test_old_versions_are_forgotten(snapshots: SnapshotStore):
     assert versions.find(f"version-{KEPT + 2}", NOTHING) == replace(newest, max_types=KEPT + 2)
     versions.forget()
     assert versions.find(f"version-{KEPT + 2}", NOTHING) is None
+
+
+def test_the_newest_version_stays_whatever_the_clocks_of_others_say(snapshots: SnapshotStore):
+    versions = LoadedVersions(snapshots)
+    loaded = LoadedVersion(save(BEFORE, snapshots).tables, ["code"], 5, {"MET": 1})
+    for number in range(KEPT):
+        versions.keep(f"version-{number}", loaded)
+        os.utime(snapshots.root / FOLDER / f"version-{number}.json", (2**32, 2**32))
+    versions.keep("newest", loaded)
+    assert versions.find("newest", NOTHING) == loaded
+    assert len(list((snapshots.root / FOLDER).iterdir())) == KEPT

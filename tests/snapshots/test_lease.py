@@ -1,6 +1,10 @@
 """One client writes: the lease that it holds, loses, gives back, and leaves behind."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +16,10 @@ from pipeline.errors import LeaseLostError, LockedError
 from pipeline.files import write_text
 from pipeline.snapshots import lease as leases
 from pipeline.snapshots.lease import LEASE, TOKEN, Lease, leased
+from pipeline.snapshots.objects import LONGEST_CHANGE
 from pipeline.snapshots.store import Manifest
 from tests.buckets import Bucket
+from tests.servers.s3_server import between
 from tests.snapshots.test_places import FIRST, SECOND, night
 
 SHORT = 1.0
@@ -90,6 +96,121 @@ def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: 
             one.publish(Manifest("flow"), FIRST)
         one.mirror.lease.lost = True
     assert other.manifest("flow").tables == {"texts": newest}
+
+
+def test_in_the_second_half_of_a_period_it_waits_to_be_renewed(bucket: Bucket, tmp_path: Path):
+    """What it sends in the first half has come to an end, whatever the server does, before anybody can take over."""
+    assert 2 * LONGEST_CHANGE < leases.PERIOD
+    with leased(bucket.objects, "one", tmp_path, SHORT) as lease:
+        lease.ended.set()  # it renews itself no more
+        lease.renewed = leases._now() - 0.6 * SHORT
+        renewing = threading.Timer(0.05, lease.renew)
+        renewing.start()
+        lease.check()
+        renewing.join()
+        assert leases._now() - lease.renewed < SHORT / 2
+        lease.renewed -= 0.6 * SHORT
+        with pytest.raises(LeaseLostError):
+            lease.check()
+        assert leases._now() - lease.renewed > SHORT
+
+
+def test_objects_are_deleted_for_as_long_as_it_is_held(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another client may have recorded the others since."""
+    monkeypatch.setattr("pipeline.snapshots.objects.DELETED_AT_ONCE", {"s3": 2})
+    names = [f"texts/{number}" for number in range(5)]
+    for name in names:
+        bucket.objects.create(name, b"")
+    held = list[Lease]()
+
+    def lose(method: str, path: str) -> None:
+        if method == "POST" and held:
+            asleep(held[0])
+
+    with between(bucket.server, after=lose) as (endpoint, _):
+        store = bucket.by(endpoint).snapshots(tmp_path)
+        with store.alone("here"):
+            assert store.mirror
+            assert store.mirror.lease
+            held.append(store.mirror.lease)
+            with pytest.raises(LeaseLostError):
+                store.delete_files(names)
+    assert set(names) & bucket.names == set(names[2:])
+
+
+SUSPENDED = """
+import os, sys
+from pathlib import Path
+from pipeline.errors import GraphmillError
+from pipeline.snapshots.mirror import Mirror
+from pipeline.snapshots.objects import Objects
+from pipeline.snapshots.store import Manifest, SnapshotStore
+from tests.snapshots.test_places import FIRST, SECOND, night, texts
+
+folder = Path(sys.argv[2])
+store = SnapshotStore(folder, Mirror(folder, objects=Objects(sys.argv[1], os.environ), period=1))
+
+def told(do):
+    try:
+        do()
+        print("done", flush=True)
+    except GraphmillError as error:
+        print(type(error).__name__, flush=True)
+
+with store.alone("suspended"):
+    first = night(store, FIRST, *"abc")
+    new = store.write("texts", texts(*"abcdef"), ("id",))
+    print("holds", flush=True)
+    input()
+    told(lambda: store.delete_files(first.paths))
+    told(lambda: store.forget_tasks() or store.forget("flow", FIRST))
+    told(lambda: store.keep([new]))
+    told(lambda: store.publish(Manifest("flow", {"texts": first}), SECOND))
+    told(lambda: night(store, SECOND, *"xyz"))
+"""
+
+
+def test_a_process_that_was_suspended_for_longer_changes_nothing(bucket: Bucket, tmp_path: Path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED, bucket.address, str(tmp_path / "one")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **bucket.environment},
+    )  # fmt: skip
+    with process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "holds\n"
+        process.send_signal(signal.SIGSTOP)
+        other = bucket.snapshots(tmp_path / "other", period=1)
+        with other.alone("other"):
+            newest = night(other, SECOND, *"abc")
+            there = bucket.contents
+            process.send_signal(signal.SIGCONT)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.read() == "LeaseLostError\n" * 5
+            assert process.wait(30) == 0
+            assert {name: text for name, text in bucket.contents.items() if name != LEASE} == {
+                name: text for name, text in there.items() if name != LEASE
+            }
+    assert other.manifest("flow").tables == {"texts": newest}
+    assert other.exists(newest)
+
+
+def test_a_lease_that_is_deleted_as_it_is_looked_at_is_taken(bucket: Bucket, tmp_path: Path):
+    leave_behind(bucket, tmp_path / "one")
+    gone = list[str]()
+
+    def delete(method: str, path: str) -> None:
+        if method == "GET" and path.endswith(LEASE) and not gone:
+            gone.append(path)
+            bucket.delete(LEASE)
+
+    with (
+        between(bucket.server, before=delete) as (endpoint, _),
+        leased(bucket.by(endpoint).objects, "other", tmp_path, SHORT) as lease,
+    ):
+        lease.check()
+    assert gone
 
 
 def test_a_holder_whose_lease_was_replaced_finds_out(bucket: Bucket, tmp_path: Path):

@@ -158,6 +158,41 @@ def test_what_others_have_made_is_fetched_side_by_side(bucket: Bucket, tmp_path:
     assert len(files) > 1
 
 
+def test_tasks_whose_files_are_gone_are_found_by_one_look(bucket: Bucket, tmp_path: Path):
+    worker = bucket.snapshots(tmp_path / "worker")
+    tasks = [f"task-{number}" for number in range(4)]
+    for task in tasks:
+        file = worker.write_bucket("texts", texts(*(f"{task} {letter}" for letter in "abcdef")), ("id",), "0", "id")
+        worker.note_task(task, {"texts": file})
+        if task in tasks[:3]:
+            bucket.delete(file[0].path)
+    with between(bucket.server) as (endpoint, traffic):
+        client = bucket.by(endpoint).snapshots(tmp_path / "client")
+        with client.alone("client"):
+            assert list(client.noted_tasks(tasks)) == tasks[3:]
+            assert traffic.requests["LIST"] <= 3  # of all, of what is noted, and of all again
+
+
+def test_a_reader_that_stays_sees_what_another_has_deleted(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    writer = bucket.snapshots(tmp_path / "writer")
+    with between(bucket.server) as (endpoint, traffic), writer.alone("writer"):
+        reader = bucket.by(endpoint).snapshots(tmp_path / "reader")
+        snapshot = night(writer, FIRST, *"abc")
+        for _ in range(3):
+            assert reader.exists(snapshot)
+        assert traffic.requests["LIST"] == 1
+        writer.delete_files(snapshot.paths)
+        monkeypatch.setattr("pipeline.snapshots.mirror.SEEN_SECONDS", 0)
+        assert not reader.exists(snapshot)
+        with pytest.raises(DataError, match="run the workflow again"):
+            reader.table(snapshot)
+        night(writer, SECOND, *"abc")
+        assert reader.exists(snapshot)
+        assert reader.table(snapshot).equals(texts(*"abc"))
+
+
 def test_columns_are_told_by_the_ends_of_files(bucket: Bucket, tmp_path: Path):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.alone("here"):

@@ -169,6 +169,25 @@ def test_the_server_killed_in_a_run_is_a_clear_end_and_the_next_goes_on(
             assert table_hashes(opened, "fast") == undisturbed.tables
 
 
+def test_a_process_that_stays_sees_what_another_machine_has_deleted(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = project(tmp_path, "p")
+    bucket.hold(folder)
+    with folder.open() as staying:
+        staying.index("fast")
+        assert staying.night().left_out == []
+        assert {step.action for step in staying.plan("fast")} == {"reuse"}
+        tables = staying.snapshots.manifest("fast").tables
+        elsewhere = bucket.snapshots(tmp_path / "elsewhere")
+        with elsewhere.alone("elsewhere"):
+            elsewhere.delete_files([path for name in ("rejects", "text_units") for path in tables[name].paths])
+        shutil.rmtree(mirror_of(folder))
+        assert staying.night().left_out is None
+        monkeypatch.setattr("pipeline.snapshots.mirror.SEEN_SECONDS", 0)
+        assert ("run", "missing") in {(step.action, step.reason) for step in staying.plan("fast")}
+
+
 def test_another_project_may_not_write_there(bucket: Bucket, tmp_path: Path):
     one, other = project(tmp_path, "one"), project(tmp_path, "other")
     for folder in (one, other):
