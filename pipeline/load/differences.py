@@ -90,8 +90,10 @@ class Differences:
             stored = hashes_of(before.some(table, differing))
             return replace(diff(rows, stored), before=stored)
         gone, new = (side["id"] for side in self._rows(next(iter(TABLE_SOURCES[table]))))
-        was_there = pc.or_(pc.is_in(differing, value_set=gone), pc.invert(pc.is_in(differing, value_set=new)))
-        return _replacing(differing.filter(was_there), rows)
+        stays = pc.and_not(
+            pc.is_in(differing, value_set=pa.array(rows["id"], TEXT)), pc.is_in(differing, value_set=new)
+        )
+        return _replacing(differing.filter(pc.or_(pc.is_in(differing, value_set=gone), stays)), rows)
 
     def _alone(self, source: str, ids: pa.Array) -> tuple[pa.Table, pa.Table]:
         """As ``_rows``, of these ids, and with every column but vectors."""

@@ -97,6 +97,23 @@ def test_the_old_rows_become_the_new_ones(
             assert gone == stored.keys() - wanted.keys()
 
 
+def test_reports_that_never_were_are_not_deleted(tmp_path: Path):
+    """Of a workflow that detects communities and tells nothing of them."""
+    snapshots, manifests = SnapshotStore(tmp_path), list[Manifest]()
+    for names in (["Ada", "Euler"], ["Ada", "Cayley"]):
+        tables = corpus({"a.txt": "One."}, dict.fromkeys(names, "person"), [])
+        tables |= {name: tables[name].iloc[:0] for name in ("community_reports", "report_embeddings")}
+        manifests.append(saved(snapshots, tables, manifests[-1] if manifests else None, bare=False))
+    for left_out in ((), ("community_reports", "report_embeddings")):
+        before, now = (
+            Manifest("index", {name: table for name, table in manifest.tables.items() if name not in left_out})
+            for manifest in manifests
+        )
+        between = Differences(DesiredRows(before, snapshots, 5), DesiredRows(now, snapshots, 5))
+        assert list(between.deltas("communities"))
+        assert not [delta for delta in between.deltas("reports") if not delta.empty]
+
+
 def test_equal_snapshots_differ_in_nothing(tmp_path: Path):
     snapshots = SnapshotStore(tmp_path)
     manifest = saved(snapshots, corpus({"a.txt": "One."}, {"Ada": "person"}, []), None, bare=False)
