@@ -19,6 +19,7 @@ from typing import Any, LiteralString
 import pandas as pd
 import pyarrow as pa
 from neo4j import ManagedTransaction, SummaryCounters, Transaction
+from neo4j.exceptions import ClientError
 
 from pipeline.contract.schema_version import refuse_newer
 from pipeline.errors import StoreError
@@ -35,6 +36,8 @@ from pipeline.stores.records import Entity, Link, Membership, Relationship, Shar
 
 WAITING_SECONDS = 1.0
 """After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""
+
+MADE_MEANWHILE = "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists"
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,11 @@ class Neo4jStore(Neo4jDrawing):
 
         with self.driver.session(database=self.database) as session:
             for statement in (*cypher.CONSTRAINTS, *cypher.INDEXES, cypher.MAKE_LOCK):
-                session.execute_write(run, statement)
+                try:
+                    session.execute_write(run, statement)
+                except ClientError as error:  # IF NOT EXISTS does not see what another load makes at this instant
+                    if error.code != MADE_MEANWHILE:
+                        raise
             told_by = {"lock": name, "client": this_client()}
             with session.begin_transaction(metadata=told_by, timeout=0) as around:
                 waiting = threading.Timer(WAITING_SECONDS, self._tell_holder, (name, waits))

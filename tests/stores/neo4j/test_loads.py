@@ -1,7 +1,9 @@
 """How Neo4j is loaded, read whole and dropped."""
 
 import ast
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import LiteralString
@@ -47,6 +49,24 @@ def assert_stored(store: Neo4jStore, stored: Graph) -> None:
     for table, rows in stored.tables(store).items():
         expected = store.as_stored(with_hashes(rows)).sort_values("id").reset_index(drop=True)
         pd.testing.assert_frame_equal(whole(store, table, expected), expected, check_dtype=False)
+
+
+def test_loads_that_make_an_index_at_the_same_instant(neo4j: OpenStore, monkeypatch: pytest.MonkeyPatch):
+    """IF NOT EXISTS does not see what another transaction is about to make."""
+    monkeypatch.setattr(cypher, "CONSTRAINTS", ())  # of which each keeps the others back for a while
+    stores, together = [neo4j(f"-{number}") for number in range(4)], threading.Barrier(4)
+    for store in stores:
+        assert store.live() is None
+    run(stores[0], "DROP INDEX graphmill_entity_name IF EXISTS")
+
+    def begin(store: Neo4jStore) -> None:
+        together.wait()
+        with store.alone():
+            pass
+
+    with ThreadPoolExecutor(len(stores)) as threads:
+        list(threads.map(begin, stores))
+    assert [name for [name] in run(stores[0], "SHOW INDEXES YIELD name")].count("graphmill_entity_name") == 1
 
 
 # Read whole, listed, dropped.
