@@ -4,15 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
-from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 from pipeline.contract.definitions import folder_around, forms
 from pipeline.contract.kept_codes import kept_code
+from pipeline.models.base import version
 
-version = cache(metadata.version)
-"""Of a distribution that is installed; its whole metadata are parsed for that, and a plan asks for each step."""
 KNOWN_AS: dict[str, str] = {
     # aggregate
     "0c79fc1a8e79b6327c76a387909cc0a4fa817f340cc6e3995bc339504bd5b0e1":
@@ -128,6 +126,6 @@ def library_versions(distributions: tuple[str, ...]) -> dict[str, str]:
     """Of those that are there: a verb may use an extra."""
     there = {}
     for name in distributions:
-        with suppress(metadata.PackageNotFoundError):
+        with suppress(PackageNotFoundError):
             there[name] = version(name)
     return there

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 Result = TypeVar("Result")
+
+version = cache(metadata.version)
+"""Of a distribution that is installed: its whole metadata are parsed for that, and a plan asks for each step."""
 
 Message = Mapping[str, str]
 """``{"role": "system" | "user" | "assistant", "content": ...}``"""

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pipeline.models.base import EmbeddingModel, Listener, unit
+from pipeline.models.base import EmbeddingModel, Listener, unit, version
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class BuiltinEmbedding(EmbeddingModel):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {"provider": "builtin", "model": "wordllama-l2-256", "version": _version()}
+        return {"provider": "builtin", "model": "wordllama-l2-256", "version": version("wordllama")}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called or remembered: ``listener`` hears of texts that are done."""
@@ -55,12 +54,6 @@ class BuiltinEmbedding(EmbeddingModel):
             if listener:
                 listener.finished(len(rows))
         return vectors
-
-
-@cache
-def _version() -> str:
-    """Which is in a file that takes a millisecond to read."""
-    return version("wordllama")
 
 
 def _tokens(texts: Sequence[str], tokenizer: "Tokenizer") -> list[list[int]]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.errors import SettingsError, install_extra
-from pipeline.models.base import EmbeddingModel, Listener, unit
+from pipeline.models.base import EmbeddingModel, Listener, unit, version
 from pipeline.models.cache.lookup import embedding_keys
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.here.remembered import embed_remembered
