@@ -24,7 +24,7 @@ from distributed.security import Security
 import pipeline.errors
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.engine.tasks import Files, Task, Workplace
-from pipeline.errors import DataError, GraphmillError, WorkerError, counted, in_words
+from pipeline.errors import DataError, GraphmillError, SettingsError, WorkerError, counted, in_words
 from pipeline.files import sha256_of, temporary_file
 from pipeline.snapshots.folder import UNFINISHED
 from pipeline.snapshots.store import SnapshotStore
@@ -216,6 +216,8 @@ class Cluster:
         except (OSError, ValueError, DataError):
             return WorkerError(f"{where} met {failed.kind}, and could not write more to the snapshots; see if it can")
         self.snapshots.unshare([failed.name])
+        if said["kind"] == SettingsError.__name__:  # of its environment
+            return SettingsError(f"{where}: {said['message']}")
         known = getattr(pipeline.errors, said["kind"], None)
         if isinstance(known, type) and issubclass(known, GraphmillError) and "__init__" not in vars(known):
             return known(said["message"])

@@ -106,8 +106,8 @@ class Workplace:
             found = next((step for step in self.workflow(task.workflow).steps if step.id == task.step), None)
             if found is None or self._means(found) != task.means:
                 raise WorkerError(
-                    f"step '{task.step}': its code, its workflow, its prompts or a library of its verb is not what the "
-                    "run began with; run again"
+                    f"step '{task.step}': its code, its workflow, its prompts, a library of its verb or what the "
+                    "environment gives it is not what the run began with; run again"
                 )
             self.steps[key] = found
         return self.steps[key]

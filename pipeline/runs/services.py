@@ -28,7 +28,7 @@ from pipeline.runs.adapters import (
 )
 from pipeline.runs.owner import claim_snapshots, known_owner, owner_of, place_of, settle
 from pipeline.runs.reports import Runs, held
-from pipeline.settings.file import environment_of
+from pipeline.settings.file import environment_of, expanded
 from pipeline.stores.base import alone
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
@@ -102,8 +102,11 @@ class Services:
         from pipeline.models.base import ChatModel, EmbeddingModel
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
+        environment = environment_of(self.root) if self.settings.input.steps else {}
         steps = [
-            InputStep(f"{SETTINGS}: input.steps[{position}]", step.verb, step.args)
+            InputStep(
+                where := f"{SETTINGS}: input.steps[{position}]", step.verb, expanded(step.args, environment, where)
+            )
             for position, step in enumerate(self.settings.input.steps)
         ]
         sections = {

@@ -35,9 +35,8 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
     for override in overrides:
         _override(content, override)
-    environment = environment_of(root)
     try:
-        return Settings.model_validate(_without_empty(_expanded(content, environment, SETTINGS)))
+        return Settings.model_validate(_without_empty(expanded(content, environment_of(root), SETTINGS)))
     except ValidationError as error:
         raise SettingsError(explain(SETTINGS, error, _known(error))) from None
 
@@ -48,14 +47,21 @@ def environment_of(root: Path) -> dict[str, str]:
     return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
 
 
+AS_WRITTEN = f"{SETTINGS}: input: steps: args"
+"""Where the environment is named and not looked up: what a step is given may be sent to other machines, each of which
+looks it up in its own environment."""
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 
 
-def _expanded(value: Any, environment: Mapping[str, str | None], where: str) -> Any:
+def expanded(value: Any, environment: Mapping[str, str | None], where: str) -> Any:
+    """With what the environment says in place of its names, but for what is AS_WRITTEN. Raises SettingsError where it
+    lacks one that has no default."""
+    if where == AS_WRITTEN:
+        return value
     if isinstance(value, dict):
-        return {key: _expanded(entry, environment, f"{where}: {key}") for key, entry in value.items()}
+        return {key: expanded(entry, environment, f"{where}: {key}") for key, entry in value.items()}
     if isinstance(value, list):
-        return [_expanded(entry, environment, where) for entry in value]
+        return [expanded(entry, environment, where) for entry in value]
     return _substituted(value, environment, where) if isinstance(value, str) else value
 
 

@@ -1,0 +1,67 @@
+"""What workers of a cluster are sent of a project, and what they open."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import SettingsError
+from pipeline.runs.worker import _opened, ship
+from pipeline.snapshots.store import SnapshotStore
+from tests.projects import NO_STORE, ProjectFolder, new_project
+
+CANARY = "canary-token-7f3a"
+OWN = """
+import pandas as pd
+from pydantic import Field
+from pipeline import Params, verb
+from pipeline.contract.schemas import DOCUMENTS
+
+class AskParams(Params):
+    size: int
+    token: str = Field(exclude=True, repr=False)
+
+@verb(inputs={"documents": DOCUMENTS}, outputs={"documents": DOCUMENTS}, rowwise="documents")
+def ask(documents: pd.DataFrame, params: AskParams) -> pd.DataFrame:
+    return documents
+"""
+STEPS = [{"verb": "ask", "args": {"token": "${TOKEN}", "size": "${SIZE:-7}"}}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    folder = new_project(tmp_path / "p", NO_STORE, workflow="fast", verbs=["own.py"], input={"steps": STEPS})
+    (folder.root / "own.py").write_text(OWN)
+    (folder.root / ".env").write_text(f"TOKEN={CANARY}\n")
+    return folder
+
+
+def shipped(folder: ProjectFolder) -> bytes:
+    with folder.open() as project:
+        workflow = project.workflow()
+        [step] = [step for step in workflow.steps if step.verb.name == "ask"]
+        assert step.params.model_dump() == {"size": 7}
+        assert getattr(step.params, "token", "") == CANARY
+        return ship(project, workflow)
+
+
+def test_what_the_environment_says_is_not_sent(folder: ProjectFolder, tmp_path: Path):
+    content = shipped(folder)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert any(b"${TOKEN}" in file for file in files.values())
+    assert not [name for name, file in files.items() if CANARY.encode() in file]
+
+
+def test_a_worker_looks_it_up_in_its_own_environment(
+    folder: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sent = tmp_path / "sent.zip"
+    sent.write_bytes(shipped(folder))
+    place = _opened(sent, tmp_path / "worker", SnapshotStore(tmp_path / "snapshots"))
+    with pytest.raises(SettingsError, match=r"input\.steps\[0\]: token: the environment variable TOKEN is not set"):
+        place.workflow("fast")
+    monkeypatch.setenv("TOKEN", "its-own")
+    [step] = [step for step in place.workflow("fast").steps if step.verb.name == "ask"]
+    assert getattr(step.params, "token", "") == "its-own"
