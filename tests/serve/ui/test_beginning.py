@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from pipeline.runs.reports import Runs
 from tests.projects import ProjectFolder, new_project, workspace_of
 from tests.serve.serving import Serving, serving, wait_until
+from tests.serve.ui.axe import grave_faults
 from tests.serve.ui.conftest import Look
 
 EDIT, READ, AWAY = "edit-key", "read-key", "away-key"
@@ -157,6 +158,7 @@ def test_a_run_from_the_click_to_its_end(writable: Serving, folder: ProjectFolde
     page.get_by_role("link", name="Nights").click()
     page.get_by_role("link", name="Run now").click()
     expect(page.get_by_role("main")).to_contain_text("new")
+    assert grave_faults(page) == []
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Run of ")
     expect(page.get_by_role("heading", name="Steps")).to_be_visible(timeout=LOST * 1000)
