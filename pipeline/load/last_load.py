@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.errors import DamagedError, DataError, DiskFullError
-from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, snapshot_of
+from pipeline.snapshots.manifests import Manifest, snapshot_of
+from pipeline.snapshots.store import SnapshotStore
+from pipeline.snapshots.tables import Snapshot
 
 FOLDER = "loaded"
 KEPT = 16

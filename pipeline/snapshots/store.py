@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -35,6 +35,7 @@ from pipeline.contract.schema_version import SCHEMA_VERSION, refuse_newer
 from pipeline.errors import DamagedError, DataError
 from pipeline.files import tell
 from pipeline.snapshots.folder import UNFINISHED, Folder, Kept
+from pipeline.snapshots.manifests import FILE_OF_A_TABLE, Manifest, StepRecord, manifest_from, step_record_from
 from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile, TableFiles
 
 if TYPE_CHECKING:
@@ -42,32 +43,9 @@ if TYPE_CHECKING:
 
 LIVE_PREFIX = "manifest-"
 KEPT_FOLDER = "manifests"
-FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
 OWN_FILE = re.compile(rf"{FILE_OF_A_TABLE.pattern}|steps/[0-9a-f]{{64}}\.json")
 LIVE_FILE = re.compile(rf"{LIVE_PREFIX}[^/]+\.json")
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """What a step with this fingerprint wrote. ``components`` are the parts of the fingerprint, kept to
-    say later which of them changed; ``retry`` marks rows that failed for a passing reason, so that the
-    record is no ground for reuse."""
-
-    step: str
-    fingerprint: str
-    components: Mapping[str, Any]
-    outputs: Mapping[str, Snapshot]
-    retry: bool = False
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The live tables of a workflow and the records of the steps that wrote them."""
-
-    workflow: str
-    tables: Mapping[str, Snapshot] = field(default_factory=dict)
-    steps: Mapping[str, StepRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -295,7 +273,7 @@ class SnapshotStore:
         read, or that another version has written, is as if it were not there."""
         name = f"steps/{fingerprint}.json"
         try:
-            record = self._read(name, _step_record)
+            record = self._read(name, step_record_from)
             _require(record.fingerprint == fingerprint, self.told(name), "of another step")
         except FileNotFoundError:
             return None
@@ -368,7 +346,7 @@ class SnapshotStore:
             return None
 
     def _manifest(self, workflow: str, name: str) -> Manifest:
-        manifest = self._read(name, _manifest)
+        manifest = self._read(name, manifest_from)
         _require(manifest.workflow == workflow, self.told(name), f"of workflow '{manifest.workflow}'")
         return manifest
 
@@ -467,36 +445,6 @@ def _live_name(workflow: str) -> str:
 
 def _kept_name(workflow: str, run_id: str) -> str:
     return f"{KEPT_FOLDER}/{workflow}/{run_id}.json"
-
-
-def _manifest(content: dict[str, Any]) -> Manifest:
-    return Manifest(
-        content["workflow"],
-        {name: snapshot_of(snapshot) for name, snapshot in content["tables"].items()},
-        {name: _step_record(record) for name, record in content["steps"].items()},
-    )
-
-
-def _step_record(content: dict[str, Any]) -> StepRecord:
-    outputs = {name: snapshot_of(snapshot) for name, snapshot in content["outputs"].items()}
-    return StepRecord(**{**content, "outputs": outputs})
-
-
-def snapshot_of(content: dict[str, Any]) -> Snapshot:
-    """Raises ValueError for one that names a file which this store has not written."""
-    if "path" in content:  # of a version before tables of several files
-        snapshot = Snapshot(content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),))
-    else:
-        files = tuple(_table_file(place, file) for place, file in enumerate(content["files"]))
-        snapshot = Snapshot(content["rows"], content["sha256"], files, tuple(content["order"]))
-    if not snapshot.files or not all(map(FILE_OF_A_TABLE.fullmatch, snapshot.paths)):
-        raise ValueError(f"no snapshot: {snapshot.paths}")
-    return snapshot
-
-
-def _table_file(place: int, content: dict[str, Any]) -> TableFile:
-    """Before tables had buckets, the first file was the only one that was not added."""
-    return TableFile(**{"added": place > 0, **content})
 
 
 def _require(so: bool, path: str, fact: str) -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, VECTOR, table
 from pipeline.snapshots import table_rows, tables
+from pipeline.snapshots.manifests import snapshot_of
 from pipeline.snapshots.row_hashes import group_numbers, in_one_alone, row_hashes, table_digest
-from pipeline.snapshots.store import SnapshotStore, snapshot_of
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.snapshots.tables import HASH, Snapshot
 from tests.sizes import size
 
