@@ -21,7 +21,7 @@ from pipeline.errors import DamagedError, DataError, LeaseLostError, ObjectStore
 from pipeline.files import json_content, json_text, temporary_file
 from pipeline.snapshots.folder import UNFINISHED, Folder, Kept
 from pipeline.snapshots.lease import PERIOD, Lease, leased, process_named
-from pipeline.snapshots.objects import Objects, StoredObject, always
+from pipeline.snapshots.objects import Objects, StoredObject
 
 CHECKED = "check-"
 """What the names of objects begin with that are written to see whether the server honours conditions."""
@@ -95,11 +95,15 @@ class Mirror(Folder):
         mirrored = (kept for kept in super().listed(below) if kept.name.endswith(PARQUET) or _is_of_tasks(kept.name))
         return [kept for kept in mirrored if kept.name not in there]
 
-    def _may_write(self) -> Lease:
+    def _check(self) -> None:
+        """Before what is put up for tasks, which who does not hold the lease may do too."""
+        if self.lease:
+            self.lease.check()
+
+    def _may_write(self) -> None:
         if self.lease is None:
             raise LeaseLostError(f"{self.address}: nothing is written there by who does not hold its lease")
         self.lease.check()
-        return self.lease
 
     def whole(self, name: str) -> Path:
         if not self.is_here(name):
@@ -152,9 +156,9 @@ class Mirror(Folder):
             return
         self.require([name for name in lacking if not self.is_here(name)])
         lacking = {name: path for name, path in lacking.items() if self.is_here(name)}
-        may = self.lease.check if self.lease else always
-        self.objects.upload({name: path for name, path in lacking.items() if name not in self.damaged}, may=may)
-        self.objects.upload({name: path for name, path in lacking.items() if name in self.damaged}, True, may)
+        whole = {name: path for name, path in lacking.items() if name not in self.damaged}
+        self.objects.upload(whole, may=self._check)
+        self.objects.upload({name: lacking[name] for name in lacking.keys() - whole.keys()}, True, self._check)
         self.kept_by_others(lacking)
         self.damaged -= set(lacking)
 
@@ -209,13 +213,14 @@ class Mirror(Folder):
         return e_tag
 
     def note(self, name: str, content: Mapping[str, Any]) -> None:
+        self._check()
         text, self.tasks_at_large = json_text(content).encode(), True
         self._noted(name, text, self.objects.overwrite(name, text))
 
     def share(self, files: Mapping[str, Path]) -> None:
         super().share(files)
         self.tasks_at_large = True
-        self.objects.upload({name: self.root / name for name in files}, again=True)
+        self.objects.upload({name: self.root / name for name in files}, True, self._check)
         self.kept_by_others(files)
 
     def shared(self, name: str) -> Path:

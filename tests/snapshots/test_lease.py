@@ -165,6 +165,8 @@ with store.alone("suspended"):
     told(lambda: store.delete_files(first.paths))
     told(lambda: store.forget_tasks() or store.forget("flow", FIRST))
     told(lambda: store.keep([new]))
+    told(lambda: store.note_task("task", {}))
+    told(lambda: store.share({"a.rows": folder / new.paths[0]}))
     told(lambda: store.publish(Manifest("flow", {"texts": first}), SECOND))
     told(lambda: night(store, SECOND, *"xyz"))
 """
@@ -187,7 +189,7 @@ def test_a_process_that_was_suspended_for_longer_changes_nothing(bucket: Bucket,
             process.send_signal(signal.SIGCONT)
             process.stdin.write("\n")
             process.stdin.flush()
-            assert process.stdout.read() == "LeaseLostError\n" * 5
+            assert process.stdout.read() == "LeaseLostError\n" * 7
             assert process.wait(30) == 0
             assert {name: text for name, text in bucket.contents.items() if name != LEASE} == {
                 name: text for name, text in there.items() if name != LEASE
