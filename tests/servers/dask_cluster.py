@@ -107,8 +107,9 @@ class DaskCluster:
         environment = {**os.environ, **QUIET, SNAPSHOTS: str(self.link), **self.environment}
         log = self.stack.enter_context((self.folder / f"{name}.log").open("ab"))
         process = subprocess.Popen(
-            dies_with_parent([sys.executable, *arguments]), env=environment, stdout=log, stderr=log, cwd=self.folder
-        )
+            dies_with_parent([sys.executable, *arguments]), env=environment, stdout=log, stderr=log, cwd=self.folder,
+            start_new_session=True,  # Ctrl-C is for who uses it
+        )  # fmt: skip
         self.stack.callback(_end, process)
         return process
 

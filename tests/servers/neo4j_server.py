@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -237,6 +237,18 @@ def dies_with_parent(command: list[str]) -> list[str]:
         return command
     ask = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1], sys.argv[1:])"
     return [sys.executable, "-c", ask, *command]
+
+
+def to_its_end(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Its exit code. It hears Ctrl-C too, is told SIGTERM, and is waited for: what it has begun it ends itself."""
+    process = subprocess.Popen(command, env=environment)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            with suppress(KeyboardInterrupt):
+                return process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

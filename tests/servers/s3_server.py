@@ -34,6 +34,7 @@ from tests.servers.neo4j_server import (
     stop,
     tail,
     temporary_folder,
+    to_its_end,
     why_no_maven,
 )
 
@@ -91,6 +92,7 @@ class S3Server:
             self.process = subprocess.Popen(
                 dies_with_parent([java(), *options, "org.gaul.s3proxy.Main", "--properties", str(conf)]),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for who uses it
             )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
         while not answers(self.port):
@@ -246,11 +248,13 @@ def main() -> None:
     parser.add_argument("--run", metavar="COMMAND", help="run this while one is there, then end it")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
+    if not cache_folder().exists():
+        print("Fetching S3Proxy, this once (57 MB) ...", flush=True)
     try:
         with temporary_folder() as folder, s3_server((arguments.home or folder).resolve()) as server:
             if arguments.run:
                 environment = {**os.environ, **server.environment}
-                sys.exit(subprocess.run(shlex.split(arguments.run), env=environment, check=False).returncode)
+                sys.exit(to_its_end(shlex.split(arguments.run), environment))
             for name, value in server.environment.items():
                 print(f"export {name}={value}", flush=True)
             print(f"snapshots: s3://{BUCKET}/prefix   Ctrl-C ends it.", flush=True)
@@ -259,7 +263,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print(f"\nIt has ended{'; its objects are kept' if arguments.home else ''}.")
     except S3Unavailable as reason:
-        sys.exit(f"s3: {reason}")
+        sys.exit(f"s3: {reason}; install Maven and a JDK 17 or later, or use compose.yaml")
 
 
 if __name__ == "__main__":
