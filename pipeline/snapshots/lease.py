@@ -125,7 +125,7 @@ def _take(lease: Lease, former: str) -> None:
         try:
             found, e_tag = objects.read(LEASE)
         except FileNotFoundError:  # somebody has deleted it meanwhile
-            time.sleep(lease.period / RENEWALS / 4)
+            time.sleep(lease.period / 100)
             continue
         holder = _holder(found)
         if seen and e_tag != seen:

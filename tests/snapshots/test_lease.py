@@ -101,18 +101,18 @@ def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: 
 def test_in_the_second_half_of_a_period_it_waits_to_be_renewed(bucket: Bucket, tmp_path: Path):
     """What it sends in the first half has come to an end, whatever the server does, before anybody can take over."""
     assert 2 * LONGEST_CHANGE < leases.PERIOD
-    with leased(bucket.objects, "one", tmp_path, SHORT) as lease:
+    with leased(bucket.objects, "one", tmp_path) as lease:
         lease.ended.set()  # it renews itself no more
-        lease.renewed = leases._now() - 0.6 * SHORT
+        lease.renewed = leases._now() - 0.6 * lease.period
         renewing = threading.Timer(0.05, lease.renew)
         renewing.start()
         lease.check()
         renewing.join()
-        assert leases._now() - lease.renewed < SHORT / 2
-        lease.renewed -= 0.6 * SHORT
+        assert leases._now() - lease.renewed < lease.period / 2
+        lease.renewed = leases._now() - lease.period + 0.1
         with pytest.raises(LeaseLostError):
             lease.check()
-        assert leases._now() - lease.renewed > SHORT
+        assert leases._now() - lease.renewed > lease.period
 
 
 def test_objects_are_deleted_for_as_long_as_it_is_held(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -148,7 +148,7 @@ from pipeline.snapshots.store import Manifest, SnapshotStore
 from tests.snapshots.test_places import FIRST, SECOND, night, texts
 
 folder = Path(sys.argv[2])
-store = SnapshotStore(folder, Mirror(folder, objects=Objects(sys.argv[1], os.environ), period=1))
+store = SnapshotStore(folder, Mirror(folder, objects=Objects(sys.argv[1], os.environ), period=3))
 
 def told(do):
     try:
@@ -182,7 +182,7 @@ def test_a_process_that_was_suspended_for_longer_changes_nothing(bucket: Bucket,
         assert process.stdout
         assert process.stdout.readline() == "holds\n"
         process.send_signal(signal.SIGSTOP)
-        other = bucket.snapshots(tmp_path / "other", period=1)
+        other = bucket.snapshots(tmp_path / "other", period=3)
         with other.alone("other"):
             newest = night(other, SECOND, *"abc")
             there = bucket.contents
@@ -209,7 +209,7 @@ def test_a_lease_that_is_deleted_as_it_is_looked_at_is_taken(bucket: Bucket, tmp
 
     with (
         between(bucket.server, before=delete) as (endpoint, _),
-        leased(bucket.by(endpoint).objects, "other", tmp_path, SHORT) as lease,
+        leased(bucket.by(endpoint).objects, "other", tmp_path) as lease,
     ):
         lease.check()
     assert gone
