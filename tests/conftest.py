@@ -11,6 +11,8 @@ from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.postgres.embedded import start_embedded
 from tests import machine
 from tests.buckets import Bucket
+from tests.clusters import RemoteCluster
+from tests.clusters import remote_cluster as started_remote_cluster
 from tests.servers.dask_cluster import DaskCluster
 from tests.servers.dask_cluster import dask_cluster as started_cluster
 from tests.servers.neo4j_server import Neo4jAddress, Neo4jUnavailable, shared_server
@@ -100,3 +102,10 @@ def dask_cluster(cluster_of_the_session: DaskCluster) -> DaskCluster:
     """A scheduler and two workers, also where another test has killed some; which snapshots they see each test says."""
     cluster_of_the_session.await_workers(2)
     return cluster_of_the_session
+
+
+@pytest.fixture(scope="session")
+def remote_cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteCluster]:
+    """As ``dask_cluster``, with snapshots in a bucket."""
+    with started_remote_cluster(s3, tmp_path_factory.mktemp("remote")) as cluster:
+        yield cluster

@@ -214,7 +214,10 @@ class Cluster:
         try:
             said: dict[str, str] = json.loads(self.snapshots.shared(failed.name).read_text(encoding="utf-8"))
         except (OSError, ValueError, DataError):
-            return WorkerError(f"{where} met {failed.kind}, and could not write more to the snapshots; see if it can")
+            return WorkerError(
+                f"{where} met {failed.kind}, and could not write more to the snapshots; see that it can, and run "
+                "again: what is finished is kept"
+            )
         self.snapshots.unshare([failed.name])
         if said["kind"] == SettingsError.__name__:  # of its environment
             return SettingsError(f"{where}: {said['message']}")

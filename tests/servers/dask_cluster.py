@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -121,6 +121,14 @@ class DaskCluster:
     def logs(self) -> str:
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
+    def await_idle(self) -> None:
+        """Until no worker does a task, nor is to."""
+        from distributed import Client
+
+        client: Any  # whose methods say what they give an event loop, too
+        with Client(self.address, set_as_default=False) as client:
+            _awaited(lambda: not any(client.processing().values()))
+
     def see(self, folder: ProjectFolder, **engine: Any) -> None:
         """From now on the workers see the snapshots of this project, which works with them."""
         there = folder.root / "data" / "snapshots"
@@ -152,11 +160,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _awaited(look: Any) -> object:
     for _ in range(int(PATIENCE / 0.05)):
-        try:
-            return look()
-        except (OSError, ValueError, KeyError):
-            time.sleep(0.05)
-    raise TimeoutError("no scheduler")
+        with suppress(OSError, ValueError, KeyError):
+            if found := look():
+                return found
+        time.sleep(0.05)
+    raise TimeoutError("nothing came of it")
 
 
 @contextmanager

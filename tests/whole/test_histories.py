@@ -12,9 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.export.kinds import KINDS
 from pipeline.project import Project
+from tests.clusters import RemoteCluster
 from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, workspace_of, write_yaml
 from tests.servers.dask_cluster import DaskCluster
 from tests.servers.openai_faults import canonical
@@ -38,10 +41,11 @@ HISTORIES = [
     for workflow, count in workflows.items()
     for seed in range(count)
 ]
-IN_PROCESSES = size([("fast", "tables", 5)], HISTORIES[::3])
+IN_PROCESSES = size([], HISTORIES[::3])
 """Histories of nights with two workers; a full build has none."""
-IN_CLUSTER = size([("claims", "tables", 1)], HISTORIES[1::3])
+IN_CLUSTER = size([], HISTORIES[1::3])
 """Those of nights with two workers of a cluster."""
+ENGINES = ("one process", "two processes", "cluster")
 Table = tuple[str, pa.Table]
 """What names it, and its rows as they stand."""
 
@@ -193,6 +197,41 @@ def test_any_history_ends_in_a_full_build(
         assert shown == stores.rows(workspace_of(fresh.root)), told
         assert not night(nightly, workflow, endpoint, stages)
         assert shown == stores.rows(workspace_of(nightly.folder.root)), told
+
+
+@settings(max_examples=size(2, 30))
+@given(
+    seed=st.integers(0, 10_000),
+    workflow=st.sampled_from(["fast", "index"]),
+    engines=st.permutations(ENGINES),
+    others=st.lists(st.sampled_from(ENGINES), max_size=size(0, 3)),
+)
+def test_nights_in_a_bucket_by_whatever_engine_each_end_in_a_full_build_by_one_process(
+    tmp_path_factory: pytest.TempPathFactory,
+    endpoint: OpenAIServer,
+    remote_cluster: RemoteCluster,
+    workflow: str,
+    engines: list[str],
+    others: list[str],
+    seed: int,
+):
+    root = tmp_path_factory.mktemp("engines")
+    nightly = Beginning(History.begun(seed), new_folder(root / "nightly", workflow, endpoint), Counter())
+    remote_cluster.hold(nightly.folder)
+    for number, engine in enumerate([*engines, *others]):
+        if engine == "cluster":
+            remote_cluster.workers.work_with(nightly.folder)
+        else:
+            nightly.folder.edit_settings(engine={"workers": 1 + (engine == "two processes")})
+        with in_small_files():
+            asked = night(nightly, workflow, endpoint, Project.index)
+        fresh = Beginning(nightly.history, new_folder(root / str(number), workflow, endpoint), Counter())
+        needed = night(fresh, workflow, endpoint, Project.index)
+        nightly.history.told.append(engine)
+        told = "\n".join(nightly.history.told)
+        assert set(asked) <= set(needed), told
+        hold(tables_of(nightly.folder, workflow), tables_of(fresh.folder, workflow), told)
+        nightly.history.change()
 
 
 def test_a_night_after_a_small_edit_adds_a_small_file_and_says_which_rows_are_gone(

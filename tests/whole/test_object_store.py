@@ -1,23 +1,18 @@
-"""Nights whose snapshots are in a bucket: equal to those on disk, whatever is killed, deleted, or comes between."""
+"""Nights whose snapshots are in a bucket: equal to those on disk, whatever is deleted or comes between. What is killed:
+test_cluster_kills.py."""
 
-import random
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from pipeline.engine import tasks
-from pipeline.errors import LockedError, ObjectStoreError
+from pipeline.errors import LockedError
 from pipeline.runs.services import MIRROR_FOLDER
 from tests.buckets import Bucket
 from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
-from tests.servers.s3_server import S3Server, between, nothing, s3_server
-from tests.sizes import size
 from tests.states import postgres_rows, table_hashes
 
 NAME = "Wintermere Quillfeather"
@@ -76,97 +71,6 @@ def test_stores_are_loaded_and_purged_of_the_last_byte(bucket: Bucket, tmp_path:
         assert len(opened.snapshots.history("fast")) == 1
         opened.gc(1, dry_run=False)
         assert opened.index("fast").outcome == "completed"
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    """What a first night comes to, and how many objects it writes."""
-
-    tables: dict[str, str]
-    writes: int
-
-
-@pytest.fixture(scope="module")
-def undisturbed(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    written = Writes(0, lambda: None)
-    folder = project(tmp_path_factory.mktemp("undisturbed"), "p")
-    with between(s3, before=written) as (endpoint, _):
-        Bucket(s3, "undisturbed", s3.environment).by(endpoint).hold(folder)
-        with folder.open() as opened:
-            opened.index("fast")
-            return Undisturbed(table_hashes(opened, "fast"), written.seen)
-
-
-@dataclass
-class Writes:
-    """Does something at the write of this number, of those that are a night's own."""
-
-    number: int
-    do: Callable[[], None]
-    seen: int = 0
-
-    def __call__(self, method: str, path: str) -> None:
-        if method == "PUT" and "lease.json" not in path and "check-" not in path:
-            self.seen += 1
-            if self.seen == self.number:
-                self.do()
-
-
-def moments(seed: int) -> list[float]:
-    """Shares of a night's writes, drawn once."""
-    return [round(share, 3) for share in random.Random(seed).sample([each / 40 for each in range(2, 40)], size(2, 5))]
-
-
-@pytest.mark.parametrize("share", moments(1))
-def test_a_client_killed_between_upload_and_record_makes_no_finished_step_again(
-    bucket: Bucket, tmp_path: Path, share: float, undisturbed: Undisturbed
-):
-    """Before the server has what is written, and, every other time, after: when the client does not know it yet."""
-    folder, clients = project(tmp_path, "p"), list[subprocess.Popen[bytes]]()
-
-    def kill() -> None:
-        clients[0].kill()
-        clients[0].wait()
-        raise ConnectionAbortedError
-
-    number = round(share * undisturbed.writes)
-    killing = Writes(number, kill)
-    before, after = (killing, nothing) if number % 2 else (nothing, killing)
-    with between(bucket.server, before=before, after=after) as (endpoint, _):
-        bucket.by(endpoint).hold(folder)
-        clients.append(subprocess.Popen(folder.command_line("index", "fast"), env=folder.environment))
-        assert clients[0].wait(120) == -signal.SIGKILL
-    recorded = {Path(name).stem for name in bucket.names if Path(name).parent.name == "steps"}
-    bucket.hold(folder)
-    with folder.open() as opened:
-        report = opened.index("fast")
-        assert table_hashes(opened, "fast") == undisturbed.tables
-        steps = {record.fingerprint: step for step, record in opened.snapshots.manifest("fast").steps.items()}
-    actions = {step.step: step.action for step in report.steps}
-    assert recorded <= set(steps)
-    assert all(actions[steps[fingerprint]] == "reused" for fingerprint in recorded)
-    assert recorded or number < 5
-
-
-@pytest.mark.parametrize("share", moments(2))
-def test_the_server_killed_in_a_run_is_a_clear_end_and_the_next_goes_on(
-    tmp_path: Path, share: float, undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("pipeline.snapshots.objects.RETRIES", {"max_retries": 1})
-    folder = project(tmp_path, "p")
-    with s3_server(tmp_path / "s3") as server:
-        killing = Writes(round(share * undisturbed.writes), server.kill)
-        held = Bucket(server, "p", server.environment)
-        with between(server, before=killing) as (endpoint, _):
-            held.by(endpoint).hold(folder)
-            with folder.open() as opened, pytest.raises(ObjectStoreError, match="run the same command again") as raised:
-                opened.index("fast")
-            assert "\n" not in str(raised.value)
-        server.start()
-        held.hold(folder)
-        with folder.open() as opened:
-            assert opened.index("fast").outcome == "completed"
-            assert table_hashes(opened, "fast") == undisturbed.tables
 
 
 def test_a_process_that_stays_sees_what_another_machine_has_deleted(
@@ -238,14 +142,15 @@ def test_what_is_wrong_with_a_bucket_is_said_in_a_line(
     assert not any(key in done.stderr for key in ("my-key", "wrong-key-of-mine", "local-tests-only"))
 
 
-def test_tasks_in_buckets_by_workers_of_this_machine_leave_the_same_tables(
-    bucket: Bucket, tmp_path: Path, undisturbed: Undisturbed
-):
+def test_tasks_in_buckets_by_workers_of_this_machine_leave_the_same_tables(bucket: Bucket, tmp_path: Path):
+    with project(tmp_path, "disk").open() as opened:
+        opened.index("fast")
+        on_disk = table_hashes(opened, "fast")
     folder = project(tmp_path, "p")
     bucket.hold(folder)
     with patch.object(tasks, "TASK_ROWS", 8), folder.open("engine.workers=2") as opened:
         opened.index("fast")
-        assert table_hashes(opened, "fast") == undisturbed.tables
+        assert table_hashes(opened, "fast") == on_disk
     assert not [name for name in bucket.names if "unfinished" in name]
     shutil.rmtree(mirror_of(folder))
     with folder.open() as opened:

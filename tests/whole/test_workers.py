@@ -50,13 +50,20 @@ def folder(tmp_path: Path) -> ProjectFolder:
     return project_with(tmp_path / "p", "pass")
 
 
-def project_with(root: Path, ending: str, steps: int = 10) -> ProjectFolder:
-    """A project of the first steps of ``fast`` and a verb of its own, which does this before it ends well."""
-    folder = new_project(root, NO_STORE, TEXTS, verbs=["own.py"])
+def project_with(
+    root: Path,
+    ending: str,
+    steps: int = 10,
+    workflow: str = "fast",
+    texts: Mapping[str, str] = TEXTS,
+    **settings: Any,
+) -> ProjectFolder:
+    """A project of the first steps of a workflow and a verb of its own, which does this before it ends well."""
+    folder = new_project(root, NO_STORE, texts, verbs=["own.py"], **settings)
     (folder.root / "own.py").write_text(OWN.replace("ENDING", ending))
-    path = folder.root / "workflows" / "fast.yaml"
-    workflow = read_yaml(path)
-    write_yaml(path, {**workflow, "steps": [*workflow["steps"][:steps], {"verb": "shout"}]})
+    path = folder.root / "workflows" / f"{workflow}.yaml"
+    written = read_yaml(path)
+    write_yaml(path, {**written, "steps": [*written["steps"][:steps], {"verb": "shout"}]})
     return folder
 
 
