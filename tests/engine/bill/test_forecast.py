@@ -17,6 +17,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.run_report import StepReport
 from pipeline.engine.workflow import Step
 from pipeline.models.endpoint.chat import TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY
+from pipeline.runs.services import HASHES_FOLDER
 from pipeline.text.tokens import tokenizer
 from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import Counting, OpenAIServer, openai_server
@@ -280,8 +281,12 @@ def test_nothing_is_asked_and_nothing_is_written(tmp_path: Path, monkeypatch: py
 
 
 def contents(folder: ProjectFolder) -> dict[str, bytes]:
-    """Of every file but the cache's, which an opened database may make."""
-    paths = [path for path in sorted(folder.root.rglob("*")) if path.is_file() and "cache.sqlite" not in path.name]
+    """Of every file but those of caches: an opened database may make one, and hashes of files are kept once these are
+    some seconds old."""
+    caches = ("cache.sqlite", HASHES_FOLDER)
+    paths = [
+        path for path in sorted(folder.root.rglob("*")) if path.is_file() and not any(c in str(path) for c in caches)
+    ]
     return {str(path): path.read_bytes() for path in paths}
 
 
