@@ -64,7 +64,7 @@ class Neo4jWriter:
     deadlock, whatever their ends.
     Nodes are deleted when the load is published, so that every relationship that goes is found by its ends; and
     communities get their parents then. ``expected``: what the tables have when all is written; ``compared``: those of
-    which that is told row by row.
+    which that is told row by row; ``relinked``: whether relationships or communities are written or deleted.
     """
 
     store: Neo4jConnection
@@ -75,6 +75,7 @@ class Neo4jWriter:
     in_batches: bool = False
     expected: dict[str, TableState] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
+    relinked: bool = False
     waiting: list[tuple[str, Delta]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     parents: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"id": [], "parent": []}, dtype=object))
@@ -92,6 +93,7 @@ class Neo4jWriter:
 
     def apply(self, table: str, delta: Delta) -> None:
         self._expect(table, delta)
+        self.relinked |= table != "sourced_nodes" and not delta.empty
         self.waiting.append((table, delta))
         if self.in_batches or self._too_much_at_once():
             if not self.in_batches:
@@ -124,11 +126,11 @@ class Neo4jWriter:
         self.published = True
 
     def _count_between(self, states: Mapping[str, TableState]) -> str:
-        """What leads between communities, where that is not of these relationships and communities yet; what they are
-        known by."""
+        """What leads between communities, where that is not of these relationships and communities yet, or what was
+        lost of them is there again; what they are known by."""
         of = " ".join(states[table].checksum for table in ("sourced_edges", "communities"))
         counted = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
-        if counted is None or counted.value() != of:
+        if self.relinked or counted is None or counted.value() != of:
             self._run(self.around, [(cypher.DELETE_BETWEEN, {}), (cypher.COUNT_BETWEEN, {})])
         return of
 

@@ -20,6 +20,7 @@ from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.reads import GraphState
 from pipeline.text.ids import entity_id
 from tests.records import column
+from tests.stores import communities
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, edge, graph, node, random_graph
 
 OpenStore = Callable[..., Neo4jStore]
@@ -67,6 +68,19 @@ def test_loads_that_make_an_index_at_the_same_instant(neo4j: OpenStore, monkeypa
     with ThreadPoolExecutor(len(stores)) as threads:
         list(threads.map(begin, stores))
     assert [name for [name] in run(stores[0], "SHOW INDEXES YIELD name")].count("graphmill_entity_name") == 1
+
+
+def test_what_leads_to_a_community_that_was_deleted_by_hand_is_counted_with_its_return(neo4j: OpenStore):
+    """Relationships and communities are then what they were when it was last counted."""
+    store = neo4j()
+    opened = LoadableGraph(store, store)
+    rows, _ = communities.load(opened, 0)
+    coarsest = list(rows.loc[rows["parent"] == "", "id"])
+    counted = store.between(coarsest)
+    run(store, "MATCH (c:Community {workspace: $workspace, id: $id}) DETACH DELETE c", id=coarsest[0])
+    assert store.between(coarsest) == []
+    communities.load(opened, 0)
+    assert store.between(coarsest) == counted != []
 
 
 # Read whole, listed, dropped.
