@@ -20,7 +20,10 @@ REFUSALS = (
     "SSL was required",
 )
 """What is wrong with the address: the driver gives no code for it."""
+LACKING = "run 'graphmill load': it gives what an earlier version has made what it lacks"
 ACTIONS = {
+    "42703": LACKING,
+    "42P01": LACKING,
     "57014": "was it statement_timeout, make it 0 or longer for this role",
     "55P03": "was it lock_timeout, make it 0 or longer for this role",
     "25P03": "make idle_in_transaction_session_timeout 0 or longer for this role",
