@@ -161,8 +161,9 @@ def open_project(
 def project_of(root: Path, overrides: list[str] | None) -> "Project":
     """Imported here, so that what needs no project starts at once. Raises SettingsError."""
     from pipeline.project import Project
+    from pipeline.settings.file import HANDED_ON
 
-    return Project.open(root, overrides or ())
+    return Project.open(root, [*json.loads(os.environ.get(HANDED_ON, "[]")), *(overrides or ())])
 
 
 @contextmanager

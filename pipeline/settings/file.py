@@ -19,6 +19,10 @@ from pipeline.files import SETTINGS, settings_file
 from pipeline.settings.schema import Settings
 from pipeline.settings.validation import explain, not_yaml, parse_yaml
 
+HANDED_ON = "GRAPHMILL_HANDED_ON"
+"""The variable by which one command hands its overrides to another that it begins, a list in JSON: passwords may be
+among them, and all users of a machine see the words of a command."""
+
 
 def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
     """Settings of the project in this folder; ``overrides`` are ``key.path=value`` for one run.

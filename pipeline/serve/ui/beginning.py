@@ -20,12 +20,11 @@ from pipeline.project import Project
 from pipeline.runs.reports import process_of
 from pipeline.serve.ui.pins import Name
 from pipeline.serve.ui.view import Ui, editor
+from pipeline.settings.file import HANDED_ON
 
 PATIENCE = 60.0
 """Seconds in which a command has begun its run."""
 LOOK_SECONDS = 0.1
-OF_SERVE = "serve."
-"""Settings that no run reads, keys among them: they need not stand in a list of processes."""
 
 
 class Run(BaseModel):
@@ -68,11 +67,11 @@ def _begun(project: Project, *command: str) -> str:
     project's lock, as for everybody: of two that are begun at once the second is refused by it."""
     _refuse_where_none_can_begin(project)
     known = set(project.runs.known_ids())
-    overrides = [word for one in project.overrides if not one.startswith(OF_SERVE) for word in ("--set", one)]
-    line = [sys.executable, "-P", "-m", "pipeline", "-C", str(project.root), *command, "--json", *overrides]
+    line = [sys.executable, "-P", "-m", "pipeline", "-C", str(project.root), *command, "--json"]
+    environment = {**os.environ, HANDED_ON: json.dumps(project.overrides)}
     with TemporaryFile() as out, TemporaryFile() as aside:
         process = subprocess.Popen(  # noqa: S603 - this package's own command, of a workflow that has been run
-            line, stdin=subprocess.DEVNULL, stdout=out, stderr=aside, start_new_session=True
+            line, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=aside, start_new_session=True
         )
         Thread(target=process.wait, daemon=True).start()  # else it stays in the list of processes when it has ended
         until = time.monotonic() + PATIENCE

@@ -1,7 +1,9 @@
 """A run and a retry that an editor begins from the page: each is the command, in a process of its own."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -133,6 +135,21 @@ def test_a_command_that_is_refused_says_why(writable: Serving, folder: ProjectFo
     assert refused.status_code == 409
     assert said(refused).startswith("It did not begin: ")
     assert "fast.yaml" in said(refused)
+
+
+def test_no_setting_of_the_server_is_among_the_words_of_the_command(
+    folder: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Which all users of a machine see."""
+    program, words = tmp_path / "python", tmp_path / "words"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{words}"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    secret = "stores.neo4j.password=canary"
+    with folder.open(*KEYS, "serve.read_only=false", secret) as project, serving(project, ready=False) as served:
+        assert post(served, EDIT, "/ui/run").status_code == 409
+    assert "run" in words.read_text().splitlines()
+    assert not [given for given in ("canary", EDIT) if given in words.read_text()]
 
 
 def test_a_retry_outlives_the_server_and_is_of_the_settings_that_it_was_given(folder: ProjectFolder):
