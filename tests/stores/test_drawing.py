@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.filtered import FilteredGraph, FilteredVectors
 from pipeline.stores.records import Between, Community, Dot, Line
 from pipeline.text.ids import entity_id
 from tests.query.memory_stores import MemoryStores, of_documents, village
 from tests.records import column
-from tests.stores.communities import load
-from tests.stores.graphs import Graph, LoadableGraph, edge, graph, node, random_graph
+from tests.stores.communities import COLUMNS, community, load
+from tests.stores.graphs import LIVE, Graph, LoadableGraph, edge, graph, node, random_graph
 
 OpenGraph = Callable[..., LoadableGraph]
 
@@ -150,6 +151,19 @@ def test_what_leads_between_communities_is_counted_anew_with_what_is_loaded(open
     assert opened.reads.between(coarsest) == Expected(rows).between(coarsest, random_graph(0, content=1).edges)
     opened.store.drop()
     assert opened.reads.between(coarsest) == []
+
+
+def test_of_communities_of_two_levels_nothing_is_told_also_where_neither_has_a_parent(open_graph: OpenGraph):
+    opened, names = open_graph(), ["A", "B", "C"]
+    stored = graph([node(name) for name in names], [edge("A", "B"), edge("B", "C")])
+    ids = [entity_id(name) for name in names]
+    whole, one, other = found = [community(0, ids), community(1, ids[:2]), community(1, ids[2:])]
+    with opened.store.writing(LIVE) as writer:
+        rows = {**stored.tables(opened.store), "communities": pd.DataFrame(found, columns=COLUMNS)}
+        for table, frame in rows.items():
+            writer.apply(table, diff(with_hashes(frame), writer.hashes(table)))
+        writer.publish()
+    assert opened.reads.between([whole[0], one[0], other[0]]) == [Between(*sorted([one[0], other[0]]), 1, 1.0)]
 
 
 def test_two_directions_are_two_lines_of_one_pair(open_graph: OpenGraph):

@@ -20,7 +20,7 @@ COUNT_BETWEEN = text(
     """
     WITH numbered AS MATERIALIZED (
         SELECT id, entity_ids, row_number() OVER (ORDER BY id COLLATE "C")::int AS number,
-               dense_rank() OVER (ORDER BY coalesce(parent, ''))::int AS parent
+               dense_rank() OVER (ORDER BY level, coalesce(parent, ''))::int AS parent
         FROM graphmill_communities WHERE workspace = :workspace
     ), members AS MATERIALIZED (
         SELECT number, parent, unnest(entity_ids) AS entity FROM numbered
