@@ -38,6 +38,7 @@ export async function drawing(place, on = {}) {
     labelColor: { color: theme.ink },
     labelRenderedSizeThreshold: 7,
     labelDensity: 0.8,
+    labelGridCellSize: 140,
     minCameraRatio: 0.05,
     maxCameraRatio: 4,
     stagePadding: 40,

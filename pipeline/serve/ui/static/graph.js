@@ -197,7 +197,7 @@ async function tell(what) {
     if (mine !== telling) return;
     const turned = place.contains(document.activeElement) || at("nodes").contains(document.activeElement);
     place.replaceChildren(...parts.flat(3).filter(Boolean));
-    if (turned) place.focus({ preventScroll: true });
+    if (turned) place.focus();
   } catch (error) {
     if (mine === telling) place.replaceChildren(element("p", { class: "notice bad" }, error.message));
   }

@@ -18,8 +18,6 @@ export async function entityPanel(id, turn, on) {
   return [
     head(entity.name, on),
     kind,
-    communities.length && element("p", { class: "quiet" }, words.communities, " ", communities.flatMap((found, place) => [
-      place ? " › " : "", link(found.title, () => on.community(found.id))])),
     element("p", { class: "description" }, entity.description || words.no_description),
     element("div", { class: "row" },
       turn === "collapse" && element("button", { id: "collapse", onclick: () => on.collapse(id) }, words.collapse),
@@ -30,6 +28,11 @@ export async function entityPanel(id, turn, on) {
     relationships.length > 0 && section(
       [words.relationships, relationships.length < entity.degree && some(fill(words.relationships_some, { n: relationships.length }))],
       element("ul", { class: "plain" }, relationships.map((found) => relationshipRow(found, id, on))),
+    ),
+    communities.length > 0 && section(
+      [words.communities],
+      element("ul", { class: "plain" }, communities.map((found) => element("li", { class: "leads" },
+        element("span", { class: "pale" }, fill(words.level, { n: found.level })), link(found.title, () => on.community(found.id))))),
     ),
     passages(told, [entity.name, ...(names?.merged ?? []).map((one) => one.name)]),
   ];
@@ -52,7 +55,9 @@ export async function relationshipPanel(id, on) {
 export function communityPanel(node, on) {
   return [
     head(node.label, on),
-    element("p", { class: "row quiet" }, fill(words.members, { n: node.count.toLocaleString() }), `· ${fill(words.level, { n: node.level })}`, node.inside > 1 && `· ${fill(words.parts, { n: node.inside })}`),
+    element("p", { class: "quiet" }, [
+      fill(words.members, { n: node.count.toLocaleString() }), fill(words.level, { n: node.level }), node.inside > 1 && fill(words.parts, { n: node.inside }),
+    ].filter(Boolean).join(" · ")),
     node.summary && element("p", { class: "description" }, node.summary),
     element("div", { class: "row" }, element("button", { id: "open", class: "main", onclick: () => on.community(node.id) }, words.open)),
   ];
@@ -65,10 +70,10 @@ function head(name, on) {
 function relationshipRow(found, id, on) {
   const out = found.source_entity_id === id;
   const [other, otherId] = out ? [found.target, found.target_entity_id] : [found.source, found.source_entity_id];
-  return element("li", {},
-    element("span", { class: "pale", "aria-hidden": "true" }, out ? "→ " : "← "), element("span", { class: "hidden" }, out ? words.leads_to : words.comes_from, " "),
-    link(other, () => on.entity(otherId)), " ",
-    element("button", { class: "link quiet", onclick: () => on.relationship(found.id), "data-relationship": found.id }, found.keywords.slice(0, 2).join(", ") || words.details));
+  return element("li", { class: "leads" },
+    element("span", { class: "pale", "aria-hidden": "true" }, out ? "→" : "←"), element("span", { class: "hidden" }, out ? words.leads_to : words.comes_from, " "),
+    element("div", {}, link(other, () => on.entity(otherId)), " ",
+      element("button", { class: "link quiet", onclick: () => on.relationship(found.id), "data-relationship": found.id }, found.keywords.slice(0, 2).join(", ") || words.details)));
 }
 
 function namesOf({ merged, apart }) {
