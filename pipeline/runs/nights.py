@@ -126,7 +126,8 @@ def by_reason(rejects: "pd.DataFrame", manifest: "Manifest", snapshots: "Snapsho
 
 
 def _contents(ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStore") -> dict[str, str]:
-    """What rows say, by their ids, as far as they are in tables that can be read."""
+    """What rows say, by their ids, as far as they are in tables that can be read; one of an own verb may be called as
+    ours and have other columns."""
     import pyarrow as pa
 
     from pipeline.contract.schemas import STRING
@@ -136,8 +137,11 @@ def _contents(ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStor
         asked = sorted({id for id in ids if id.startswith(begins)})
         if not asked or table not in manifest.tables:
             continue
+        snapshot, wanted = manifest.tables[table], ["id", *columns]
         try:
-            rows = snapshots.select(manifest.tables[table], ["id"], pa.array(asked, STRING), ["id", *columns])
+            if not set(wanted) <= set(snapshots.columns(snapshot)):
+                continue
+            rows = snapshots.select(snapshot, ["id"], pa.array(asked, STRING), wanted)
         except DataError:
             continue
         found |= {row["id"]: _cut(": ".join(filter(None, map(row.get, columns)))) for row in rows.to_pylist()}

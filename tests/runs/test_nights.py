@@ -1,0 +1,26 @@
+"""What is told of the rows that a run left out."""
+
+from pathlib import Path
+
+from pipeline.contract.schemas import REJECTS, STRING, TableSchema, table
+from pipeline.runs.nights import LeftOut, by_reason
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
+
+TEXTS = table("id", id=STRING, text=STRING)
+NAMES = table("id", id=STRING, called=STRING)
+
+
+def test_what_a_row_says_is_looked_up_where_a_table_has_it(tmp_path: Path):
+    """A table of an own verb may be called as ours."""
+    snapshots = SnapshotStore(tmp_path)
+
+    def saved(name: str, schema: TableSchema, *row: str) -> Snapshot:
+        return snapshots.write(name, schema.encode(schema.frame([row]), name), ("id",))
+
+    tables = {
+        "text_units": saved("text_units", TEXTS, "chunk-1", "The Tollen Quay."),
+        "documents": saved("documents", NAMES, "doc-1", "quay.txt"),
+    }
+    rejects = REJECTS.frame([("own", row, "row", "own", "why") for row in ("chunk-1", "doc-1", "ent-1")])
+    expected = [("chunk-1", "The Tollen Quay.", "why"), ("doc-1", "", "why"), ("ent-1", "", "why")]
+    assert by_reason(rejects, Manifest("own", tables), snapshots) == [LeftOut("own", "row", "own", "", 3, expected)]
