@@ -18,8 +18,10 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from distributed import Client, Future, Worker
+from distributed.comm.core import connect
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
+from distributed.utils import LoopRunner
 
 import pipeline.errors
 from pipeline.contract.fingerprint import fingerprint
@@ -236,12 +238,18 @@ class Cluster:
         if self.client is None:
             try:
                 keys = security(self.tls, "client")
+                _greet(self.address, keys)
                 self.client = Client(self.address, timeout=CONNECT_SECONDS, security=keys, set_as_default=False)
             except (OSError, TypeError, ValueError, RuntimeError) as error:
                 raise WorkerError(
                     f"engine.address: no scheduler answers at {self.address} ({in_words(error)}); start one with 'dask "
                     "scheduler', or correct engine.address and engine.tls"
                 ) from error
+            except MemoryError:  # what another protocol says is read as the length of a message
+                raise WorkerError(
+                    f"engine.address: what answers at {self.address} is no scheduler; name the port that the scheduler "
+                    "tells as 'Scheduler at', not that of its dashboard"
+                ) from None
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the run tells it
             self.tell(f"dask: {self.client.dashboard_link}")
         return self.client
@@ -296,6 +304,17 @@ class Cluster:
         names = sorted({name for name in {*self.facts, *theirs} if self.facts.get(name) != theirs.get(name)})
         differ = [f"{name} {theirs.get(name, 'none')}, here {self.facts.get(name, 'none')}" for name in names]
         return f"it has {', '.join(differ)}; install there what is installed here"
+
+
+def _greet(address: str, keys: Security | None) -> None:
+    """Raises TimeoutError where somebody takes the call and says nothing, as a scheduler that is suspended: Client
+    would wait for that without end."""
+    sent = (keys or Security()).get_connection_args("client")
+
+    async def greet() -> None:
+        await (await connect(address, timeout=CONNECT_SECONDS, **sent)).close()
+
+    LoopRunner().run_sync(greet, callback_timeout=CONNECT_SECONDS)
 
 
 def _convict(task: Task) -> None:

@@ -1,7 +1,10 @@
 """What the doctor says of a Dask cluster, against a real one."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from unittest.mock import patch
 
 import pytest
@@ -111,3 +114,37 @@ def test_no_scheduler(folder: ProjectFolder):
     assert (found.what, found.verdict) == ("scheduler", "failed")
     assert found.fact.startswith("engine.address: no scheduler answers at tcp://127.0.0.1:9")
     assert "dask scheduler" in found.action
+
+
+@pytest.mark.parametrize(
+    ("says", "told", "todo"),
+    [
+        (b"", "no scheduler answers at", "dask scheduler"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no scheduler", "not that of its dashboard"),
+    ],
+)
+def test_what_takes_the_call_and_is_no_scheduler(folder: ProjectFolder, says: bytes, told: str, todo: str):
+    """One that is suspended says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        calls = Thread(target=answer_calls, args=(server, says))
+        calls.start()
+        try:
+            folder.edit_settings(engine={"kind": "dask", "address": f"tcp://127.0.0.1:{server.getsockname()[1]}"})
+            with patch.object(engine_cluster, "CONNECT_SECONDS", 0.5):
+                [found] = examined(folder)
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            calls.join()
+    assert (found.what, found.verdict) == ("scheduler", "failed")
+    assert told in found.fact
+    assert todo in found.action
+
+
+def answer_calls(server: socket.socket, says: bytes) -> None:
+    taken: list[socket.socket] = []
+    with suppress(OSError):
+        while True:
+            taken.append(server.accept()[0])
+            taken[-1].sendall(says)
+    for call in taken:
+        call.close()
