@@ -52,6 +52,7 @@ OF_SCHEMA_6 = (
     ),
     "UPDATE graphmill_edges SET rank = 2 WHERE workspace = :w",
     "DELETE FROM graphmill_sources WHERE workspace = :w",
+    "DELETE FROM graphmill_between WHERE workspace = :w",
     "UPDATE graphmill_live SET schema_version = 6, version = 'old' WHERE workspace = :w",
 )  # fmt: skip
 WHAT_6_READS = (
@@ -131,6 +132,8 @@ def test_the_next_load_copies_the_lists_and_writes_no_other_row(
         pd.testing.assert_frame_equal(rows(old)[table], expected)
     read = read_together(old, graph, lambda vectors, graph: graph.relationships_of(IDS, 9))
     assert read[0] == PostgresGraph(fresh).relationships_of(IDS, 9)
+    communities = list(TABLES["communities"]["id"])
+    assert graph.between(communities) == PostgresGraph(fresh).between(communities) != []
     assert old.outdated() == []
     names = [row[0] for row in run(old, "SELECT relname FROM pg_class WHERE relname LIKE '%\\_chunk\\_ids'")]
     assert f"{partition_of(ENTITIES, old.workspace)}_chunk_ids" not in names

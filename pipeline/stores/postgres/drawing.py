@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, select, text, union
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, select, text, union
 
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.reads import PostgresReads
@@ -126,6 +126,11 @@ class PostgresDrawing:
 def _line() -> list[ColumnElement]:
     keyword = func.coalesce(EDGES.c.keywords[1], "")
     return [EDGES.c.id, EDGES.c.source_entity_id, EDGES.c.target_entity_id, keyword, EDGES.c.weight]
+
+
+def nothing_counted(connection: Connection, workspace: str) -> bool:
+    """As of a workspace that an earlier version has loaded, whose rows may all stay."""
+    return not connection.execute(select(exists().where(BETWEEN.c.workspace == workspace))).scalar()
 
 
 def count_between(connection: Connection, workspace: str) -> None:

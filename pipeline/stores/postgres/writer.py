@@ -14,7 +14,7 @@ from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.connection import ahead
 from pipeline.stores.postgres.database import cursor
-from pipeline.stores.postgres.drawing import count_between
+from pipeline.stores.postgres.drawing import count_between, nothing_counted
 from pipeline.stores.postgres.hnsw import Hnsw, build_index
 from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
 from pipeline.stores.postgres.lightrag_views import make_views
@@ -84,7 +84,8 @@ class PostgresWriter:
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
         self.views_made = make_views(self.connection, workspaces)
-        if GRAPH_TABLES.keys() & (self.written.keys() | TABLES.keys() - set(self.tables)):
+        changed = GRAPH_TABLES.keys() & (self.written.keys() | TABLES.keys() - set(self.tables))
+        if changed or nothing_counted(self.connection, self.workspace):
             count_between(self.connection, self.workspace)
 
     def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
