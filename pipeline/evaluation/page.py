@@ -25,8 +25,9 @@ class Passage(NamedTuple):
 
 def page(evaluation: Evaluation) -> str:
     """The whole page. Titles, questions and texts of the corpus stand in it as they are, escaped."""
-    from pipeline.pages.environment import environment, whole_page
+    from pipeline.pages.environment import environment, texts, whole_page
 
+    said = texts()["evaluation"]
     summary, ks = evaluation.summary(), evaluation.setup.ks
     passages = {
         str(id): Passage(number, str(document), _title(evaluation, str(document)), excerpt)
@@ -35,17 +36,17 @@ def page(evaluation: Evaluation) -> str:
     return whole_page(
         environment(Path(__file__).parent),
         "page.html.j2",
-        title=f"graphmill eval: {evaluation.stores.get('workflow', '')}",
-        about=_about(evaluation),
+        title=said["title"].format(workflow=evaluation.stores.get("workflow", "")),
+        about=_about(evaluation, said),
         unknown_in=counted(len(evaluation.left_out), "question"),
         unknown=[
-            (f"line {left.question.line}", f"{gold.kind}: {gold.name}", reason)
+            (said["line"].format(n=left.question.line), f"{gold.kind}: {gold.name}", reason)
             for left in evaluation.left_out
             for gold, reason in left.unknown.items()
         ],
-        figures=_figures(summary),
+        figures=_figures(summary, said["mode"]),
         by=evaluation.setup.by,
-        types={type: _figures(means) for type, means in evaluation.by_type().items()},
+        types={type: _figures(means, said["mode"]) for type, means in evaluation.by_type().items()},
         modes=evaluation.setup.modes,
         ks=ks,
         recall=_by_mode(summary, *(f"recall@{k}" for k in ks)),
@@ -57,22 +58,21 @@ def page(evaluation: Evaluation) -> str:
     )
 
 
-def _about(evaluation: Evaluation) -> str:
-    setup, stores = evaluation.setup, evaluation.stores
-    budget = f"; budget: what a prompt of {setup.budget:,} tokens shows" if setup.budget else ""
-    keywords = "keywords by the chat model" if setup.keywords else "no chat model was asked"
-    return (
-        f"{counted(len(evaluation.questions), 'question')}; embedding {stores.get('embedding', {}).get('model')}; "
-        f"{keywords}; up to {evaluation.chunk_top_k} passages a query{budget}. recall: share of the gold "
-        "that was found; all_gold: share of the questions of which all was found; cut: passages no token budget had "
-        "room for; latency is without the time of models."
+def _about(evaluation: Evaluation, said: Mapping[str, str]) -> str:
+    setup = evaluation.setup
+    return said["about"].format(
+        questions=counted(len(evaluation.questions), "question"),
+        embedding=evaluation.stores.get("embedding", {}).get("model"),
+        asked=said["asked"] if setup.keywords else said["not_asked"],
+        passages=evaluation.chunk_top_k,
+        budget=said["budget"].format(tokens=setup.budget) if setup.budget else "",
     )
 
 
-def _figures(means: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def _figures(means: pd.DataFrame, mode_column: str) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table."""
     rows = [[str(mode), *map(_number, means.columns, row)] for mode, *row in means.itertuples()]
-    return ["mode", *(str(column).replace("_", " ") for column in means.columns)], rows
+    return [mode_column, *(str(column).replace("_", " ") for column in means.columns)], rows
 
 
 def _number(name: str, value: float) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from pipeline.errors import UsageError
 from pipeline.export.graph import ENDS, graph_of, without_parallels
 from pipeline.export.source import GRAPH, ExportSource
-from pipeline.pages.environment import environment
+from pipeline.pages.environment import environment, texts
 from pipeline.text.ids import entity_id
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Picture:
         template = environment(Path(__file__).parent).get_template("picture.svg.j2")
         return template.render(
             title=self.title, left_out=self.left_out, width=WIDTH, height=HEIGHT, foot=FOOT,
-            legend=[*colours.items(), *([("others", OTHERS)] if len(types) > len(colours) else [])],
+            legend=[*colours.items(), *([(texts()["picture"]["others"], OTHERS)] if len(types) > len(colours) else [])],
             spots=spots.values(),
             lines=[Line(spots[one], spots[other], _told_of_edge(told)) for one, other, told in links],
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """The HTTP API of a project."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -167,10 +167,16 @@ def told(request: Request, failure: Failure, headers: Mapping[str, str] | None =
     return respond(failure, headers)
 
 
+def _fields_of_body(request: Request) -> Collection[str]:
+    """That whatever is asked for takes."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    return getattr(body and body.field_info.annotation, "model_fields", {}).keys()
+
+
 def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
-        return tell(request, invalid(error.errors(), Asked.model_fields))
+        return tell(request, invalid(error.errors(), _fields_of_body(request)))
 
     @app.exception_handler(GraphmillError)
     async def _(request: Request, error: GraphmillError) -> Response:

@@ -23,6 +23,7 @@ from pipeline.errors import (
     StoreError,
     UsageError,
 )
+from pipeline.pages.environment import texts
 from pipeline.serve.queries import BusyError, ClosingError, OverdueError
 from pipeline.settings.validation import did_you_mean
 
@@ -42,10 +43,10 @@ BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
     (DiskFullError, 507, "disk_full"),
     (GraphmillError, 500, "failed"),
 )
-OWN: dict[type[Exception], tuple[int, str, str]] = {
-    BusyError: (503, "busy", "as many queries as may wait are waiting; ask again later"),
-    OverdueError: (504, "timeout", "the query took longer than serve.timeout; ask for less, or ask again"),
-    ClosingError: (503, "shutting_down", "the server is being stopped; ask again later"),
+OWN: dict[type[Exception], tuple[int, str]] = {
+    BusyError: (503, "busy"),
+    OverdueError: (504, "timeout"),
+    ClosingError: (503, "shutting_down"),
 }
 OF_THE_REQUEST = frozenset({"not_allowed", "spent", "nothing_loaded", "invalid_request"})
 """Types whose messages speak of what was asked for."""
@@ -83,7 +84,8 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
     """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it may hold data.
     ``all_told``: also of hosts and folders; others are told of what they ask for alone."""
     if type(error) in OWN:
-        return Failure(*OWN[type(error)])
+        status, name = OWN[type(error)]
+        return Failure(status, name, texts()["failures"][name])
     if isinstance(error, HTTPException):
         return refused(error.status_code, str(error.detail))
     for kind, status, name in BY_KIND:
@@ -91,14 +93,14 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
             if all_told or name in OF_THE_REQUEST:
                 return Failure(status, name, str(error))
             LOG.error("a question of a key of its own failed: %s; 'graphmill doctor' looks for the cause", name)
-            return Failure(status, name, "the question could not be answered; tell who runs this server")
+            return Failure(status, name, texts()["failures"]["not_told"])
     where = "".join(traceback.format_tb(error.__traceback__))
     LOG.error("unexpected %s at\n%s", type(error).__name__, where.rstrip())
-    return Failure(500, "internal", f"unexpected {type(error).__name__}; the server's log says where")
+    return Failure(500, "internal", texts()["failures"]["internal"].format(kind=type(error).__name__))
 
 
 def invalid(faults: Sequence[Mapping[str, Any]], known: Collection[str]) -> Failure:
-    """What pydantic found wrong with a request's body; the values themselves are not told."""
+    """What pydantic found wrong with a request's body, whose fields are ``known``; the values are not told."""
     fields = tuple({"field": _place(fault), "message": _said(fault, known)} for fault in faults)
     told = "; ".join(entry["message"] if _is_unknown(fault) else f"{entry['field']}: {entry['message']}"
                      for entry, fault in zip(fields, faults, strict=True))  # fmt: skip
@@ -112,10 +114,11 @@ def _place(fault: Mapping[str, Any]) -> str:
 
 def _said(fault: Mapping[str, Any], known: Collection[str]) -> str:
     if fault["type"] == "json_invalid":
-        return f"not JSON at character {fault['loc'][-1]}"
+        return texts()["failures"]["no_json"].format(place=fault["loc"][-1])
     if not _is_unknown(fault):
         return fault["msg"]
-    return f"unknown field '{_place(fault)}'; {did_you_mean(_place(fault), known, 'known fields')}"
+    meant = did_you_mean(_place(fault), known, "known fields")
+    return texts()["failures"]["unknown_field"].format(field=_place(fault), meant=meant)
 
 
 def _is_unknown(fault: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.pages.environment import texts
 from pipeline.serve.doors import Door, Doors
 from pipeline.serve.failures import refusal
 from pipeline.serve.navigation import login_address, wants_page
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pipeline.serve.sessions import Sessions  # by itsdangerous, which tools for assistants do without
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-WRONG_HOST = "this server is asked by the name localhost or 127.0.0.1, or with a key"
-WRONG_KEY = "the API key is missing or wrong; send Authorization: Bearer KEY, or X-API-Key: KEY"
-NO_WORKSPACE = "who asks has no such workspace; look at the address"
 _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 
 
@@ -54,18 +52,19 @@ class Guard:
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
         if not self._is_for_us(headers):
-            return await refusal(421, WRONG_HOST)(scope, receive, send)
+            return await refusal(421, texts()["failures"]["wrong_host"])(scope, receive, send)
         door = self._opened(scope, headers)
         if inside := _IN_WORKSPACE.fullmatch(scope["path"]):
             workspace, path = inside.groups()
             scope = {**scope, "path": path, "raw_path": quote(path).encode()}
             if door is not None and (door := door.at(workspace)) is None:
-                return await refusal(404, NO_WORKSPACE)(scope, receive, send)
+                return await refusal(404, texts()["failures"]["no_workspace"])(scope, receive, send)
         scope["door"] = door
         if door is None and not self._is_open(scope["path"]):
             if self.sessions and wants_page(scope):
                 return await RedirectResponse(login_address(scope), 303)(scope, receive, send)
-            return await refusal(401, WRONG_KEY, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            wrong_key = texts()["failures"]["wrong_key"]
+            return await refusal(401, wrong_key, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         announced = headers.get("content-length", "")
         if announced.isdecimal() and int(announced[:20]) > self.max_body:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
@@ -105,11 +104,11 @@ class Guard:
 
     @property
     def _limit(self) -> str:
-        return f"the body is larger than {self.max_body // 1024} KB (serve.max_body_kb)"
+        return texts()["failures"]["too_large"].format(kb=self.max_body // 1024)
 
     @property
     def _slow(self) -> str:
-        return f"the body did not come within {self.patience:g} s (serve.request_timeout); send it again"
+        return texts()["failures"]["slow_request"].format(seconds=self.patience)
 
     def _is_for_us(self, headers: Headers) -> bool:
         host = headers.get("host", "").lower()

@@ -32,7 +32,7 @@ def test_the_commands_run(served: Serving):
 
 
 def test_every_error_is_told():
-    types = {*BY_STATUS.values(), *(name for _, _, name in BY_KIND), *(name for _, name, _ in OWN.values())}
+    types = {*BY_STATUS.values(), *(name for _, _, name in BY_KIND), *(name for _, name in OWN.values())}
     assert {type for type in types if f"`{type}`" not in PAGE} == set()
 
 

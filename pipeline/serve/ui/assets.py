@@ -72,7 +72,7 @@ def router(assets: Assets) -> APIRouter:
     async def asset(http: Request, version: str, name: str) -> Response:
         found = assets.files.get(name)
         if found is None or version != assets.version:  # of an earlier server: its page is loaded anew
-            raise HTTPException(404, "no such asset; load the page again")
+            raise HTTPException(404, texts()["failures"]["no_asset"])
         headers = dict(FOR_GOOD)
         if packed := found.packs and "gzip" in http.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"

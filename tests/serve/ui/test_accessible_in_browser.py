@@ -26,7 +26,7 @@ def answered(page: Page) -> None:
 def passage(page: Page) -> None:
     answered(page)
     page.get_by_role("article").get_by_role("button", name="Source 1").click()
-    expect(page.get_by_role("dialog").locator("mark")).to_be_visible()
+    expect(page.get_by_role("dialog").locator("#cited-passage")).to_be_visible()
 
 
 def whole_graph(page: Page) -> None:

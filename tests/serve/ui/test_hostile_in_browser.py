@@ -67,10 +67,14 @@ def test_an_answer_and_its_evidence(look: Look, hostile: Serving) -> None:
         expect(page.get_by_role("tabpanel")).not_to_be_empty()
         links_of(page)
     turn.get_by_role("button", name="Source 1").click()
-    expect(page.get_by_role("dialog").locator("mark")).to_be_visible()
+    expect(page.get_by_role("dialog").locator("#cited-passage")).to_be_visible()
     links_of(page)
     page.keyboard.press("Escape")
-    page.reload()  # it is among the earlier questions now
+    page.reload()  # the window has kept it
+    expect(page.get_by_role("tabpanel")).not_to_be_empty()
+    expect(page.get_by_role("article").last.get_by_role("button", name="Source 1")).to_be_visible()
+    links_of(page)
+    page.get_by_role("button", name="New conversation").click()  # it is among the earlier questions now
     expect(page.get_by_role("button", name=QUESTION)).to_be_visible()
     links_of(page)
     assert watched.elsewhere(hostile.url) == []

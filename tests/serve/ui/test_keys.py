@@ -167,6 +167,7 @@ def test_editors_that_decide_at_once_lose_nothing(writable: Serving, resolved: P
 def test_what_cannot_be_pinned_is_said(writable: Serving):
     same = post(writable, EDIT, "/ui/pin", decision="same", a="IBM", b="I.B.M.", more=1)
     assert (same.status_code, same.json()["error"]["type"]) == (422, "invalid_request")
+    assert same.json()["error"]["message"] == "unknown field 'more'; known fields: a, b, decision"
     for one, other in (("IBM", "ibm"), ("", "x"), ("x" * 1001, "y")):
         answer = post(writable, EDIT, "/ui/pin", decision="same", a=one, b=other)
         assert answer.status_code == 422, answer.text

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from itsdangerous import TimestampSigner
 
+from pipeline.serve.ui.login import ADDRESSES, TRIES, TRIES_OF_ALL, TRY_SECONDS, Tries, whose
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, Serving, serving
 
@@ -84,6 +85,52 @@ def test_a_wrong_key_begins_nothing(browser: httpx2.Client):
         assert "not known" in answer.text
         assert key == "" or key not in answer.text
     assert browser.get("/ui/state", headers={"Accept": "*/*"}).status_code == 401
+
+
+def test_after_too_many_wrong_keys_none_is_looked_at_for_a_while(folder: ProjectFolder):
+    with (
+        folder.open(*KEYS) as project,
+        serving(project) as served,
+        httpx2.Client(base_url=served.url, timeout=30, headers=PAGE) as browser,
+        httpx2.Client(base_url=served.url, timeout=30, headers=PAGE) as signed_in,
+    ):
+        sign_in(signed_in)
+        assert [sign_in(browser, "no-such-key").status_code for _ in range(TRIES + 1)] == [401] * TRIES + [429]
+        refused = sign_in(browser)
+        assert (refused.status_code, 0 < int(refused.headers["retry-after"]) <= 30) == (429, True)
+        assert "Try again in " in refused.text
+        assert signed_in.get("/documents").status_code == 200
+        assert sign_in(browser, X_Forwarded_For="192.0.2.7").status_code == 303  # from another address
+
+
+def test_tries_are_free_again_in_time_and_take_no_more_room():
+    now = 1000.0
+    tries = Tries(clock=lambda: now)
+    for _ in range(TRIES):
+        assert tries.seconds_to_wait("a") == 0
+        tries.add("a")
+    assert (tries.seconds_to_wait("a"), tries.seconds_to_wait("b")) == (TRY_SECONDS / TRIES, 0)
+    now += TRY_SECONDS / TRIES
+    assert tries.seconds_to_wait("a") == 0
+    tries.add("a")
+    assert tries.seconds_to_wait("a") == TRY_SECONDS / TRIES
+    for number in range(TRIES_OF_ALL):
+        tries.add(f"other {number}")
+    assert 0 < tries.seconds_to_wait("b") < TRY_SECONDS / TRIES
+    now += TRY_SECONDS
+    assert tries.seconds_to_wait("a") == tries.seconds_to_wait("b") == 0
+    for number in range(2 * ADDRESSES):
+        tries.add(f"one more {number}")
+    assert len(tries.clear_at) <= ADDRESSES + 2
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "same"),
+    [("2001:db8::1", "2001:db8::ffff", True), ("2001:db8::1", "2001:db8:0:1::1", False),
+     ("192.0.2.1", "192.0.2.2", False), ("::ffff:192.0.2.1", "192.0.2.1", True), ("x" * 999, "", True)],
+)  # fmt: skip
+def test_whose_tries_they_are(host: str, other: str, same: bool):
+    assert (whose(host) == whose(other)) == same
 
 
 def test_the_login_page_learns_whether_somebody_has_signed_in(browser: httpx2.Client):

@@ -37,7 +37,7 @@ def test_an_answer_and_the_passage_of_its_citation(page: Page, shown: Shown) -> 
     expect(turn).to_contain_text("The sources tell of Brack Institute")
     turn.get_by_role("button", name="Source 1").click()
     passage = page.get_by_role("dialog")
-    expect(passage.locator("mark")).to_contain_text("founded by Idra Senn in 1840")
+    expect(passage.locator("#cited-passage")).to_contain_text("founded by Idra Senn in 1840")
     passage.get_by_role("link", name="In its document").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("The Brack Institute")
     expect(page.locator("article.asked")).to_contain_text("founded by Idra Senn in 1840")
@@ -70,6 +70,39 @@ def test_a_conversation_and_what_this_browser_has_asked(page: Page, shown: Shown
     expect(earlier.get_by_role("button", name=QUESTION)).to_be_visible()
     earlier.get_by_role("button", name="Forget them").click()
     expect(earlier.get_by_role("button", name=QUESTION)).to_have_count(0)
+
+
+def test_a_conversation_is_there_again_after_a_look_elsewhere(page: Page, shown: Shown) -> None:
+    expect(ask(page)).to_contain_text("The sources tell of")
+    expect(ask(page, "And when was that?")).to_contain_text("The sources tell of")
+    page.get_by_role("tabpanel").get_by_role("link", name="In its document").first.click()
+    expect(page.locator("article.asked")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("article")).to_have_count(2)
+    page.get_by_role("article").last.get_by_role("button", name="Source 1").click()
+    expect(page.get_by_role("dialog").locator("#cited-passage")).to_contain_text("founded by Idra Senn in 1840")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("tabpanel")).to_contain_text("Idra Senn in 1840")
+    page.get_by_role("button", name="New conversation").click()
+    page.reload()
+    expect(page.get_by_role("region", name="Earlier questions of this browser")).to_be_visible()
+    expect(page.get_by_role("article")).to_have_count(0)
+
+
+def test_what_a_screen_reader_is_told_and_where_the_keyboard_goes_on(page: Page) -> None:
+    said = page.locator("#said")
+    first = ask(page)
+    expect(said).to_have_text(re.compile("Answered, from [1-9]"))
+    expect(page.get_by_label("Your question")).to_be_focused()
+    expect(first.get_by_role("button", name="Evidence")).to_have_count(0)  # it is beside it
+    offered = first.get_by_role("button", name=re.compile("^What is said about"))
+    question = offered.first.inner_text()
+    offered.first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("article", name=question)).to_be_focused()
+    expect(page.get_by_role("article", name=question)).to_contain_text("The sources tell of")
+    expect(offered).to_have_count(0)
+    first.get_by_role("button", name="Evidence").click()
 
 
 def test_a_browser_that_keeps_nothing_asks_all_the_same(look: Look, shown: Shown) -> None:

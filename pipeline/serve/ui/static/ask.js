@@ -3,6 +3,7 @@ import { ask } from "./api.js";
 import { remember, showEarlier } from "./ask_earlier.js";
 import { citation, showEvidence } from "./ask_evidence.js";
 import { offerFields, options, prepare } from "./ask_form.js";
+import { keep, kept } from "./ask_kept.js";
 import { rendered } from "./markdown.js";
 import { excerpt, marked, wordsOf } from "./marks.js";
 import { element, fill, state, texts } from "./shell.js";
@@ -15,28 +16,40 @@ const at = (id) => document.getElementById(id);
 const turns = []; // {question, place, text, found, done, running}
 
 const isRunning = () => turns.some((turn) => turn.running);
+const say = (what) => (at("said").textContent = what); // to screen readers
+
+function placed(turn) {
+  turn.place = element("article", { class: "turn", "aria-label": turn.question, tabindex: -1 });
+  turns.push(turn);
+  at("turns").append(turn.place);
+  return turn;
+}
 
 async function put(question, instead = null) {
   if (!question || isRunning()) return;
   const history = instead ? turns.slice(0, turns.indexOf(instead)) : turns;
   const body = { ...options(), query: question, ...conversation(history) };
-  const turn = { question, text: "", found: null, done: null, running: new AbortController(), place: element("article", { class: "turn", "aria-label": question }) };
   if (instead) {
     for (const gone of turns.splice(turns.indexOf(instead))) gone.place.remove();
   }
-  turns.push(turn);
-  at("turns").append(turn.place);
+  const turn = placed({ question, text: "", found: null, done: null, running: new AbortController() });
+  if (turns.length > 1) draw(turns.at(-2)); // it is not the last any more
   remember(question);
   showForm();
   turn.place.scrollIntoView({ block: "start", behavior: "smooth" });
+  if (document.activeElement !== at("question")) turn.place.focus({ preventScroll: true });
   await run(turn, body);
   turn.running = null;
   await draw(turn);
   showForm();
+  say(turn.error ?? (turn.stopped ? words.stopped : fill(words.answered, { n: turn.found?.references?.length ?? 0 })));
+  if (document.activeElement === document.body) turn.place.focus({ preventScroll: true }); // what had it is gone
+  await keep(turns);
 }
 
 async function run(turn, body) {
   draw(turn);
+  say(words.searching);
   try {
     if (!(await state()).chat && !body.model) {
       turn.done = await ask("query/data", body, { signal: turn.running.signal });
@@ -45,6 +58,7 @@ async function run(turn, body) {
     } else {
       for await (const [name, told] of events("query/stream?include=evidence", body, turn.running.signal)) {
         if (name === "sources") turn.found = told;
+        if (name === "sources") say(words.writing);
         if (name === "token") turn.text += told.text;
         if (name === "done") Object.assign(turn, { done: told, text: told.answer, found: { ...turn.found, ...withEvidence(told) } });
         if (name === "token") drawSoon(turn);
@@ -81,7 +95,8 @@ function drawSoon(turn) {
 async function draw(turn) {
   const drawn = (turn.drawn = (turn.drawn ?? 0) + 1);
   const references = new Map((turn.found?.references ?? []).map((entry) => [entry.id, entry]));
-  const cite = (number) => references.has(number) && citation(references.get(number));
+  const asked = wordsOf(turn.question);
+  const cite = (number) => references.has(number) && citation(references.get(number), asked);
   const answer = turn.bare ? bare(turn, cite) : turn.text ? await rendered(turn.text, cite).catch(() => [turn.text]) : [];
   if (drawn !== turn.drawn) return; // a newer drawing is under way
   const working = turn.running && !turn.text;
@@ -89,7 +104,7 @@ async function draw(turn) {
   turn.place.replaceChildren(...[
     element("h2", { class: "asked" }, turn.question),
     element("div", { class: `answer${turn.running && turn.text ? " writing" : ""}` }, answer),
-    working && element("p", { class: "pale", role: "status" }, turn.found ? words.writing : words.searching),
+    working && element("p", { class: "pale" }, turn.found ? words.writing : words.searching),
     turn.stopped && element("p", { class: "pale" }, words.stopped),
     turn.error && element("p", { class: "notice bad" }, turn.error),
     !turn.running && under(turn),
@@ -179,6 +194,7 @@ function begin() {
   at("stop").addEventListener("click", () => turns.forEach((turn) => turn.running?.abort()));
   at("new").addEventListener("click", () => {
     turns.splice(0).forEach((turn) => turn.place.remove());
+    keep(turns);
     showEvidence({});
     showEarlier(put);
     showForm();
@@ -191,4 +207,15 @@ function begin() {
   at("question").focus();
 }
 
+async function goOn() {
+  const before = await kept();
+  if (turns.length || !before.length) return;
+  for (const turn of before) placed(turn);
+  showForm();
+  showEvidence(turns.at(-1));
+  await Promise.all(turns.map(draw));
+  turns.at(-1).place.scrollIntoView({ block: "start" });
+}
+
 begin();
+goOn();

@@ -12,10 +12,13 @@ const round = (number, digits = 2) => Number(number.toFixed(digits)).toLocaleStr
 const SHOWN = 260; // characters of a passage
 let open = "passages";
 let picture = null;
+let current = null; // the turn whose evidence is there
 
 // turn: {question, found, done}: what the stream has told so far.
 export function showEvidence(turn) {
   const { found, done } = turn;
+  const [same, above, focused] = [turn === current, at("evidence").scrollTop, at("tabs").contains(document.activeElement)];
+  current = turn;
   document.querySelector(".asking").classList.toggle("told", Boolean(found));
   if (!found) return at("shown").replaceChildren();
   const panels = {
@@ -49,7 +52,8 @@ export function showEvidence(turn) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) select(names.at((names.indexOf(open) + step) % names.length), true);
   };
-  select(open);
+  select(open, focused);
+  at("evidence").scrollTop = same ? above : 0; // who reads it while the answer is written goes on where they are
 }
 
 const numbers = (found) => new Map(found.references.map((entry) => [entry.chunk_id, entry]));
@@ -76,7 +80,7 @@ function passage(chunk, reference, cited, asked) {
   ].filter(Boolean);
   return element("li", { id: `source-${reference?.id ?? chunk.id}`, "data-chunk": chunk.id },
     element("div", { class: "title" },
-      reference && citation(reference),
+      reference && citation(reference, asked),
       element("b", {}, reference?.title || chunk.source),
       reference && cited.has(reference.id) && element("span", { class: "tag" }, words.cited)),
     element("p", { class: "found-by quiet" }, facts.join(" · ")),
@@ -172,17 +176,20 @@ function table(columns, rows) {
     element("tbody", {}, rows.map((row) => element("tr", {}, row.map((cell, place) => element("td", { class: columns[place] === "weight" && "number" }, cell)))))));
 }
 
-// The number of a source, which opens it.
-export function citation(reference) {
+// The number of a source, which opens it with these words marked.
+export function citation(reference, asked) {
   const said = fill(words.cite, { n: reference.id, title: reference.title || reference.source });
-  return element("button", { type: "button", class: "cite", "data-cite": reference.id, title: said, "aria-label": said, onclick: () => openPassage(reference) }, String(reference.id));
+  return element("button", { type: "button", class: "cite", "data-cite": reference.id, title: said, "aria-label": said, onclick: () => openPassage(reference, asked) }, String(reference.id));
 }
 
 const clip = (text) => element("div", { class: "clip", title: text.length > 160 && text }, text);
 
+let opened = null;
+
 // The passage of a citation, marked in what stands around it in its document.
-async function openPassage(reference) {
+async function openPassage(reference, asked) {
   const dialog = at("passage");
+  opened = reference;
   at("passage-title").textContent = reference.title || reference.source;
   const place = [reference.source, reference.page && fill(words.page, { n: reference.page })].filter(Boolean).join(" · ");
   at("passage-place").replaceChildren(place, " · ", element("a", { href: passageAddress(reference.document_id, reference.chunk_id) }, words.in_document));
@@ -190,10 +197,11 @@ async function openPassage(reference) {
   if (!dialog.open) dialog.showModal();
   try {
     const { units } = await ask(`ui/passage?${new URLSearchParams({ unit: reference.chunk_id })}`);
+    if (opened !== reference) return; // another one was opened since
     at("passage-body").replaceChildren(
-      ...units.map((unit) => (unit.id === reference.chunk_id ? element("mark", { id: "cited-passage" }, unit.content) : element("div", { class: "around" }, unit.content))));
+      ...units.map((unit) => (unit.id === reference.chunk_id ? element("mark", { id: "cited-passage" }, marked(unit.content, asked)) : element("div", { class: "around" }, unit.content))));
     at("cited-passage")?.scrollIntoView({ block: "nearest" });
   } catch (error) {
-    at("passage-body").replaceChildren(element("p", { class: "notice bad" }, error.message));
+    if (opened === reference) at("passage-body").replaceChildren(element("p", { class: "notice bad" }, error.message));
   }
 }

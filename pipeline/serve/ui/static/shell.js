@@ -106,9 +106,12 @@ async function sayState() {
   }
 }
 
-// The questions that a browser keeps (ask_earlier.js) are gone with the session.
-export const KEPT = "graphmill-questions";
-document.querySelector('form[action$="logout"]')?.addEventListener("submit", () => localStorage.removeItem(KEPT));
+// What a browser keeps of questions (ask_earlier.js) and of a conversation (ask_kept.js) is gone with the session.
+export const [KEPT, CONVERSATION] = ["graphmill-questions", "graphmill-conversation"];
+document.querySelector('form[action$="logout"]')?.addEventListener("submit", () => {
+  localStorage.removeItem(KEPT);
+  sessionStorage.removeItem(CONVERSATION);
+});
 
 chooseColours();
 chooseWorkspace();

@@ -1,4 +1,5 @@
 // Libraries that are not ours: scripts that set a global, loaded when they are first needed.
+import { fill, texts } from "./shell.js";
 
 const loading = new Map();
 
@@ -14,7 +15,7 @@ function load(file, name) {
         script.addEventListener("load", () => resolve(globalThis[name]));
         script.addEventListener("error", () => {
           loading.delete(file); // to be tried again
-          reject(new NotLoaded(`${file} could not be loaded`));
+          reject(new NotLoaded(fill(texts.failures.no_library, { file })));
         });
         document.head.append(script);
       }),
