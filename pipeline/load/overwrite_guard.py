@@ -64,7 +64,8 @@ def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow
     if other := other_workflow(lives, workflow, tables):
         raise UsageError(
             f"workspace '{workspace}': shows the tables of workflow '{other}'; to have those of "
-            f"'{workflow}' instead add --replace, to have both set another workspace"
+            f"'{workflow}' instead add --replace, to have both set another workspace, to go on with '{other}' "
+            f"name it, or set workflow: {other}"
         )
 
 

@@ -37,6 +37,11 @@ def test_no_project(tmp_path: Path) -> None:
     assert "graphmill init" in complaint
 
 
+def test_a_worker_without_an_address_or_a_port(project: ProjectFolder) -> None:
+    assert "no address; give the scheduler's" in _fails(project, 2, "worker")
+    assert "tcp://10.0.0.5 names no port" in _fails(project, 2, "worker", "tcp://10.0.0.5")
+
+
 def test_an_empty_folder(project: ProjectFolder) -> None:
     for path in (project.root / "data/input").iterdir():
         path.unlink()

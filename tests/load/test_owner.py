@@ -40,7 +40,7 @@ def test_more_kinds_of_tables_need_no_replace():
         (shown("fast"), "index", INDEX),
         (shown("index"), "fast", INDEX),
     ):
-        with pytest.raises(UsageError, match="add --replace"):
+        with pytest.raises(UsageError, match=f"add --replace.*set workflow: {live.workflow}$"):
             refuse_other_workflow("w", [live, None], workflow, tables)
 
 
