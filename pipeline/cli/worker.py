@@ -45,7 +45,9 @@ def worker(
         if not found:
             raise UsageError("worker: no address; give the scheduler's: graphmill worker tcp://host:8786")
         if ":" not in found.rpartition("://")[2]:
-            raise UsageError(f"worker: {found} names no port; give the scheduler's too: graphmill worker tcp://host:8786")
+            raise UsageError(
+                f"worker: {found} names no port; give the scheduler's too: graphmill worker tcp://host:8786"
+            )
         tls = settings.engine.tls
         files = {"--tls-ca-file": tls.ca_file, "--tls-cert": tls.cert_file, "--tls-key": tls.key_file}
         given = [part for option, file in files.items() if file for part in (option, str(root / file))]
