@@ -39,7 +39,7 @@ something fails after the first event. Comment lines keep the connection open. W
 EXAMPLE_STREAM = 'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn"}\n\n'
 Include = Annotated[
     Literal["evidence"] | None,
-    Query(description="evidence: with all that the model was shown, as `/query/data` gives it; else references alone."),
+    Query(description="evidence: with all that the model was shown, as /query/data gives it; else references alone."),
 ]
 KEYS = [Depends(HTTPBearer(auto_error=False)), Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
 """For the OpenAPI document; Guard checks them, before a request is read."""
