@@ -232,9 +232,10 @@ def sourced_nodes(entities: pd.DataFrame) -> pd.DataFrame:
 
 
 def placed(rows: pd.DataFrame, layout: pd.DataFrame) -> pd.DataFrame:
-    """Nodes with x and y, missing where nothing places them."""
-    found = rows[["id"]].merge(layout, on="id", how="left", validate="1:1")
-    return rows.assign(x=found["x"].astype(float).to_numpy(), y=found["y"].astype(float).to_numpy())
+    """Nodes with x and y, missing where nothing places them, also where an own verb says infinity: no JSON has that."""
+    found = rows[["id"]].merge(layout, on="id", how="left", validate="1:1")[["x", "y"]].astype(float)
+    found = found.where(np.isfinite(found))
+    return rows.assign(x=found["x"].to_numpy(), y=found["y"].to_numpy())
 
 
 def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:

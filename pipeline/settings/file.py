@@ -46,8 +46,15 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
 
 
 def environment_of(root: Path) -> dict[str, str]:
-    """What the project's ``.env`` says, and, before it, the real environment."""
-    written = dotenv_values(root / ".env", interpolate=False)
+    """What the project's ``.env`` says, and, before it, the real environment. Raises SettingsError where it cannot be
+    read."""
+    path = root / ".env"
+    try:
+        written = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}; let this user read it, or delete it") from None
+    except UnicodeDecodeError:  # of PowerShell's: UTF-16
+        raise SettingsError(f"{path}: not UTF-8; save it as UTF-8") from None
     return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
 
 

@@ -32,6 +32,16 @@ def test_rows_have_the_columns_of_the_stores_tables():
     }  # fmt: skip
 
 
+def test_no_place_is_infinitely_far():
+    tables = corpus(TEXTS, NAMES, LINKS)
+    first, second = tables["layout"]["id"]
+    tables["layout"] = tables["layout"].assign(x=[np.inf, 0.5], y=[0.25, -np.inf])
+    found = project(tables, max_types=100)["nodes"].set_index("id")
+    assert np.isnan(found["x"][first])
+    assert np.isnan(found["y"][second])
+    assert (found["y"][first], found["x"][second]) == (0.25, 0.5)
+
+
 def test_communities_reports_and_claims_may_be_missing():
     tables = corpus(TEXTS, NAMES, LINKS)
     whole = project(tables, max_types=100)

@@ -168,6 +168,16 @@ def test_values_come_from_the_environment_the_env_file_and_the_default(project: 
     assert read_settings(project).language == "from env, from $HOME file, a default, other, , $plain"
 
 
+def test_an_env_file_of_an_editor_on_windows(project: Path):
+    write(project, 'language: "${GM_FILE:-none}"')
+    (project / ".env").write_text("GM_FILE=from file", encoding="utf-8-sig")
+    assert read_settings(project).language == "from file"
+    (project / ".env").write_text("GM_FILE=hidden", encoding="utf-16")
+    with pytest.raises(SettingsError, match=r"\.env: not UTF-8; save it as UTF-8") as told:
+        read_settings(project)
+    assert "hidden" not in str(told.value)
+
+
 def test_the_environment_may_give_a_number(project: Path):
     write(project, 'models: {chat: {default: {concurrency: "${GM_NONE:-4}"}}}')
     assert read_settings(project).models.chat["default"].concurrency == 4
