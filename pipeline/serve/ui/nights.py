@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from pipeline.engine.losses import ASKED_AGAIN
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import GraphmillError, in_words
 from pipeline.pages.environment import texts
 from pipeline.runs.night_page import charts_of, shown
@@ -91,7 +92,20 @@ def _planned(door: Door) -> dict[str, Any]:
     try:
         return {**state, "problem": "", **_plan(door)}
     except GraphmillError as error:
-        return {**state, "problem": in_words(error) if tells_why(door) else texts()["nights"]["only_operator"]}
+        return {**state, "problem": _in_words(door, error)}
+
+
+def _in_words(door: Door, error: GraphmillError) -> str:
+    return in_words(error) if tells_why(door) else texts()["nights"]["only_operator"]
+
+
+def _why_refused(door: Door) -> str:
+    """Why a run would end before it begins, as where the workspace shows another workflow; empty where it would not."""
+    try:
+        door.project.reach_stores(door.project.workflow(), RunOptions())
+    except GraphmillError as error:
+        return _in_words(door, error)
+    return ""
 
 
 def _plan(door: Door) -> dict[str, Any]:
@@ -106,5 +120,5 @@ def _plan(door: Door) -> dict[str, Any]:
         "totals": totals(forecasts),
         "documents": changes.counts if changes else {},
         "to_convert": sum(entry.to_convert for entry in forecasts),
-        "not_loadable": door.project.why_not_loadable(workflow),
+        "not_loadable": door.project.why_not_loadable(workflow) or _why_refused(door),
     }

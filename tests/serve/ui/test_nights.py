@@ -182,6 +182,8 @@ def test_the_plan_of_the_next_run_changes_nothing(folder: ProjectFolder, served:
     workflow = folder.open().settings.workflow
     told = page(served, "nights/plan").text
     assert f"Workflow {workflow}." in told
+    assert "to go on with &#39;fast&#39; name it" in told  # the run would be refused, and who may know is told why
+    assert "name it" not in page(served, "nights/plan", "w").text
     for step in folder.open().workflow().steps:
         assert f'<th scope="row">{step.id}</th>' in told
     assert tables() == before
