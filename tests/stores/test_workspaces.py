@@ -36,7 +36,9 @@ def manifest(snapshots: SnapshotStore) -> Manifest:
 
 
 def contents(store: PostgresStore) -> dict[str, list]:
-    parts = {table: [part.drop(columns="embedding", errors="ignore") for part in store.rows(table)] for table in TABLES}
+    """Rows without vectors, and without the places that nothing has given them: no NaN equals another."""
+    but = ["embedding", "x", "y"]
+    parts = {table: [part.drop(columns=but, errors="ignore") for part in store.rows(table)] for table in TABLES}
     return {table: pd.concat(found).sort_values("id").to_dict("records") for table, found in parts.items()}
 
 
