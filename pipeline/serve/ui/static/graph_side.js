@@ -15,13 +15,16 @@ function anew(place, ...parts) {
 
 // on.found(id): an entity was chosen among those found.
 export function finder(on) {
+  let asked = 0;
   at("find").addEventListener("submit", async (event) => {
     event.preventDefault();
     const text = at("wanted").value.trim();
     if (!text) return;
+    const mine = ++asked;
     const by = new FormData(at("find")).get("by");
     try {
       const { entities } = await ask("ui/graph/find", { text, by });
+      if (mine !== asked) return;
       at("found").replaceChildren(
         element("p", { class: "quiet" }, entities.length ? fill(words.found_some, { n: entities.length }) : words.found_none),
         element("ul", { class: "plain" }, entities.map((found) => element("li", {}, entry(found.name, found.degree, () => on.found(found.id), { "data-entity": found.id })))),
@@ -76,12 +79,15 @@ function documentFilter(choice, on) {
         element("button", { type: "button", "aria-label": words.document_all, onclick: () => on.document(null) }, "✕")));
   }
   const found = element("ul", { class: "plain", role: "status" });
+  let asked = 0;
   const look = async (event) => {
     event.preventDefault();
     const text = event.target.elements.title.value.trim();
     if (!text) return;
+    const mine = ++asked;
     try {
       const { documents } = await ask("ui/graph/documents", { text });
+      if (mine !== asked) return;
       found.replaceChildren(...(documents.length ? documents.map((one) => element("li", {},
         element("button", { type: "button", class: "entry", onclick: () => on.document(one), "data-document": one.id }, one.title))) : [element("li", { class: "quiet" }, words.document_none)]));
     } catch (error) {
