@@ -169,7 +169,7 @@ class DesiredRows:
     def _beside(self, name: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
         """Of each part of the ids the rows that a table has of them, which mostly are in one order."""
         known = self._column(name, "id")
-        if known.equals(ids):
+        if known.equals(ids) and name in self.manifest.tables:
             return self._in_parts(name, columns)
         places = pc.index_in(ids, value_set=known)
         if VECTOR in columns:
