@@ -33,6 +33,7 @@ def test_another_workspace_is_gone_to_in_the_same_view(look: Look, two: Serving)
     watched = look(f"{two.url}/documents")
     page = watched.page
     sign_in(page)
+    page.wait_for_load_state("networkidle")
     expect(page.locator("#state")).to_be_empty()
     (other,) = [
         name for name in page.get_by_label("Workspace").locator("option").all_text_contents() if "empty" in name
@@ -43,6 +44,7 @@ def test_another_workspace_is_gone_to_in_the_same_view(look: Look, two: Serving)
     assert page.url == f"{two.url}/w/{other}/documents"
     page.get_by_role("link", name="Ask").click()
     assert page.url == f"{two.url}/w/{other}/"
+    page.wait_for_load_state("networkidle")
     page.get_by_label("Workspace").select_option(other.removesuffix("-empty"))
     page.wait_for_url(f"{two.url}/w/{other.removesuffix('-empty')}/")
     assert watched.elsewhere(two.url) == []

@@ -48,6 +48,7 @@ def test_a_session_that_has_ended_leads_to_the_login_and_back(look: Look, guarde
     page = look(guarded.url).page
     sign_in(page)
     expect(page.get_by_role("navigation")).to_be_visible()
+    page.wait_for_load_state("networkidle")  # else the scripts themselves find no session
     (cookie,) = page.context.cookies()
     assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
     page.context.add_cookies([{**cookie, "value": f"{cookie.get('value')}x"}])  # as if of another day
