@@ -164,12 +164,14 @@ class DesiredRows:
         return self.snapshots.select(self.manifest.tables[name], ["id"], ids, list(columns))
 
     def _in_parts(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return in_parts(self.snapshots.batches(self.manifest.tables[name], list(columns)))
+        """None of a table that is not there."""
+        snapshot = self.manifest.tables.get(name)
+        return in_parts(self.snapshots.batches(snapshot, list(columns)) if snapshot else ())
 
     def _beside(self, name: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
         """Of each part of the ids the rows that a table has of them, which mostly are in one order."""
         known = self._column(name, "id")
-        if known.equals(ids) and name in self.manifest.tables:
+        if known.equals(ids):
             return self._in_parts(name, columns)
         places = pc.index_in(ids, value_set=known)
         if VECTOR in columns:

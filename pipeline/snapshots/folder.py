@@ -140,8 +140,7 @@ class Folder:
 
     def take_back(self, names: Sequence[str]) -> None:
         """What was shared by names that nobody else has: for any process."""
-        for name in names:
-            (self.root / name).unlink(missing_ok=True)
+        self.delete(names)
 
     def clear(self, below: str) -> None:
         """Delete all that is below; only for a caller who is alone here."""

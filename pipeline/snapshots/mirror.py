@@ -254,7 +254,7 @@ class Mirror(Folder):
 
     def take_back(self, names: Sequence[str]) -> None:
         self.objects.delete(names)
-        super().take_back(names)
+        super().delete(names)
 
     def clear(self, below: str) -> None:
         if below != UNFINISHED or self.tasks_at_large:
