@@ -31,6 +31,8 @@ def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
     reply = decide(endpoint, request, messages)
     if endpoint.thinking and request.kind == "chat" and reply.status < 400:
         reply = replace(reply, text=THOUGHT + (reply.text or ""))
+    if endpoint.usage != "tokens":
+        reply = replace(reply, usage=endpoint.usage)
     return settled(request, reply, endpoint.counting), reply
 
 
@@ -88,4 +90,4 @@ def answer_json(request: Request, reply: Reply, dimensions: int) -> dict[str, An
     if request.kind == "models":
         return models_json()
     made = chat_json(request, reply) if request.kind == "chat" else embeddings_json(request, reply, dimensions)
-    return {**made, "usage": usage_json(request)} if reply.usage else made
+    return {**made, **usage_json(request, reply)}

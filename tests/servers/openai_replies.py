@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 from tests.servers.openai_inquiries import inquiry_reply
 
 Messages = Sequence[Mapping[str, Any]]
+UsageReport = Literal["tokens", "none", "zeros"]
+"""How an answer reports its tokens: truly, not at all, or as zeros. Some compatible servers do the latter two."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Reply:
     at_once: bool = False  # however slow the server is told to be
     drop: bool = False  # hang up: before any answer, or in the middle of a stream
     raw: bytes | None = None  # a body that is sent as it is
-    usage: bool = True  # some compatible servers report none
+    usage: UsageReport | bool = "tokens"  # False is "none"
     missing_vectors: int = 0  # embeddings: so many fewer than were asked for
     spaces: bool = False  # white space instead of an answer, as long as the client listens
     hold: bool = False  # no answer at all, until one of the two hangs up

@@ -26,7 +26,7 @@ from tests.servers.openai_faults import Faults, canonical
 from tests.servers.openai_files import Files, StoredFile
 from tests.servers.openai_handler import Handler, hang_up
 from tests.servers.openai_limits import Admitted, Limits, Window
-from tests.servers.openai_replies import Reader, Reply, default_reply
+from tests.servers.openai_replies import Reader, Reply, UsageReport, default_reply
 from tests.servers.openai_shapes import KINDS, STORED, Counting, Request
 from tests.servers.openai_stored import answer_stored
 
@@ -37,7 +37,8 @@ class OpenAIServer(ThreadingHTTPServer):
     """What may be changed while it runs:
 
     ``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key``; ``counting`` (of tokens, at first by
-    bytes); ``faults`` (whose draws begin anew when they are set) and ``limits``, both None if there are none.
+    bytes); ``usage`` (how every answer reports its tokens: "tokens", "none" or "zeros", see UsageReport); ``faults``
+    (whose draws begin anew when they are set) and ``limits``, both None if there are none.
 
     Batches: ``batch_polls`` (how often a batch is said to be in progress), ``batch_hold`` (it stays so until this
     is False), ``batch_expire_after`` (the batch expires after so many rows), ``batch_cancel_polls`` (how often a
@@ -58,6 +59,7 @@ class OpenAIServer(ThreadingHTTPServer):
         self.key, self.reply, self.delay = key, reply, delay
         self.dimensions = 64
         self.counting = Counting()
+        self.usage: UsageReport = "tokens"
         self.limits: Limits | None = None
         self.context_tokens: int | None = None
         self.thinking = False

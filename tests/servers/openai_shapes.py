@@ -80,10 +80,17 @@ def completion_tokens(request: Request, reply: Reply, counting: Counting) -> int
     return counting.text(reply.text or "") if request.kind == "chat" else 0
 
 
-def usage_json(request: Request) -> dict[str, int]:
-    total = request.prompt_tokens + request.completion_tokens
-    usage = {"prompt_tokens": request.prompt_tokens, "total_tokens": total}
-    return usage | ({"completion_tokens": request.completion_tokens} if request.kind == "chat" else {})
+def usage_json(request: Request, reply: Reply) -> dict[str, dict[str, int]]:
+    """Return the answer's ``usage`` entry, as the reply reports it; an empty dict where it reports none."""
+    if reply.usage in ("none", False):
+        return {}
+    prompt, completion = request.prompt_tokens, request.completion_tokens
+    if reply.usage == "zeros":
+        prompt = completion = 0
+    usage = {"prompt_tokens": prompt, "total_tokens": prompt + completion}
+    if request.kind == "chat":
+        usage["completion_tokens"] = completion
+    return {"usage": usage}
 
 
 def error_json(status: int, message: str) -> dict[str, Any]:
@@ -110,8 +117,9 @@ def stream_events(request: Request, reply: Reply) -> list[dict[str, Any]]:
     deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces)]
     events = [{**start, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
     events.append({**start, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
-    if reply.usage and (request.body.get("stream_options") or {}).get("include_usage"):
-        events.append({**start, "choices": [], "usage": usage_json(request)})
+    usage = usage_json(request, reply)
+    if usage and (request.body.get("stream_options") or {}).get("include_usage"):
+        events.append({**start, "choices": [], **usage})
     return events
 
 

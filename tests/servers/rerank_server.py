@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, cast
 
+from tests.servers.openai_replies import UsageReport
+
 Style = Literal["jina", "tei"]
 
 
@@ -38,7 +40,8 @@ class Ranked:
 
 class RerankServer(ThreadingHTTPServer):
     """``style``: whose protocol it speaks, Jina's or Text Embeddings Inference's; ``longest``: characters of a document
-    above which it refuses a request; ``keep``: how many results it tells at most. ``script``: the next answers."""
+    above which it refuses a request; ``keep``: how many results it tells at most. ``usage``: how
+    an answer reports its tokens (see UsageReport of openai_replies.py). ``script``: the next answers."""
 
     daemon_threads = True
 
@@ -47,6 +50,7 @@ class RerankServer(ThreadingHTTPServer):
         self.key, self.style = key, style
         self.longest: int | None = None
         self.keep: int | None = None
+        self.usage: UsageReport = "tokens"
         self.script: deque[RerankReply] = deque()
         self.requests: list[Ranked] = []
         self.closed = threading.Event()
@@ -69,9 +73,10 @@ class RerankServer(ThreadingHTTPServer):
         if self.style == "tei":
             return RerankReply(200, json.dumps([{"index": index, "score": score} for score, index in best]))
         results = [{"index": index, "relevance_score": score, "document": {}} for score, index in best]
-        return RerankReply(
-            200, json.dumps({"model": body.get("model"), "results": results, "usage": {"total_tokens": 1}})
-        )
+        answer = {"model": body.get("model"), "results": results}
+        if self.usage != "none":
+            answer["usage"] = {"total_tokens": 0 if self.usage == "zeros" else 1}
+        return RerankReply(200, json.dumps(answer))
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -11,7 +11,7 @@ import pytest
 from openai import OpenAI
 
 from pipeline.contract.prompts import read_prompt
-from tests.servers.openai_replies import Reply, count_tokens
+from tests.servers.openai_replies import Reply, UsageReport, count_tokens
 from tests.servers.openai_server import OpenAIServer, openai_server
 
 PROMPTS = Path(__file__).parents[2] / "prompts"
@@ -244,3 +244,18 @@ def test_keyword_and_summary_prompts(client: OpenAI):
     }
     summary = ask(client, "Summarize the descriptions.\nDescription List:\nFirst one. Second one.\nThird.")
     assert summary == "First one. Second one."
+
+
+@pytest.mark.parametrize(("mode", "reported"), [("tokens", True), ("none", None), ("zeros", False)])
+def test_every_answer_reports_its_tokens_as_the_server_is_set(
+    openai: OpenAIServer, client: OpenAI, mode: UsageReport, reported: bool | None
+):
+    openai.usage = mode
+    messages: Any = [{"role": "user", "content": "How many tokens has this?"}]
+    plain = client.chat.completions.create(model="m", messages=messages).usage
+    embedded = getattr(client.embeddings.create(model="e", input=["one"]), "usage", None)
+    options: Any = {"include_usage": True}
+    chunks = list(client.chat.completions.create(model="m", messages=messages, stream=True, stream_options=options))
+    for usage in (plain, embedded, chunks[-1].usage):
+        assert (None if usage is None else usage.total_tokens > 0) is reported
+    assert all(request.prompt_tokens for request in openai.requests)
