@@ -21,13 +21,44 @@ Cleaned = Annotated[str, AfterValidator(clean)]
 _CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
 
 
+MOST_CONDITIONS, MOST_VALUES, LONGEST_VALUE = 100, 1_000, 1_000
+"""Limits of ``where``: pairs of a field and an operator, values of all of them, and characters of a
+name or a value. They bound what one request makes the database do; a key's own conditions have no limit."""
+MOST_WILDCARDS = 50
+"""Wildcards of one ``matches``: a pattern is compiled to a regular expression, whose size they decide."""
+MOST_KEYWORDS, LONGEST_KEYWORD = 100, 1_000
+MOST_TURNS, LONGEST_TURN = 500, 100_000
+
+
 class Turn(BaseModel):
-    """What was said before, and by whom."""
+    """Hold one turn of the conversation before the question: who spoke, and the text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["user", "assistant", "system"]
-    content: Cleaned
+    content: Annotated[str, Field(max_length=LONGEST_TURN), AfterValidator(clean)]
+
+
+def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a request in the form of ``as_operators``.
+
+    Raises ValueError for a condition that makes no sense, and for more than a request may ask for.
+    """
+    conditions = as_operators(where)
+    operands = [operand for condition in conditions.values() for operand in condition.values()]
+    if len(operands) > MOST_CONDITIONS:
+        raise ValueError(f"{len(operands):,} conditions; a request may have {MOST_CONDITIONS:,}")
+    number = sum(len(operand) if isinstance(operand, list) else 1 for operand in operands)
+    if number > MOST_VALUES:
+        raise ValueError(f"{number:,} values; a request may have {MOST_VALUES:,}")
+    longest = max(map(len, _texts_in(conditions)), default=0)
+    if longest > LONGEST_VALUE:
+        raise ValueError(f"a value of {longest:,} characters; a value may have {LONGEST_VALUE:,}")
+    for field, condition in conditions.items():
+        wildcards = sum(condition.get("matches", "").count(sign) for sign in "*?[")
+        if wildcards > MOST_WILDCARDS:
+            raise ValueError(f"'{field}' matches: {wildcards:,} wildcards; a pattern may have {MOST_WILDCARDS}")
+    return conditions
 
 
 def as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,6 +86,10 @@ def as_question(query: str) -> str:
     return query
 
 
+Keyword = Annotated[str, Field(max_length=LONGEST_KEYWORD), AfterValidator(clean)]
+KeywordList = Annotated[tuple[Keyword, ...], Field(max_length=MOST_KEYWORDS)]
+
+
 class QueryRequest(QueryOptions):
     """A question and how to answer it.
 
@@ -65,10 +100,10 @@ class QueryRequest(QueryOptions):
     """
 
     query: Annotated[str, AfterValidator(as_question)]
-    hl_keywords: tuple[Cleaned, ...] = ()
-    ll_keywords: tuple[Cleaned, ...] = ()
-    conversation_history: tuple[Turn, ...] = ()
-    where: Annotated[dict[str, Any], AfterValidator(as_operators)] = Field(default={})
+    hl_keywords: KeywordList = ()
+    ll_keywords: KeywordList = ()
+    conversation_history: Annotated[tuple[Turn, ...], Field(max_length=MOST_TURNS)] = ()
+    where: Annotated[dict[str, Any], AfterValidator(read_where)] = Field(default={})
 
     @property
     def searched(self) -> str:

@@ -38,3 +38,28 @@ def test_what_is_no_condition_is_refused(lines: list[str]):
 def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
     with pytest.raises(UsageError, match="is in no document"):
         request_of("Who?", QuerySettings(), {"where": where})
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"where": {f"field{n}": 1 for n in range(101)}}, "a request may have 100"),
+        ({"where": {"a": list(range(1001))}}, "a request may have 1,000"),
+        ({"where": {"a": list(range(600)), "b": list(range(600))}}, "a request may have 1,000"),
+        ({"where": {"a": "x" * 1001}}, "a value may have 1,000"),
+        ({"where": {"x" * 1001: "a"}}, "a value may have 1,000"),
+        ({"where": {"a": {"matches": "*a" * 51}}}, "a pattern may have 50"),
+        ({"hl_keywords": ["x"] * 101}, "hl_keywords"),
+        ({"ll_keywords": ["x" * 1001]}, "ll_keywords"),
+        ({"conversation_history": [{"role": "user", "content": "x"}] * 501}, "conversation_history"),
+        ({"conversation_history": [{"role": "user", "content": "x" * 100_001}]}, "conversation_history"),
+    ],
+)
+def test_a_request_above_a_limit_is_refused(options: dict[str, object], limit: str):
+    with pytest.raises(UsageError, match=limit):
+        request_of("Who?", QuerySettings(), options)
+
+
+def test_a_request_at_the_limits_is_taken():
+    where = {"a": ["x" * 1000] * 900, **{f"field{n}": 1 for n in range(98)}, "c": {"matches": "*a" * 50}}
+    assert len(request_of("Who?", QuerySettings(), {"where": where, "hl_keywords": ["x"] * 100}).where) == 100

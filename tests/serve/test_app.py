@@ -139,7 +139,7 @@ def test_white_space_is_no_question(served: Serving):
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_are_texts(served: Serving, text: str):
     for path in PATHS:
-        answer = served.ask(path, query=f"Who? {text}", mode="mix", ll_keywords=[text], response_type=text)
+        answer = served.ask(path, query=f"Who? {text}", mode="mix", ll_keywords=[text[:1000]], response_type=text)
         assert answer.status_code == 200, answer.text
         assert answer.text.isprintable() or "\x1b" not in answer.text
 

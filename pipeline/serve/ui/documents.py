@@ -22,7 +22,7 @@ from pipeline.query.reading import (
     read_document,
     search_passages,
 )
-from pipeline.query.request import as_operators, read_conditions
+from pipeline.query.request import read_conditions, read_where
 from pipeline.serve.doors import Door
 from pipeline.serve.ui.nights import tells_why
 from pipeline.serve.ui.view import CLEANED, Ui
@@ -81,7 +81,7 @@ def _listed(door: Door, q: str, within: str, where: str, page: int) -> dict[str,
 
 def _conditions(lines: str) -> Conditions:
     try:
-        return as_operators(read_conditions([line.strip() for line in lines.splitlines() if line.strip()]))
+        return read_where(read_conditions([line.strip() for line in lines.splitlines() if line.strip()]))
     except ValueError as error:
         raise UsageError(f"documents: {error}") from None
 

@@ -3,7 +3,11 @@
 All that comes from the conditions, fields' names too, is a parameter.
 """
 
+import hashlib
 import re
+import sys
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,6 +19,7 @@ from sqlalchemy import (
     Numeric,
     Text,
     and_,
+    any_,
     case,
     cast,
     column,
@@ -25,7 +30,7 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from pipeline.contract.conditions import NEGATED, OWN, Conditions, as_text, is_number
 from pipeline.stores.postgres.schema import DOCUMENTS
@@ -42,7 +47,8 @@ Cell = ColumnElement[Any]
 Test = ColumnElement[bool]
 FEW = 2000
 """Documents that are named one by one: to go through an index until some of theirs come up takes longer."""
-MOST_REMEMBERED = 500
+MOST_REMEMBERED_BYTES = 8 * 2**20
+"""The memory that remembered conditions and their documents' ids may take in one process."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +72,62 @@ class Allowed:
 
 @dataclass
 class AllowedDocuments:
-    """Remembers, while a workspace shows one load, which conditions few documents satisfy: it takes going through all
-    of them to know. Load and answers are one value: who still reads the load before adds nothing to those of this."""
+    """Remember which conditions few documents satisfy; finding out takes a scan of all documents.
 
-    known: tuple[str, dict[str, tuple[str, ...] | None]] = field(default_factory=lambda: ("", {}))
+    What is remembered holds for one load. A reader that still sees the load before keeps its own
+    `_Remembered` object, so it adds nothing to the answers about the new load.
+    """
+
+    remembered: "_Remembered" = field(default_factory=lambda: _Remembered(""))
 
     def find(self, connection: Connection, workspace: str, version: str, within: Sequence[Conditions]) -> Allowed:
-        """``version``: of the load that is shown."""
-        shown, few = self.known
-        if shown != version or len(few) >= MOST_REMEMBERED:
-            few = {}
-            self.known = version, few
-        key = repr(within)
-        if key not in few:
+        """Return the documents that satisfy ``within``; ``version`` names the load that is shown."""
+        remembered = self.remembered
+        if remembered.version != version:
+            self.remembered = remembered = _Remembered(version)
+        # A digest, because a condition may be as long as a request.
+        key = hashlib.sha256(repr(within).encode()).digest()
+        known, few = remembered.look_up(key)
+        if not known:
             rows = select(DOCUMENTS.c.id).where(DOCUMENTS.c.workspace == workspace, *_satisfied(DOCUMENTS, within))
             found = connection.execute(rows.limit(FEW + 1)).scalars().all()
-            few[key] = tuple(found) if len(found) <= FEW else None
-        return Allowed(within, few[key])
+            few = tuple(found) if len(found) <= FEW else None
+            remembered.add(key, few)
+        return Allowed(within, few)
+
+
+@dataclass
+class _Remembered:
+    """The answers about one load, least recently used first, within MOST_REMEMBERED_BYTES."""
+
+    version: str
+    answers: OrderedDict[bytes, tuple[str, ...] | None] = field(default_factory=OrderedDict)
+    size: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look_up(self, key: bytes) -> tuple[bool, tuple[str, ...] | None]:
+        """Return whether the answer is remembered, and the answer."""
+        with self.lock:
+            if key not in self.answers:
+                return False, None
+            self.answers.move_to_end(key)
+            return True, self.answers[key]
+
+    def add(self, key: bytes, few: tuple[str, ...] | None) -> None:
+        """Remember an answer, and forget the least recently used ones that no longer fit."""
+        with self.lock:
+            if key in self.answers:
+                return
+            self.answers[key] = few
+            self.size += _bytes_of(key, few)
+            while self.size > MOST_REMEMBERED_BYTES:
+                oldest = self.answers.popitem(last=False)
+                self.size -= _bytes_of(*oldest)
+
+
+def _bytes_of(key: bytes, few: tuple[str, ...] | None) -> int:
+    ids = sum(map(sys.getsizeof, few)) if few else 0
+    return sys.getsizeof(key) + sys.getsizeof(few) + ids
 
 
 def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:
@@ -131,7 +176,7 @@ def _item_holds(value: Cell, name: str, operand: Any) -> Test:
 def _tested(text: Cell, number: Cell | None, name: str, operand: Any) -> Test:
     """``number``: the value as one, null where it is none; None where it cannot be one."""
     if name == "in":
-        return or_(*(_tested(text, number, "=", item) for item in operand))
+        return _is_one_of(text, number, operand)
     wanted = as_text(operand)
     if name == "matches":
         return text.collate("C").regexp_match(_pattern(operand))
@@ -143,6 +188,29 @@ def _tested(text: Cell, number: Cell | None, name: str, operand: Any) -> Test:
     if is_number(wanted):
         return case((text.regexp_match(A_NUMBER), text.cast(Numeric).op(name)(Decimal(wanted))), else_=False)
     return text.collate("C").bool_op(name)(wanted)
+
+
+def _is_one_of(text: Cell, number: Cell | None, operands: Sequence[Any]) -> Test:
+    """Return the test that the value equals one of ``operands``, as "=" compares each of them.
+
+    Each kind of operand is one bound array: the statement has the same text and the same few
+    parameters for ten values and for a thousand.
+    """
+    truths = [as_text(operand) for operand in operands if isinstance(operand, bool)]
+    texts = [as_text(operand) for operand in operands if not isinstance(operand, bool)]
+    same_text = or_(_equals_any(text, texts, Text), _equals_any(func.lower(text), truths, Text))
+    if number is None:
+        return same_text
+    plain = {wanted: _plain_number(wanted) for wanted in texts}
+    numbers = [amount for amount in plain.values() if amount is not None]
+    # A number in a document equals an operand that is a plain number by its value, not by its text.
+    others = [wanted for wanted, amount in plain.items() if amount is None]
+    same_number = or_(_equals_any(number, numbers, Numeric), _equals_any(text, others, Text))
+    return case((number.is_not(None), same_number), else_=same_text)
+
+
+def _equals_any(cell: Cell, values: Sequence[Any], kind: type[Text | Numeric[Any]]) -> Test:
+    return cell == any_(literal(list(values), ARRAY(kind)))
 
 
 def _plain_number(text: str) -> Decimal | None:

@@ -3,11 +3,13 @@
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
+from pipeline.errors import GraphmillError, LostConnectionError, StoreAuthError, StoreError, UsageError
 
 CONNECTION, SERVER_GOES = "08", "57P"
 """How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error Codes")."""
 EMBEDDED = " (the embedded one starts with any command, such as 'graphmill doctor', or with this one anew)"
+INVALID_PATTERN = "2201B"
+"""The code of a regular expression that PostgreSQL refuses: only a pattern of a request becomes one."""
 UNDONE = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: nothing was done, and another try may go through."""
 REFUSALS = (
@@ -34,10 +36,16 @@ ACTIONS = {
 }
 
 
-def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool) -> StoreError:
-    """LostConnectionError where trying again may cure it. ``address``: "where: of what", with no password in it;
-    ``was_there``: the server has answered before."""
+def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool) -> GraphmillError:
+    """Return the error of ours that an error of the driver means.
+
+    It is a LostConnectionError if another try may help, and a UsageError for a pattern that the server
+    refuses. ``address`` names the setting and the server, without a password; ``was_there`` says
+    whether the server has answered before.
+    """
     fact, code = first_line(error), _code(error)
+    if code == INVALID_PATTERN:
+        return UsageError(f"where: a pattern of 'matches' cannot be used ({fact}); write a simpler one")
     if code in UNDONE:
         return LostConnectionError(f"{address} could not now ({fact}); try again")
     if not _ends_the_connection(error, code):

@@ -9,9 +9,12 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql
 
 from pipeline.contract.conditions import holds, operators
-from pipeline.stores.postgres.conditions import SPACES
+from pipeline.stores.postgres.conditions import SPACES, _bytes_of, _satisfied
+from pipeline.stores.postgres.schema import DOCUMENTS as SCHEMA
 from pipeline.stores.postgres.store import PostgresStore
 from tests.query.memory_stores import of_documents
 from tests.records import column
@@ -119,3 +122,24 @@ def test_who_reads_one_load_as_another_is_first_asked_adds_nothing_to_what_is_kn
 
 def test_the_database_strips_what_python_does():
     assert "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))) == SPACES
+
+
+def test_a_list_of_values_is_a_constant_number_of_parameters(store: PostgresStore):
+    def parameters(values: list[object]) -> int:
+        conditions = {"year": operators("year", {"in": values})}
+        compiled = select(SCHEMA).where(*_satisfied(SCHEMA, [conditions])).compile(dialect=postgresql.dialect())
+        return len(compiled.params)
+
+    few = ["a", 2020, True]
+    assert parameters([*few, *map(str, range(1000, 2000)), *range(1000)]) == parameters(few)
+
+
+def test_remembered_conditions_take_limited_memory(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.stores.postgres.conditions.MOST_REMEMBERED_BYTES", 10_000)
+    for number in range(50):
+        asked = [{"title": {"=": f"{number}{'x' * 100_000}"}}]
+        assert column(store.documents(asked), "id") == []
+    remembered = store.filters.remembered
+    assert remembered.size <= 10_000
+    assert 0 < len(remembered.answers) < 500
+    assert remembered.size == sum(_bytes_of(key, few) for key, few in remembered.answers.items())
