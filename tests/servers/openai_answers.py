@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tests.servers.openai_cuts import cut_between, cut_inside
 from tests.servers.openai_replies import Messages, Reply, content_of, count_tokens
 from tests.servers.openai_shapes import (
     Counting,
@@ -38,7 +39,7 @@ def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
 
 def decide(endpoint: "OpenAIServer", request: Request, messages: Messages) -> Reply:
     told = endpoint.next_scripted("batch" if request.custom_id else request.kind)
-    if told is None and request.kind == "chat":
+    if told is None and request.kind in ("chat", "embeddings"):
         told = endpoint.draw_fault(request)
     if told and (told.status >= 400 or told.text is not None or told.hold):
         return told
@@ -49,8 +50,14 @@ def decide(endpoint: "OpenAIServer", request: Request, messages: Messages) -> Re
     usual = usual_reply(endpoint, request.body, messages)
     if told is None or usual.status >= 400:
         return usual
-    text = usual.text or ""
-    return replace(told, text=text[: len(text) // 2] if told.finish_reason == "length" else text)
+    return replace(told, text=cut_text(usual.text or "", told))
+
+
+def cut_text(text: str, reply: Reply) -> str:
+    """Return as much of the usual text as the reply has of it."""
+    if reply.cut:
+        return (cut_inside if reply.cut == "inside" else cut_between)(text)
+    return text[: len(text) // 2] if reply.finish_reason == "length" else text
 
 
 def usual_reply(endpoint: "OpenAIServer", body: Mapping[str, Any], messages: Messages) -> Reply:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.servers.openai_server import OpenAIServer
 
 WRONG_KEY = Reply("Incorrect API key provided.", status=401)
+ABANDONED = Reply(drop=True, fault="abandoned")
+"""Stands in the ledger for a request whose client hung up before its answer: status 0, no tokens."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -68,13 +70,29 @@ class Handler(BaseHTTPRequestHandler):
         if request is None:
             message = f"Unknown request URL: {self.command} {path}."
             return self.send_json(404, error_json(404, message), {})
+        with self.endpoint.slots.turn(self.has_hung_up) as has_slot:
+            if not has_slot:
+                self.endpoint.write_down(settled(request, ABANDONED, self.endpoint.counting))
+                return self.hang_up()
+            self.answer_in_turn(request)
+
+    def answer_in_turn(self, request: Request) -> None:
         if self.has_key():
             request, reply = self.endpoint.answer(request)
         else:
             request, reply = settled(request, WRONG_KEY, self.endpoint.counting), WRONG_KEY
         self.endpoint.write_down(request)
         with self.endpoint.in_flight(reply):
+            if reply.status < 400 and self.has_hung_up():
+                self.endpoint.rewrite(request, settled(request, ABANDONED, self.endpoint.counting))
             self.send(request, reply)
+
+    def has_hung_up(self) -> bool:
+        """Return whether the client has closed its side of the connection."""
+        with suppress(OSError):
+            is_readable = bool(select.select([self.connection], [], [], 0)[0])
+            return is_readable and not self.connection.recv(1, socket.MSG_PEEK)
+        return True
 
     def answer_stored(self, path: str, query: str, body: bytes) -> None:
         request = read_request(self.command, path, {}, self.endpoint.counting)
@@ -110,32 +128,40 @@ class Handler(BaseHTTPRequestHandler):
             self.send_spaces()
         elif reply.raw is not None:
             self.send_body(reply.status, reply.raw, reply.headers)
-        elif request.body.get("stream"):
+        elif request.body.get("stream") and not reply.plain:
             self.send_events(request, reply)
         elif reply.drop:
             self.hang_up()
         else:
-            self.send_json(200, answer_json(request, reply, self.endpoint.dimensions), reply.headers)
+            answer = answer_json(request, reply, self.endpoint.dimensions)
+            self.send_json(200, answer, reply.headers, reply.break_at)
 
-    def send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        self.send_body(status, json.dumps(value).encode(), headers)
+    def send_json(
+        self, status: int, value: Mapping[str, Any], headers: Mapping[str, str], break_at: float | None = None
+    ) -> None:
+        self.send_body(status, json.dumps(value).encode(), headers, break_at)
 
-    def send_body(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def send_body(self, status: int, body: bytes, headers: Mapping[str, str], break_at: float | None = None) -> None:
+        """Send the body; with ``break_at`` send that share of it and hang up."""
         kind = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        self.wfile.write(head_of(status, {**kind, **headers}) + body)
+        sent = body if break_at is None else body[: int(len(body) * break_at)]
+        self.wfile.write(head_of(status, {**kind, **headers}) + sent)
+        if break_at is not None:
+            self.hang_up()
 
     def send_events(self, request: Request, reply: Reply) -> None:
         events = stream_events(request, reply)
         chunked = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
         self.wfile.write(head_of(200, {**chunked, **reply.headers}))
-        for event in events[: len(events) // 2] if reply.drop else events:
+        share = 0.5 if reply.drop else reply.break_at
+        for event in events if share is None else events[: int(len(events) * share)]:
             self.endpoint.pause(reply.pause)
             try:
                 self.send_chunk(f"data: {json.dumps(event)}\n\n".encode())
             except ConnectionError:
                 self.endpoint.abandoned += 1
                 raise
-        if reply.drop:
+        if share is not None:
             return self.hang_up()
         self.send_chunk(b"data: [DONE]\n\n")
         self.send_chunk(b"")

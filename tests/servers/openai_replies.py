@@ -31,6 +31,9 @@ class Reply:
     drop: bool = False  # hang up: before any answer, or in the middle of a stream
     raw: bytes | None = None  # a body that is sent as it is
     usage: UsageReport | bool = "tokens"  # False is "none"
+    break_at: float | None = None  # hang up after this share of the body, or of a stream's events
+    plain: bool = False  # one JSON object, even to a request for a stream
+    cut: Literal["", "inside", "between"] = ""  # the usual text, cut inside a record or between two of them
     missing_vectors: int = 0  # embeddings: so many fewer than were asked for
     spaces: bool = False  # white space instead of an answer, as long as the client listens
     hold: bool = False  # no answer at all, until one of the two hangs up

@@ -28,7 +28,10 @@ from tests.servers.openai_handler import Handler, hang_up
 from tests.servers.openai_limits import Admitted, Limits, Window
 from tests.servers.openai_replies import Reader, Reply, UsageReport, default_reply
 from tests.servers.openai_shapes import KINDS, STORED, Counting, Request
+from tests.servers.openai_slots import Slots
 from tests.servers.openai_stored import answer_stored
+
+LOADING = Reply("Loading model", status=503, fault="loading", at_once=True)
 
 __all__ = ["Counting", "Faults", "Limits", "OpenAIServer", "Reply", "Request", "openai_server"]
 
@@ -49,6 +52,9 @@ class OpenAIServer(ThreadingHTTPServer):
     Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens,
     as servers of local models do, ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
     False refuses ``response_format`` with status 400 and "ignored" pays no heed to it.
+
+    Busy and starting servers: ``slots.limit`` is how many requests are worked on at once, ``loading`` refuses all
+    with status 503 and "Loading model", ``stop_listening`` lets connections be refused until ``listen_again``.
     """
 
     daemon_threads = True
@@ -61,6 +67,8 @@ class OpenAIServer(ThreadingHTTPServer):
         self.counting = Counting()
         self.usage: UsageReport = "tokens"
         self.limits: Limits | None = None
+        self.slots = Slots()
+        self.loading = False
         self.context_tokens: int | None = None
         self.thinking = False
         self.json_ability: Literal[True, False, "ignored"] = True
@@ -86,6 +94,7 @@ class OpenAIServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._stores = threading.Lock()
         self._closed = threading.Event()
+        self._thread = threading.Thread()
 
     @property
     def base_url(self) -> str:
@@ -164,6 +173,8 @@ class OpenAIServer(ThreadingHTTPServer):
         return faults.draw(request.messages, request.body, times)
 
     def answer(self, request: Request) -> tuple[Request, Reply]:
+        if self.loading:
+            return settled(request, LOADING, self.counting), LOADING
         admitted = self.admit(request)
         if isinstance(admitted, Reply):
             return settled(request, admitted, self.counting), admitted
@@ -190,6 +201,13 @@ class OpenAIServer(ThreadingHTTPServer):
     def write_down(self, request: Request) -> None:
         with self._lock:
             self._ledger.append(request)
+
+    def rewrite(self, request: Request, as_it_ended: Request) -> None:
+        """Put another entry in the place of one that is in the ledger."""
+        with self._lock:
+            places = [place for place, entry in enumerate(self._ledger) if entry is request]
+            for place in places:
+                self._ledger[place] = as_it_ended
 
     @property
     def connected(self) -> set[socket.socket]:
@@ -219,15 +237,32 @@ class OpenAIServer(ThreadingHTTPServer):
         if seconds:
             self._closed.wait(seconds)
 
-    def close(self) -> None:
-        """Stop listening and hang up on those who are still connected."""
-        self._closed.set()
+    def start(self) -> None:
+        """Answer requests in a thread."""
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    def stop_listening(self) -> None:
+        """Hang up on everybody and let new connections be refused, as a server does that is being restarted."""
         self.shutdown()
+        self._thread.join()
         self.server_close()
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
             hang_up(connection)
+
+    def listen_again(self) -> None:
+        """Listen on the same port once more."""
+        self.socket = socket.socket(self.address_family, self.socket_type)
+        self.server_bind()
+        self.server_activate()
+        self.start()
+
+    def close(self) -> None:
+        """Stop listening and hang up on those who are still connected."""
+        self._closed.set()
+        self.stop_listening()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -250,13 +285,11 @@ def openai_server(
 ) -> Iterator[OpenAIServer]:
     """A server that listens (on a free port if 0) until the block ends."""
     server = OpenAIServer(port, key, reply, delay)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
+    server.start()
     try:
         yield server
     finally:
         server.close()
-        thread.join()
 
 
 def main() -> None:

@@ -14,11 +14,26 @@ import openai as openai_library
 import pytest
 from openai import OpenAI
 
+from tests.servers.openai_faults import TRANSPORT
 from tests.servers.openai_replies import count_tokens
 from tests.servers.openai_server import Faults, Limits, OpenAIServer, openai_server
 
 SERVER = Path(__file__).with_name("openai_server.py")
 FAULTS = Faults(seed=3, error=0.2, malformed=0.2, truncated=0.2)
+
+RECORDS = "End with <|COMPLETE|>\nText:\nAda met Bo. Bo met Cy. Cy met Di. Di met Ada."
+ERRORS: dict[str, type[Exception]] = {
+    "error": openai_library.InternalServerError,
+    "bad_gateway": openai_library.InternalServerError,
+    "unavailable": openai_library.InternalServerError,
+    "gateway_timeout": openai_library.InternalServerError,
+    "loading": openai_library.InternalServerError,
+    "too_many": openai_library.RateLimitError,
+    "too_many_until": openai_library.RateLimitError,
+    "dropped": openai_library.APIConnectionError,
+    "broken": openai_library.APIConnectionError,
+    "garbage": AttributeError,  # the client hands the words of the page over, which have no choices
+}
 
 
 @pytest.fixture
@@ -213,3 +228,95 @@ def test_the_ledger_can_be_read_over_http(openai: OpenAIServer, client: OpenAI):
     [row] = ledger["requests"]
     assert dict(zip(ledger["columns"], row, strict=True))["status"] == 200
     assert (ledger["peak"], ledger["cpu"] > 0) == (1, True)
+
+
+def test_a_drawn_fault_of_each_kind_looks_as_such_servers_do(openai: OpenAIServer, client: OpenAI):
+    def told(fault: str) -> tuple[str, str]:
+        openai.faults = Faults(shares={fault: 1.0})
+        return ask(client, RECORDS)
+
+    usual, _ = ask(client, RECORDS)
+    assert told("cut_inside")[1] == told("cut_between")[1] == told("plain")[1] == "stop"
+    inside, between = told("cut_inside")[0], told("cut_between")[0]
+    assert usual.startswith(inside)
+    assert inside.count("<|>") > inside.count("##\n") * 3 - 1
+    assert not inside.endswith(")")
+    assert usual.startswith(between)
+    assert between.endswith(")")
+    assert told("empty")[0] == told("content_filter")[0] == ""
+    assert told("truncated")[1] == "length"
+    for fault, error in ERRORS.items():
+        with pytest.raises(error):
+            told(fault)
+    assert {request.fault for request in openai.requests} > set(ERRORS)
+
+
+def test_json_that_is_cut_does_not_close(openai: OpenAIServer, client: OpenAI):
+    for fault in ("cut_inside", "cut_between"):
+        openai.faults = Faults(shares={fault: 1.0})
+        said, _ = ask(client, RECORDS, options={"type": "json_object"})
+        assert said.startswith('{"entities"')
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(said)
+
+
+@pytest.mark.parametrize(("fault", "usage"), [("no_usage", None), ("zero_usage", 0)])
+def test_usage_is_missing_or_zero_and_the_ledger_knows_the_tokens(openai: OpenAIServer, client: OpenAI, fault, usage):
+    openai.faults = Faults(shares={fault: 1.0}, embeddings=True)
+    answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Who was Ada?"}])
+    assert (answer.usage and answer.usage.total_tokens) == usage
+    vectors = client.embeddings.create(model="e", input="Who was Ada?")
+    assert (vectors.usage and vectors.usage.total_tokens) == usage
+    assert all(request.prompt_tokens > 0 for request in openai.requests)
+
+
+def test_a_request_for_a_stream_gets_one_json_object(openai: OpenAIServer, client: OpenAI):
+    openai.faults = Faults(shares={"plain": 1.0})
+    create = client.chat.completions.with_streaming_response.create
+    with create(model="m", messages=[{"role": "user", "content": "Who was Ada?"}], stream=True) as response:
+        assert response.headers["Content-Type"] == "application/json"
+        assert response.json()["choices"][0]["message"]["content"]
+
+
+def test_faults_that_a_prompt_may_not_get_are_not_drawn(openai: OpenAIServer, client: OpenAI):
+    openai.faults = Faults(shares={"empty": 1.0}, only=lambda prompt: TRANSPORT if "Ada" in prompt else None)
+    assert ask(client, "Who was Ada?")[0]
+    assert not ask(client, "Who was Bo?")[0]
+    assert client.embeddings.create(model="e", input="Bo").data
+
+
+def test_with_one_slot_requests_wait_and_those_whose_client_hung_up_are_passed_over(
+    openai: OpenAIServer, client: OpenAI
+):
+    openai.slots.limit, openai.delay = 1, 0.3
+    impatient = client.with_options(timeout=0.1)
+
+    def wait() -> None:
+        with pytest.raises(openai_library.APITimeoutError):
+            ask(impatient, "Who was Bo?")
+
+    threads = [threading.Thread(target=ask, args=(client, f"Who was Ada {n}?")) for n in range(2)]
+    threads[0].start()
+    while not openai.requests:
+        time.sleep(0.005)
+    threads.append(threading.Thread(target=wait))
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert openai.peak == 1
+    entries = sorted((request.fault, request.status, request.prompt_tokens > 0) for request in openai.requests)
+    assert entries == [("", 200, True), ("", 200, True), ("abandoned", 0, False)]
+
+
+def test_a_server_that_starts_says_so_and_one_that_is_down_refuses_connections(openai: OpenAIServer, client: OpenAI):
+    openai.loading = True
+    with pytest.raises(openai_library.InternalServerError, match="Loading model"):
+        ask(client, "Who was Ada?")
+    openai.loading = False
+    openai.stop_listening()
+    with pytest.raises(openai_library.APIConnectionError):
+        ask(client, "Who was Ada?")
+    openai.listen_again()
+    assert ask(client, "Who was Ada?")[1] == "stop"
+    assert [request.status for request in openai.requests] == [503, 200]
