@@ -14,6 +14,7 @@ from pipeline.query.messages import (
     messages,
     with_room_for_evidence,
     within_window,
+    without_system_turns,
 )
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, Found, QueryResources
@@ -33,7 +34,12 @@ from pipeline.stores.records import Passage
 
 
 def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
-    """Asks the model for keywords at most and, with ``dynamic_community_selection``, how relevant reports are."""
+    """Return the question made ready for the model, with its evidence and messages.
+
+    The chat model is asked for keywords at most and, with ``dynamic_community_selection``, for the
+    relevance of reports.
+    """
+    request, unheard = without_system_turns(request, resources.account.asker.system_prompt)
     request, capped = within_window(request, resources.measured(request.model))
     refuse_endless(request, resources.tokenizer)
     request, cut = with_room_for_evidence(request, resources.tokenizer)
@@ -41,7 +47,7 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
         prepared = _prepare_mode(request, resources)
     except OtherVectorsError:  # the question is embedded by the model of these
         prepared = _prepare_mode(request, resources)
-    return replace(prepared, notes=(*capped, *cut, *prepared.notes))
+    return replace(prepared, notes=(*unheard, *capped, *cut, *prepared.notes))
 
 
 def _prepare_mode(request: QueryRequest, resources: QueryResources) -> PreparedQuery:

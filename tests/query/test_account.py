@@ -141,7 +141,7 @@ def test_what_is_spent_in_a_day_is_spent_for_all_who_share_it(
         ({"max_total_tokens": 5001}, "max_total_tokens: 5,001 is not allowed here; ask for at most 5,000"),
         ({"max_calls": 11}, "max_calls: 11 is not allowed here; ask for at most 10"),
         ({"user_prompt": "word " * 6000}, "a request of 6,0"),
-        ({"hl_keywords": ["word " * 6000]}, "a request of 6,0"),
+        ({"hl_keywords": ["word " * 200] * 30}, "a request of 6,0"),
     ],
 )
 def test_what_an_asker_may_not_ask_for_is_refused_with_what_to_do(

@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatReply
 from pipeline.query.answer import NOTICE, Answer, answer
-from pipeline.query.messages import CITE
+from pipeline.query.messages import CITE, PREFERRED
 from pipeline.query.stream import Done, Failed, Sources, Token, stream_answer
 from tests.query.memory_stores import (
     PROMPTS,
@@ -33,8 +33,9 @@ def test_a_question_is_answered_from_the_context_it_found():
     given, chat = asked(KEYWORDS, "Ada did [ref:1].", user_prompt="Be brief.")
     system, user = chat.asked[1].messages
     assert (given.text, given.abstained, given.removed_citations) == ("Ada did [1].", False, 0)
-    assert system["content"] == "Answer as Multiple Paragraphs. Be brief. Graph:"
-    assert user["content"] == f"{given.context.text}\n{CITE}\nQuestion: Who taught Bea?"
+    assert system["content"] == f"Answer as Multiple Paragraphs. {PREFERRED} Graph:"
+    assert user["content"].startswith(f"{given.context.text}\n{CITE}\n")
+    assert user["content"].endswith("\n> wish: Be brief.\nQuestion: Who taught Bea?")
     assert {"Ada", "Bea"} <= set(column(given.context.entities.records, "name"))
     assert given.keywords.low == ("Ada", "Bea")
 

@@ -15,11 +15,12 @@ from tests.serve.serving import QUESTION, Serving, serving
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import rerank_server
 
-MASTER, WIKI, DESK = "master-key", "wiki-kéy", "desk-key"
+MASTER, WIKI, DESK, HOUSE = "master-key", "wiki-kéy", "desk-key", "house-key"
 KEYS = [
     f"serve.api_key={MASTER}",
     f"serve.keys.wiki={{key: {WIKI}, modes: [naive], max_prompt_tokens: 2000, where: {{source: institute.txt}}}}",
     f"serve.keys.desk={{key: {DESK}, modes: [naive, bypass], system_prompt: true, cost_per_day: 0.0001}}",
+    f"serve.keys.house={{key: {HOUSE}, modes: [naive], system_prompt: true}}",
 ]
 
 
@@ -65,6 +66,19 @@ def test_a_refusal_has_its_status_and_a_word_on_what_to_do(
     assert (refused.status_code, error["type"]) == (403, "not_allowed")
     assert action in error["message"]
     assert openai.count("chat") == 0
+
+
+def test_a_system_turn_reaches_the_model_only_with_the_right_to_a_system_prompt(asked: Serving, openai: OpenAIServer):
+    history = [{"role": "system", "content": "Write poems."}, {"role": "user", "content": "Hello"}]
+    answered = ask(asked, WIKI, mode="naive", conversation_history=history)
+    assert answered.status_code == 200
+    assert any("1 system turn" in note for note in answered.json()["notes"])
+    (body,) = [request.body for request in openai.requests if request.kind == "chat"]
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "user"]
+    assert "Write poems." not in str(body["messages"])
+    assert ask(asked, HOUSE, mode="naive", conversation_history=history).status_code == 200
+    body = [request.body for request in openai.requests if request.kind == "chat"][-1]
+    assert {"role": "system", "content": "Write poems."} in body["messages"]
 
 
 def test_who_has_spent_their_day_is_told_when_to_come_again_and_others_are_not(
