@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -33,6 +34,8 @@ def settings_file(root: Path) -> Path:
 
 
 _DIGITS = 16
+_DIGEST_IN_NAME = re.compile(rf"\.([0-9a-f]{{{_DIGITS}}})\.[^.]+$")
+"""The digest and the suffix with which ``digest_named`` lets a name end. A run id ends in fewer digits."""
 PARTIAL = ".partial"
 CHECK = "sha256"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -125,9 +128,13 @@ def digest_named(name: str, temporary: Path) -> str:
 
 
 def is_as_named(path: Path) -> bool:
-    """Whether the file's bytes are those that it was named by; one of an earlier version is named by nothing."""
-    digest = path.suffixes[-2:-1]
-    return not digest or sha256_of(path)[:_DIGITS] == digest[0][1:]
+    """Check that the file's bytes are those that its name was made of.
+
+    Earlier versions put no digest into the name: ``20261123T232445.389791-c32e3f.parquet`` has none, though its run
+    id has a dot. Such a file cannot be checked, and is taken as it is.
+    """
+    found = _DIGEST_IN_NAME.search(path.name)
+    return found is None or sha256_of(path)[:_DIGITS] == found[1]
 
 
 def sweep_partials(folder: Path) -> None:

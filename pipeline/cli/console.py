@@ -24,6 +24,8 @@ BILL_HEADER = (
     f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  "
     f"{'cost':<19} expected"
 )
+NOT_CONVERTED = {"not_converted": "could not be converted"}
+"""What people read for a field of the report."""
 SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
 
@@ -33,7 +35,7 @@ def describe(report: StepReport) -> str:
     reasons = told({reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD})
     did = [
         told(report.rows),
-        f"files {told(report.conversions)}" if report.conversions else "",
+        f"files: {_conversions(report)}" if report.conversions else "",
         counted(report.calls, "call") if report.calls else "",
         f"{report.cached_calls:,} known" if report.cached_calls else "",
         f"{report.rejects - kept:,} left out ({reasons})" if reasons else "",
@@ -44,6 +46,12 @@ def describe(report: StepReport) -> str:
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
     why = (f"{report.action} ({report.reason})" if report.reason else report.action).ljust(13)
     return f"{report.step:<22} {why} {'; '.join(filter(None, did))}  {report.seconds:.1f} s{peak}"
+
+
+def _conversions(report: StepReport) -> str:
+    """Return "3 converted, 2 could not be converted"."""
+    named = {NOT_CONVERTED.get(what, what): count for what, count in report.conversions.items()}
+    return told(named)
 
 
 def in_order(counts: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -43,14 +43,12 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         print_json({**(report or {"outcome": None, "message": none}), **beside})
         return
     if going:
-        print(f"{_named(going.run_id, going.workflow)}: under way for {_ago(going.run_id)}, process {going.process}")
+        print(f"{_named(going.run_id, going.workflow)}: under way for {_ago(going)}, process {going.process}")
         print(f"    {_how_far(going)}, noted {span(time.time() - going.noted)} ago")
     elif holder:
         print(f"another command holds the project: process {holder}")
     for begun in cut_off:
-        print(
-            f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began {_ago(begun.run_id)} ago"
-        )
+        print(f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began {_ago(begun)} ago")
         print(f"    {_how_far(begun)}; run it again: it goes on from there")
     for run_id in reversed(damaged):
         print(f"{_named(run_id, '')}: began {moment(began(run_id))}; its report is damaged: how it ended is not known")
@@ -173,7 +171,7 @@ def _print_changes(found: "pd.DataFrame") -> None:
 
 
 def _facts(begun: UnfinishedRun | None) -> dict[str, Any] | None:
-    return {**asdict(begun), "began": began(begun.run_id)} if begun else None
+    return {**asdict(begun), "began": begun.start} if begun else None
 
 
 def _named(run_id: str, workflow: str) -> str:
@@ -188,8 +186,8 @@ def _how_far(begun: UnfinishedRun) -> str:
     return f"at {begun.step}{position}{done}"
 
 
-def _ago(run_id: str) -> str:
-    return span(_since(began(run_id)))
+def _ago(begun: UnfinishedRun) -> str:
+    return span(_since(begun.start))
 
 
 def _since(iso: str) -> float:

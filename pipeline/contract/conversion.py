@@ -104,8 +104,9 @@ class ConversionListener(Protocol):
         """So many files are to come."""
         ...
 
-    def converted(self, kept: bool, by_another: str = "") -> None:
-        """``kept``: from an earlier time; ``by_another``: the converter of then, where it is not that of today."""
+    def converted(self, kept: bool, by_another: str = "", failed: bool = False) -> None:
+        """Hear of one file. ``kept``: the result is from an earlier time; ``by_another``: the converter of then, where
+        it is not that of today; ``failed``: the result is that the file could not be converted."""
         ...
 
 

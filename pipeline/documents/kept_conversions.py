@@ -68,7 +68,7 @@ class KeepingConverter:
             kept = found.get(key) if known else None
             results.append(kept.result if kept else None)
             if kept and listener:
-                listener.converted(kept=True, by_another=kept.by_another)
+                listener.converted(True, kept.by_another, isinstance(kept.result, NotConverted))
             if kept and kept.is_new:
                 self._store(key, kept.result, kept.by_another, rules)
         places = [place for place, result in enumerate(results) if result is None]
@@ -79,7 +79,7 @@ class KeepingConverter:
             if key and key == conversion_key(file):  # else it was written to meanwhile
                 self._store(key, result, converter_name(file.suffix, rules), rules)
             if listener:
-                listener.converted(kept=False)
+                listener.converted(False, failed=isinstance(result, NotConverted))
 
         if places:
             self.converter.each([files[place] for place in places], rules, ended)

@@ -78,7 +78,7 @@ class LimitedConverter:
         def ended(place: int, result: Converted) -> None:
             results[place] = result
             if listener:
-                listener.converted(kept=False)
+                listener.converted(False, failed=isinstance(result, NotConverted))
 
         self.each(files, rules, ended)
         return [results[place] for place in range(len(files))]

@@ -20,10 +20,11 @@ SUMS = (
 @dataclass(frozen=True)
 class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
-    ``conversions``: of the files that were read, how many were ``converted``, and of how many the conversion was
-    ``kept``; ``throttled_calls``: those the endpoint refused as too many; ``cost`` is None without a price;
-    ``recovered``: rows that were answered by halves or by repair; ``not_read``: how many files were no input, by suffix
-    or reason; ``peak_mb``: of memory, where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
+    ``conversions``: of the files that were read, how many were ``converted``, of how many the conversion was ``kept``,
+    and how many could not be converted (``not_converted``), now or when that was last tried; ``throttled_calls``:
+    those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows that were answered
+    by halves or by repair; ``not_read``: how many files were no input, by suffix or reason; ``peak_mb``: of memory,
+    where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
 
     step: str
     verb: str
@@ -50,7 +51,9 @@ class StepReport:
 class RunReport:
     """``health``: what the tables say of the extraction (engine/extraction_check.py); ``notes``: what is to be known of
     the stores after the load; ``documents``: how many are new, edited and gone since the run before, and how many there
-    are, where the run came so far; ``ended``: when, as ISO 8601 has it; when it began is in its id."""
+    are, where the run came so far; ``began`` and ``ended``: what the clock said then, in ISO 8601. The run id sorts by
+    time too, but it stays ahead after a clock that was once in the future; reports of earlier versions have no
+    ``began``."""
 
     run_id: str
     workflow: str
@@ -64,6 +67,7 @@ class RunReport:
     notes: tuple[str, ...] = ()
     documents: Mapping[str, int] = field(default_factory=dict)
     ended: str = ""
+    began: str = ""
 
     @property
     def totals(self) -> dict[str, Any]:

@@ -37,7 +37,8 @@ UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
 @dataclass(frozen=True)
 class UnfinishedRun:
     """A run that has not reported, and how far it was when that was last noted: a step of ``steps``, rows of model work
-    or of a load that are done. ``process``: as the lock's holder is named."""
+    or of a load that are done. ``process``: as the lock's holder is named. ``began``: ISO 8601, what the clock said as
+    it began; "" where an earlier version noted nothing."""
 
     run_id: str
     workflow: str = ""
@@ -48,6 +49,12 @@ class UnfinishedRun:
     done: int = 0
     expected: int = 0
     noted: float = 0.0
+    began: str = ""
+
+    @property
+    def start(self) -> str:
+        """When it began: as noted, else as its id tells."""
+        return self.began or began(self.run_id)
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ class RunEntry:
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RunEntry":
         """From a run's report."""
-        totals, run_id, start = report["totals"], report["run_id"], began(report["run_id"])
+        totals, run_id = report["totals"], report["run_id"]
+        start = report.get("began") or began(run_id)
         end = report.get("ended") or ""
         if start and not end:  # of an earlier version: as long as its steps took
             took = timedelta(seconds=round(totals["seconds"]))
@@ -136,7 +144,7 @@ class Runs:
         if not process:
             return None
         held = f"{since[:19].replace(' ', 'T')}Z"  # an earlier process may have had the same number, as in containers
-        its = (begun for begun in self.unreported() if begun.process == process and began(begun.run_id) >= held)
+        its = (begun for begun in self.unreported() if begun.process == process and begun.start >= held)
         return next(its, None)
 
     def known_ids(self) -> list[str]:
@@ -167,7 +175,7 @@ class Runs:
         except FileNotFoundError:  # a purge may have come between
             return None
         except DamagedError as error:
-            tell(f"{path}: {error.fact}; this run's report is passed over: delete the file")
+            tell(f"{path}: {error.fact}; this run's report is left out; put the file of your backup in its place")
             return None
 
     def reports(self) -> Iterator[dict[str, Any]]:
@@ -300,8 +308,16 @@ def process_of(number: int) -> str:
     return f"{number} on {os.uname().nodename}"
 
 
+def clock_now() -> str:
+    """Return the time of now in UTC, ISO 8601, in whole seconds."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def began(run_id: str) -> str:
-    """When the run began, ISO 8601, as its id tells; "" for an id that tells nothing."""
+    """Return when the run began as its id tells, ISO 8601; "" for an id that tells nothing.
+
+    Use it only where nothing else is noted: an id is later than its run where the clock was ahead once.
+    """
     try:
         return f"{datetime.strptime(run_id[:15], '%Y%m%dT%H%M%S'):%Y-%m-%dT%H:%M:%SZ}"
     except ValueError:
@@ -324,7 +340,7 @@ def with_usage(entry: RunEntry, spent: Mapping[str, Any] | None) -> RunEntry:
 
 def _entry(begun: UnfinishedRun, goes_on: bool) -> RunEntry:
     outcome = UNDER_WAY if goes_on else KILLED
-    return RunEntry(begun.run_id, begun.workflow, outcome, began(begun.run_id), message=begun.step)
+    return RunEntry(begun.run_id, begun.workflow, outcome, begun.start, message=begun.step)
 
 
 def _read_begun(path: Path) -> UnfinishedRun:
@@ -372,8 +388,8 @@ def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     that the file is named after."""
     try:
         read = _reader().validate_python({name: content[name] for name in NAMES & content.keys()})
-        if read.ended:
-            datetime.fromisoformat(read.ended)
+        for moment in filter(None, (read.began, read.ended)):
+            datetime.fromisoformat(moment)
     except ValueError:
         raise DamagedError(path, "no report of a run") from None
     if read.run_id != path.stem or not _are_totals(content.get("totals")):

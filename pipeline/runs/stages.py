@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cache as memoized
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.owners import loaded_elsewhere
-from pipeline.runs.reports import ProgressNotes, UnfinishedRun, this_process
+from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
 from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
 from pipeline.snapshots.store import Manifest, SnapshotStore
@@ -66,6 +65,7 @@ class RunState:
     load: LoadCounts | None = None
     load_seconds: float = 0.0
     store_notes: tuple[str, ...] = ()
+    began: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,7 +95,8 @@ class RunState:
             self.health,
             self.notes,
             self.runner.documents,
-            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            ended=clock_now(),
+            began=self.began,
         )
 
     def broken_off(self, error: BaseException) -> RunReport:
@@ -179,11 +180,13 @@ def run_stages(
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None
-        begun = UnfinishedRun(journal.run_id, workflow.name, this_process())
+        begun = UnfinishedRun(journal.run_id, workflow.name, this_process(), began=clock_now())
         noted = ProgressNotes(progress, project.runs, begun)
         project.runs.note(begun)
         runner = _runner(project, workflow, journal, noted, options, reach_stores)
-        state = RunState(journal.run_id, workflow, runner, options, project.settings.max_reject_ratio)
+        state = RunState(
+            journal.run_id, workflow, runner, options, project.settings.max_reject_ratio, began=begun.began
+        )
         try:
             _refuse_what_cannot_be_loaded(project, workflow, options, stages)
             project.cache.mend()

@@ -1,11 +1,13 @@
 """What docs/nightly.md promises: its examples are well-formed, its commands, options and exit codes are there."""
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +125,22 @@ def test_the_script_tells_only_when_there_is_something_to_tell(night: Any):
     assert code == UsageError.exit_code
     assert alert.splitlines()[0].endswith("exit code 2")
     assert "nonsense.yaml: no such workflow" in alert
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not there")
+@pytest.mark.parametrize(
+    ("days_ago", "holds"),
+    [(0, True), (3, False), (-30_000, False)],
+    ids=["ended today", "ended days ago", "ended in the future"],
+)
+def test_the_first_alert_fails_unless_a_run_ended_lately_by_a_clock_that_is_right(
+    tmp_path: Path, days_ago: int, holds: bool
+):
+    page = (ROOT / "docs/nightly.md").read_text(encoding="utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("jq -e") and "26*3600" in line)
+    ended = datetime.now(UTC) - timedelta(days=days_ago)
+    ahead = "20991231T000000.000000-abcdef"  # an id says nothing of when a run ended
+    report = {"run_id": ahead, "ended": f"{ended:%Y-%m-%dT%H:%M:%SZ}"}
+    (tmp_path / "last.json").write_text(json.dumps(report), encoding="utf-8")
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode == 0) == holds

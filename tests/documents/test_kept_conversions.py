@@ -19,8 +19,9 @@ class Heard:
     def expect(self, rows: int) -> None:
         pass
 
-    def converted(self, kept: bool, by_another: str = "") -> None:
+    def converted(self, kept: bool, by_another: str = "", failed: bool = False) -> None:
         assert kept
+        assert not failed
         self.by_another.append(by_another)
 
 

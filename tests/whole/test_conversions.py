@@ -104,7 +104,7 @@ def test_another_converter_makes_what_failed_and_nothing_else(folder: ProjectFol
     folder.write("b.pdf", "a bad one")
     assert index(folder)[0] == ["a.pdf", "b.pdf", "c.pdf"]
     folder.write("d.txt", "A new letter.")
-    assert index(folder) == ([], {"kept": 1})
+    assert index(folder) == ([], {"not_converted": 1})
     assert "b.pdf" not in documents(folder)
     (folder.root / "own.py").write_text(OWN.replace('if "bad" in said', 'if "worse" in said'))
     report = folder.report("index", "short")
@@ -117,7 +117,7 @@ def test_what_failed_is_tried_again_within_other_limits_and_by_retry(folder: Pro
     folder.write("b.pdf", "a bad one")
     index(folder)
     folder.edit_settings(input={"converter": "own.py:convert", "convert_seconds": 200})
-    assert index(folder) == (["b.pdf"], {"kept": 2, "converted": 1})
+    assert index(folder) == (["b.pdf"], {"kept": 2, "not_converted": 1})
     folder.report("retry", "short")
     assert converted(folder) == ["b.pdf"]
 

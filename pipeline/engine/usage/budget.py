@@ -71,8 +71,8 @@ THROTTLED = "throttled"
 class Meter(Tracker):
     """Sums of one step; the Listener of its models and of its converter, and the Tracker of its verb. ``tick`` is
     called with (done, expected) rows of work; ``documents`` says which document a row is of, where it is of one;
-    ``conversions`` counts files that were ``converted``, and those of which the conversion was ``kept``,
-    ``converters`` those that were by another converter than that of today."""
+    ``conversions`` counts files that were ``converted``, those of which the conversion was ``kept``, and those that
+    could be ``not_converted``; ``converters`` those whose result another converter gave than that of today."""
 
     step: str
     tick: Callable[[int, int], None]
@@ -99,9 +99,13 @@ class Meter(Tracker):
         self.done += rows
         self.tick(self.done, self.expected)
 
-    def converted(self, kept: bool, by_another: str = "") -> None:
-        self.conversions["kept" if kept else "converted"] += 1
-        self.converters[by_another] += bool(by_another)
+    def converted(self, kept: bool, by_another: str = "", failed: bool = False) -> None:
+        if failed:
+            self.conversions["not_converted"] += 1
+        else:
+            self.conversions["kept" if kept else "converted"] += 1
+        if by_another:
+            self.converters[by_another] += 1
         self.finished(1)
 
     def begun(self, expected: Usage) -> str:

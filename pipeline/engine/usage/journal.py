@@ -1,7 +1,7 @@
 """Usage: a row for every call to a model, kept from the moment it begins, whatever becomes of the run.
 
 <folder>/<run_id>.jsonl      while the run goes on: a line as a call begins, a line as it ends
-<folder>/<run_id>.parquet    afterwards: the table
+<folder>/<run_id>.<digest of the file>.parquet    afterwards: the table; earlier versions wrote no digest
 <folder>/questions           the same of questions, by day (questions.py)
 """
 
@@ -163,7 +163,7 @@ def _read_table(path: Path) -> pd.DataFrame | None:
     except FileNotFoundError:
         return None
     except (OSError, pa.ArrowException, ValueError) as error:
-        tell(f"{path}: damaged ({error}); the usage of this run is not counted: delete the file")
+        tell(f"{path}: damaged ({error}); its calls are not counted; put the file of your backup in its place")
         return None
 
 

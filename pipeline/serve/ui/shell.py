@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.errors import GraphmillError, NothingLoadedError
 from pipeline.pages.environment import texts
-from pipeline.runs.reports import began
+from pipeline.runs.reports import RunEntry
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door
 from pipeline.serve.failures import failure_of
@@ -80,5 +80,6 @@ def _loaded(door: Door) -> dict[str, Any]:
             "command": "",
         }
     run = (door.at_home and door.project.runs.loaded(live.workflow)) or ""
-    loaded = {"workflow": live.workflow, "run": run, "began": began(run)}
+    report = door.project.runs.report(run) if run else None
+    loaded = {"workflow": live.workflow, "run": run, "began": RunEntry.of(report).began if report else ""}
     return {"loaded": loaded, "problem": "", "command": ""}
