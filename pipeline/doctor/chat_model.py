@@ -24,9 +24,11 @@ from pipeline.errors import counted
 from pipeline.models.base import ChatReply, Tokens
 from pipeline.models.cache.replies import NO_CACHE
 from pipeline.models.measured import ROOM_FOR_A_REPLY, Measured, MeasuredModels
-from pipeline.models.parse.graph import ASK_FOR_GRAPH_JSON, GRAPH_JSON_FORMAT, parse_graph_json, parse_records
+from pipeline.models.parse.graph import parse_graph_json, parse_records
+from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT
 from pipeline.runs.adapters import chat_model
 from pipeline.settings.schema import Settings
+from pipeline.verbs.graph_prompt import JSON, RECORDS
 
 MUCH_HIDDEN = 0.5
 PASSING = ("server_error", "timeout")
@@ -100,8 +102,7 @@ class Checkup:
     timeout: float
 
     def findings(self) -> Iterator[Finding]:
-        messages = [canary(self.needs, 0, self.probe.tokenizer)]
-        reply = self.probe.ask(messages)
+        reply = self.probe.ask(canary(self.needs, RECORDS, 0, self.probe.tokenizer))
         if reply.reason:
             yield self._failed("extraction", f"{reply.reason}: {reply.message}", "mend what the message names")
             return
@@ -126,7 +127,7 @@ class Checkup:
         """An extraction as long as indexing needs, and a code word from the first line of the longest prompt:
         the records come out well even where only the instructions before them are cut."""
         needed = self.needs.extraction
-        reply = self.probe.ask([canary(self.needs, needed, self.probe.tokenizer)])
+        reply = self.probe.ask(canary(self.needs, RECORDS, needed, self.probe.tokenizer))
         reads = reply.reason is None and found(parse_records(reply.text))
         if reply.reason not in (None, "too_long"):
             yield self._failed("context", f"{needed:,} tokens: {reply.reason}: {reply.message}", "look at the server")
@@ -207,8 +208,7 @@ class Checkup:
         return self._finding("context", verdict, fact, _longer(tried) + spare)
 
     def json(self) -> Iterator[Finding]:
-        messages = [ASK_FOR_GRAPH_JSON, canary(self.needs, 0, self.probe.tokenizer)]
-        reply = self.probe.ask(messages, GRAPH_JSON_FORMAT)
+        reply = self.probe.ask(canary(self.needs, JSON, 0, self.probe.tokenizer), GRAPH_JSON_FORMAT)
         follows = reply.reason is None and found(parse_graph_json(reply.text))
         if reply.reason not in PASSING:
             self.measuring.models.note(self.digest, json_schema=follows)

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -16,6 +17,7 @@ from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Tok
 from pipeline.models.parse.graph import Graph
 from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
+from pipeline.verbs.graph_prompt import Format, opening
 
 EXTRACT_GRAPH = "extract_graph"
 """The verb whose request is tried, and its prompt's usual name."""
@@ -143,12 +145,14 @@ ENOUGH_NAMES = 2
 """A small model may miss one; a cut prompt loses them all."""
 
 
-def canary(needs: Needs, tokens: int, tokenizer: Tokenizer) -> Message:
-    """The project's own request to extract, about so many tokens long (the fact alone where that is more)."""
-    types = {"entity_types": needs.entity_types} if "entity_types" in needs.extract.fields else {}
-    bare = needs.extract.render(text=FACT, **types)
-    text = f"{FACT}\n\n{filler(tokens - tokenizer.count(bare), tokenizer)}".strip()
-    return {"role": "user", "content": needs.extract.render(text=text, **types)}
+def canary(needs: Needs, format: Format, tokens: int, tokenizer: Tokenizer) -> tuple[Message, ...]:
+    """Return the project's own request to extract in this format, about so many tokens long.
+
+    It has at least the planted fact.
+    """
+    asked = partial(opening, needs.extract, format, entity_types=needs.entity_types)
+    bare = sum(tokenizer.count(message["content"]) for message in asked(text=FACT))
+    return asked(text=f"{FACT}\n\n{filler(tokens - bare, tokenizer)}".strip())
 
 
 def found(parsed: Graph) -> bool:

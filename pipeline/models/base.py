@@ -31,7 +31,11 @@ def readable(read: Callable[[str], object], complaint: str) -> Check:
 class ChatRequest:
     """One call. ``row_id`` says which row it is for, ``check`` reads its reply, ``mends`` is the request of the same
     conversation whose bad reply this one makes up for; none of them is sent or in the cache key. ``asker``: the only
-    one whom its reply, once known, is served to; "" shares it with all who name nobody. It is not sent."""
+    one whom its reply, once known, is served to; "" shares it with all who name nobody. It is not sent.
+
+    ``bounded_format`` is ``response_format`` with limits on the length of what it describes. It is sent instead where
+    the server takes it; the cache key has ``response_format``. ``earlier`` are the forms in which earlier versions
+    asked the same: they are never sent, but a reply that was paid for in one of them answers this request."""
 
     row_id: str
     messages: tuple[Message, ...]
@@ -39,6 +43,8 @@ class ChatRequest:
     check: Check | None = field(default=None, compare=False)
     mends: "ChatRequest | None" = field(default=None, compare=False)
     asker: str = ""
+    bounded_format: Mapping[str, Any] | None = field(default=None, compare=False)
+    earlier: "tuple[ChatRequest, ...]" = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

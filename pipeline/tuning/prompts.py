@@ -10,9 +10,12 @@ from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.files import write_text
-from pipeline.models.base import ChatReply, ChatRequest, Talk
-from pipeline.models.parse.graph import Entity, Graph, Problem, failed, parse_records, unusable
+from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
+from pipeline.models.parse.graph import Graph, Problem, failed, parse_graph_json, parse_records, unusable
+from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT, as_json, as_records
 from pipeline.models.parse.lenient_json import one_line, plain
+from pipeline.verbs.graph_prompt import JSON, RECORDS, Format
+from pipeline.verbs.graph_prompt import opening as graph_prompt
 
 ROW = "tune"
 LONGEST_LINE, LONGEST_PERSONA, LONGEST_TYPE = 200, 1500, 40
@@ -23,13 +26,14 @@ _MARK = re.compile(r"^[\s\-*•\d.)\"'`]+|[\s.\"'`]+$")
 
 @dataclass(frozen=True)
 class TunePrompts:
-    """``extract``: the workflow's own, None where it has none."""
+    """``extract``: the workflow's own, None where it has none; ``format``: of the replies that it asks for."""
 
     domain: Prompt
     language: Prompt
     persona: Prompt
     entity_types: Prompt
     extract: Prompt | None
+    format: Format = RECORDS
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def questions(passages: Passages, wanted: TuningBrief, prompts: TunePrompts) -> 
         )
         (reply,) = yield (_request(asking, LONGEST_PERSONA, _without_types),)
         types = _types(told("entity types", reply, LONGEST_PERSONA))[: wanted.max_types]
-    examples = yield from _examples(passages.examples, preface(persona, domain), types, prompts.extract)
+    examples = yield from _examples(passages.examples, preface(persona, domain), types, prompts.extract, prompts.format)
     return SampleFindings(domain, language, persona, types, examples, tuple(problems))
 
 
@@ -105,31 +109,28 @@ def preface(persona: str, domain: str) -> str:
 
 
 def _examples(
-    texts: Sequence[str], opening: str, types: Sequence[str], extract: Prompt | None
+    texts: Sequence[str], opening: str, types: Sequence[str], extract: Prompt | None, format: Format
 ) -> Talk[tuple[Example, ...]]:
-    """By the workflow's own prompt; a reply of no use brings no example."""
+    """Ask by the workflow's own prompt, in the format of its step; a reply of no use brings no example."""
     if extract is None or not texts:
         return ()
-    rendered = [extract.render(text=text, entity_types=", ".join(types)) for text in texts]
-    replies = yield [ChatRequest(ROW, ({"role": "user", "content": f"{opening}\n\n{one}"},)) for one in rendered]
-    parsed = [Graph((), (), False) if failed(reply) else parse_records(reply.text) for reply in replies]
-    return tuple(Example(text, _records(one)) for text, one in zip(texts, parsed, strict=True) if one.entities)
+    in_json = format == JSON
+    asked = [_with_preface(opening, graph_prompt(extract, format, text, ", ".join(types))) for text in texts]
+    replies = yield [ChatRequest(ROW, messages, GRAPH_JSON_FORMAT if in_json else None) for messages in asked]
+    parse = parse_graph_json if in_json else parse_records
+    parsed = [Graph((), (), False) if failed(reply) else parse(reply.text) for reply in replies]
+    write = as_json if in_json else as_records
+    return tuple(
+        Example(text, write((*graph.entities, *graph.relationships)))
+        for text, graph in zip(texts, parsed, strict=True)
+        if graph.entities
+    )
 
 
-def _records(parsed: Graph) -> str:
-    """The records that could be read, as the prompt's format has them."""
-    return "##\n".join(_written(parsed)) + "<|COMPLETE|>"
-
-
-def _written(parsed: Graph) -> Iterator[str]:
-    for record in (*parsed.entities, *parsed.relationships):
-        if isinstance(record, Entity):
-            fields = ("entity", record.name, record.type.lower(), record.description)
-        else:
-            keywords = ", ".join(record.keywords)
-            fields = ("relationship", record.source, record.target, record.description, keywords, f"{record.weight:g}")
-        first, *rest = (field.replace("<|>", " ").replace("##", " ") for field in fields)
-        yield f'("{first}"<|>{"<|>".join(rest)})'
+def _with_preface(preface: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Put the preface before the prompt, which is the last message."""
+    *before, prompt = messages
+    return (*before, {**prompt, "content": f"{preface}\n\n{prompt['content']}"})
 
 
 def _request(prompt: str, limit: int, also: Callable[[str], str | None] | None = None) -> ChatRequest:

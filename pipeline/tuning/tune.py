@@ -33,6 +33,7 @@ from pipeline.tuning.prompts import (
     tuned_texts,
     write_prompts,
 )
+from pipeline.verbs.graph_prompt import RECORDS, Format
 from pipeline.verbs.join_descriptions import cut
 
 TEXT_UNITS = "text_units"
@@ -203,7 +204,8 @@ def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
         found[role].check(placeholders)
     step = extract_step(workflow)
     extract = project.resources.prompts_of(step)[EXTRACT_ROLE] if step else None
-    return TunePrompts(found["domain"], found["language"], found["persona"], found["entity_types"], extract)
+    format: Format = getattr(step.params, "format", RECORDS) if step else RECORDS
+    return TunePrompts(found["domain"], found["language"], found["persona"], found["entity_types"], extract, format)
 
 
 def _snippet(workflow: Workflow, findings: SampleFindings, new: dict[str, str]) -> str:

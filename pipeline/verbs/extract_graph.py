@@ -12,20 +12,13 @@ from pydantic import Field
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
-from pipeline.models.base import ChatModel, Message
-from pipeline.models.parse.graph import (
-    ASK_FOR_GRAPH_JSON,
-    GRAPH_JSON_FORMAT,
-    Entity,
-    Graph,
-    Record,
-    parse_graph_json,
-    parse_records,
-)
+from pipeline.models.base import ChatModel
+from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json, parse_records
+from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
 from pipeline.text.ids import match_key
+from pipeline.verbs.graph_prompt import EXTRACT_PLACEHOLDERS, JSON, RECORDS, Format, earlier_opening, opening
 from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_text, rejects
 
-Format = Literal["records", "json"]
 _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
 _SPACED = regex.compile(rf"[{_LETTERS}\d]")
 """Of words that spaces and punctuation set apart."""
@@ -38,14 +31,15 @@ _INFLECTED_END = regex.compile(rf"[{_LETTERS}]{{0,{_LONGEST_ENDING}}}(?![{_LETTE
 
 
 class ExtractParams(Params):
-    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json"
-    needs an endpoint that takes a JSON schema. ``repair``: whether an unreadable reply is asked for once more.
-    ``ungrounded``: what becomes of records with a name that does not stand in their text: "drop", or "flag" and "keep",
-    which are one: ``grounded`` tells them."""
+    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json" needs an
+    endpoint that takes a JSON schema; with "auto" the project's formats.yaml decides, which a run fills by a trial
+    before the first extraction (a call by hand reads records). ``repair``: whether an unreadable reply is asked for
+    once more. ``ungrounded``: what becomes of records with a name that does not stand in their text: "drop", or "flag"
+    and "keep", which are one: ``grounded`` tells them."""
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
-    format: Format = "records"
+    format: Format = RECORDS
     repair: bool = True
     ungrounded: Literal["keep", "flag", "drop"] = "flag"
 
@@ -55,7 +49,7 @@ class ExtractParams(Params):
     outputs={"extractions": EXTRACTIONS, "rejects": REJECTS},
     rowwise="text_units",
     row_of={"extractions": "text_unit_id", "rejects": "row_id"},
-    placeholders={"extract": Placeholders(("text",), ("entity_types",)), "glean": Placeholders()},
+    placeholders={"extract": EXTRACT_PLACEHOLDERS, "glean": Placeholders()},
     libraries=("json-repair", "regex"),
 )
 def extract_graph(
@@ -80,24 +74,23 @@ def extract_graph(
 
 
 def _questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questions[Record]:
-    def opening(text: str) -> tuple[Message, ...]:
-        prompt = extract.render(text=text, entity_types=", ".join(params.entity_types))
-        asked: Message = {"role": "user", "content": prompt}
-        return (ASK_FOR_GRAPH_JSON, asked) if params.format == "json" else (asked,)
-
+    types = ", ".join(params.entity_types)
+    in_json = params.format == JSON
     return Questions(
-        opening=opening,
+        opening=partial(opening, extract, params.format, entity_types=types),
         parse=partial(_parse, format=params.format),
         glean=glean.render(),
         gleanings=params.gleanings,
         repair=params.repair,
-        response_format=GRAPH_JSON_FORMAT if params.format == "json" else None,
+        response_format=GRAPH_JSON_FORMAT if in_json else None,
+        bounded_format=BOUNDED_GRAPH_JSON_FORMAT if in_json else None,
+        earlier_opening=partial(earlier_opening, extract, entity_types=types) if in_json else None,
     )
 
 
 @lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
 def _parse(reply: str, format: Format) -> Graph:
-    return parse_graph_json(reply) if format == "json" else parse_records(reply)
+    return parse_graph_json(reply) if format == JSON else parse_records(reply)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,9 @@ class Reading(Generic[Item]):
 @dataclass(frozen=True)
 class Questions(Generic[Item]):
     """What may be asked about a text. ``opening``: the messages it begins with; ``glean``: the prompt for what was
-    missed, used ``gleanings`` times; ``repair``: whether an unreadable reply is asked for once more."""
+    missed, used ``gleanings`` times; ``repair``: whether an unreadable reply is asked for once more.
+
+    ``bounded_format``: see ChatRequest. ``earlier_opening``: the messages with which earlier versions began."""
 
     opening: Callable[[str], tuple[Message, ...]]
     parse: Callable[[str], ParsedReply[Item]]
@@ -48,9 +50,21 @@ class Questions(Generic[Item]):
     gleanings: int
     repair: bool
     response_format: Mapping[str, Any] | None = None
+    bounded_format: Mapping[str, Any] | None = None
+    earlier_opening: Callable[[str], tuple[Message, ...]] | None = None
 
-    def ask(self, unit: str, messages: tuple[Message, ...], mends: ChatRequest | None = None) -> ChatRequest:
-        return ChatRequest(unit, messages, self.response_format, self.complaint, mends)
+    def ask(
+        self, unit: str, text: str, turns: tuple[Message, ...] = (), mends: ChatRequest | None = None
+    ) -> ChatRequest:
+        """Ask about a text. ``turns``: what was said after the opening, and what is asked now."""
+        messages = (*self.opening(text), *turns)
+        request = ChatRequest(
+            unit, messages, self.response_format, self.complaint, mends, bounded_format=self.bounded_format
+        )
+        if self.earlier_opening is None:
+            return request
+        earlier = replace(request, messages=(*self.earlier_opening(text), *turns))
+        return request if earlier.messages == messages else replace(request, earlier=(earlier,))
 
     def complaint(self, reply: str) -> str | None:
         problem = unreadable(self.parse(reply), reply)
@@ -73,20 +87,20 @@ def by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
 def read_text(unit: str, text: str, questions: Questions[Item]) -> Talk[Reading[Item]]:
     """The conversation about one text. A reply that was cut off is asked for again in two halves of the text, an
     unreadable one once more as it is."""
-    opening = questions.ask(unit, questions.opening(text))
+    opening = questions.ask(unit, text)
     (reply,) = yield (opening,)
     problem = questions.problem(reply)
     if problem is None:
-        return (yield from _gleaned(unit, opening.messages, reply, questions))
+        return (yield from _gleaned(unit, text, reply, questions))
     if problem.reason == "truncated":
         return (yield from _by_halves(opening, text, problem, questions))
     if problem.reason == "parse" and questions.repair:
-        return (yield from _repaired(opening, reply, problem, questions))
+        return (yield from _repaired(opening, text, reply, problem, questions))
     return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
 def _by_halves(opening: ChatRequest, text: str, problem: Problem, questions: Questions[Item]) -> Talk[Reading[Item]]:
-    replies = yield [questions.ask(opening.row_id, questions.opening(half), mends=opening) for half in halves(text)]
+    replies = yield [questions.ask(opening.row_id, half, mends=opening) for half in halves(text)]
     problems = [found for found in map(questions.problem, replies) if found]
     if problems or not replies:
         worst = (problems or [problem])[0]
@@ -97,25 +111,23 @@ def _by_halves(opening: ChatRequest, text: str, problem: Problem, questions: Que
 
 
 def _repaired(
-    opening: ChatRequest, bad: ChatReply, problem: Problem, questions: Questions[Item]
+    opening: ChatRequest, text: str, bad: ChatReply, problem: Problem, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
-    messages = (*opening.messages, said(bad), REPAIR)
-    (reply,) = yield (questions.ask(opening.row_id, messages, mends=opening),)
+    (reply,) = yield (questions.ask(opening.row_id, text, (said(bad), REPAIR), mends=opening),)
     if questions.problem(reply):
         return Reading(marks=(Mark("row", problem.reason, problem.message),))
     recovered = Mark("recovered", problem.reason, f"{problem.message}; read when asked again")
     return _joined(Reading(marks=(recovered,)), _reading(questions.parse(reply.text)))
 
 
-def _gleaned(
-    unit: str, opening: tuple[Message, ...], reply: ChatReply, questions: Questions[Item]
-) -> Talk[Reading[Item]]:
+def _gleaned(unit: str, text: str, reply: ChatReply, questions: Questions[Item]) -> Talk[Reading[Item]]:
     """The reading of a good reply, and of what the model adds to it when it is asked for more; where it found
     nothing it is not asked."""
-    reading, messages = _reading(questions.parse(reply.text)), opening
+    reading = _reading(questions.parse(reply.text))
+    turns: tuple[Message, ...] = ()
     for _ in range(questions.gleanings if reading.records else 0):
-        messages = (*messages, said(reply), {"role": "user", "content": questions.glean})
-        (reply,) = yield (questions.ask(unit, messages),)
+        turns = (*turns, said(reply), {"role": "user", "content": questions.glean})
+        (reply,) = yield (questions.ask(unit, text, turns),)
         problem = questions.problem(reply)
         if problem:
             return replace(reading, marks=(*reading.marks, Mark("record", problem.reason, problem.message)))

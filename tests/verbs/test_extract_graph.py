@@ -10,6 +10,7 @@ from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatReply, one_question
 from pipeline.text.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
+from pipeline.verbs.graph_prompt import opening
 from tests.talking import converse
 
 EXTRACT = Prompt("extract", "Types: $entity_types\nText:\n$text")
@@ -294,7 +295,8 @@ def test_slices_give_what_the_whole_gives():
 
 def test_the_packaged_prompt_puts_the_text_last_and_expands_nothing_in_it():
     prompt = read_prompt(Path(__file__).parents[2] / "prompts", "extract_graph", {"language": "English"})
-    assert prompt.fields == {"entity_types", "language", "text"}
-    rendered = prompt.render(text="It costs $5, $language.", entity_types="person")
+    assert prompt.fields == {"entity_types", "format", "language", "text"}
+    (message,) = opening(prompt, "records", "It costs $5, $language.", "person")
+    rendered = message["content"]
     assert rendered.endswith("Text:\nIt costs $5, $language.\n")
     assert '("relationship"<|>source<|>target<|>description<|>keywords<|>strength)' in rendered

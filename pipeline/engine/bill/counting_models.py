@@ -31,6 +31,10 @@ class RememberingChat(Protocol):
 
 
 class ForgettingMemory(Memory, Protocol):
+    def keys(self, request: ChatRequest) -> tuple[str, ...]:
+        """Return every key under which a reply to the request may be stored: first its own."""
+        ...
+
     def forget(self, keys: Iterable[str]) -> None:
         """What is known under these keys is asked for again."""
         ...
@@ -95,13 +99,13 @@ class RehearsedChat(WrappedChat):
 class _ReadOnly:
     """A memory that a rehearsal leaves as it is; ``keys`` are those that were looked for."""
 
-    memory: Memory
+    memory: ForgettingMemory
     keys: set[str]
 
     def key(self, request: ChatRequest) -> str:
-        key = self.memory.key(request)
-        self.keys.add(key)
-        return key
+        keys = self.memory.keys(request)
+        self.keys.update(keys)
+        return keys[0]
 
     def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
         return self.memory.recall(requests)

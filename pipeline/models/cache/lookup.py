@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,22 +39,44 @@ class RememberedReplies:
     anew: Anew | None = None
     flags: dict[str, bool | None] = field(default_factory=dict)
     mended: dict[str, Completion] = field(default_factory=dict)
+    found_under: dict[str, str] = field(default_factory=dict)
+    """Key of a request -> the key of its earlier form, where that form has the reply."""
 
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
 
+    def keys(self, request: ChatRequest) -> tuple[str, ...]:
+        """Return every key under which a reply to the request may be stored: its own, then those of earlier forms."""
+        return tuple(map(self.key, (request, *request.earlier)))
+
     def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
-        """Known replies are read again: what reads them may have changed since."""
+        """Return the known replies that may be served, by the key of the request.
+
+        They are read again, because the parser may have changed since. The earlier forms of a request are looked up
+        in the same query.
+        """
+        candidates = {key: (key, *map(self.key, request.earlier)) for key, request in requests.items()}
+        stored = self.cache.completions(chain.from_iterable(candidates.values()))
         served = {}
-        for key, completion in self.cache.completions(requests).items():
-            request = requests[key]
-            reply = read(completion, request.check)
-            if self._servable(reply, completion, request):
-                self.flags[key] = completion.valid
-                served[key] = replace(reply, cached=True)
-            elif completion.valid:
-                self.mended[key] = completion
+        for key, request in requests.items():
+            for candidate in candidates[key]:
+                reply = self._served(key, candidate, stored[candidate], request) if candidate in stored else None
+                if reply is not None:
+                    served[key] = reply
+                    break
         return served
+
+    def _served(self, key: str, stored_under: str, completion: Completion, request: ChatRequest) -> ChatReply | None:
+        """Return the reply as it is served, or None where it may not be; note what storing and flagging need."""
+        reply = read(completion, request.check)
+        if self._servable(reply, completion, request):
+            if stored_under != key:
+                self.found_under[key] = stored_under
+            self.flags[key] = completion.valid
+            return replace(reply, cached=True)
+        if completion.valid:
+            self.mended[key] = completion
+        return None
 
     def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
         if reply.good:
@@ -66,6 +89,7 @@ class RememberedReplies:
         if key in self.mended and not read(completion, check).good:
             return
         self.cache.store_completion(key, self.model, completion)
+        self.found_under.pop(key, None)
         self.flags[key] = None
 
     def better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
@@ -81,7 +105,7 @@ class RememberedReplies:
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
         changed = {key: flag for key, flag in valid.items() if key in self.flags and self.flags[key] is not flag}
-        self.cache.flag(changed)
+        self.cache.flag({self.found_under.get(key, key): flag for key, flag in changed.items()})
         self.flags |= changed
 
     def forget(self, keys: Iterable[str]) -> None:

@@ -123,11 +123,14 @@ class BatchChat(ChatModel):
     ) -> dict[str, ChatReply]:
         under_way = self._under_way()
         bound = {key for intent in under_way for key in intent.keys}
-        fresh = {key: request for key, request in requests.items() if key not in bound}
+        keys = {key: memory.keys(request) for key, request in requests.items()}
+        # A batch that an earlier version sent has the keys of the earlier forms.
+        fresh = {key: request for key, request in requests.items() if bound.isdisjoint(keys[key])}
         if len(fresh) >= self.options.least:
             under_way += self._submit(fresh, under_way, listener)
-        rows = {key: request.row_id for key, request in requests.items()}
-        lost = self._collect(under_way, rows, listener)
+        rows = {known: request.row_id for key, request in requests.items() for known in keys[key]}
+        came_to_nothing = self._collect(under_way, rows, listener)
+        lost = {key: came_to_nothing[known] for key in requests for known in keys[key] if known in came_to_nothing}
         replies = memory.recall(requests)
         missing = {key: request for key, request in requests.items() if key not in replies}
         rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}

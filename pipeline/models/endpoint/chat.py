@@ -31,6 +31,7 @@ from pipeline.models.conversations import (
 )
 from pipeline.models.endpoint.attempts import CHARACTERS_PER_TOKEN, Call, RemoteModel
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
+from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
 
@@ -91,14 +92,19 @@ class OpenAIChat(RemoteModel, ChatModel):
         def ask(item: KeyedRequest) -> KeyedReply:
             key, request = item
 
-            def send(client: "OpenAI") -> tuple[Completion, Tokens]:
-                arguments = self._arguments(request)
+            def send(asked: ChatRequest, client: "OpenAI") -> tuple[Completion, Tokens]:
+                arguments = self._arguments(asked)
                 create = client.chat.completions.with_streaming_response.create
                 completion, tokens = read_answer(self.endpoint.fetch(create(**arguments)))
                 memory.store(key, completion, request.check)  # before anybody counts or reads it
                 return completion, tokens
 
-            answer = attempts.ask(self._call(request), send)
+            limited = self._schema_limits.applied_to(request)
+            answer = attempts.ask(self._call(request), partial(send, limited))
+            refusal = answer if isinstance(answer, Failure) and limited is not request else None
+            if refusal and self._schema_limits.may_be_refused_by(refusal):
+                answer = attempts.ask(self._call(request), partial(send, request))
+                self._schema_limits.learn(refusal, answered_without=not isinstance(answer, Failure))
             if isinstance(answer, Failure):
                 failed = ChatReply("", "error", answer.reason, answer.message)
                 return key, memory.better(key, request, failed)
@@ -134,6 +140,10 @@ class OpenAIChat(RemoteModel, ChatModel):
         if not reply.good:
             self.cache.flag({key: False})
         return reply
+
+    @made_once
+    def _schema_limits(self) -> SchemaLimits:
+        return SchemaLimits()
 
     @made_once
     def _length_of_a_reply(self) -> "_Mean":

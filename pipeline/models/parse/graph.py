@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple
 
-from pipeline.models.base import Message
 from pipeline.models.parse.lenient_json import (
     CLOSE,
     OPEN,
@@ -82,15 +81,6 @@ _STRENGTH = ("strength", "relationshipstrength", "weight", "score", "rating")
 _HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
 _QUESTION = ("question", "standalonequestion")
 _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
-ASK_FOR_GRAPH_JSON: Message = {
-    "role": "system",
-    "content": "Where the format of records is described, give one JSON object instead, "
-    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
-    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
-}
-"""Stands before a prompt that describes the record format."""
-_STRING = {"type": "string"}
-_STRINGS = {"type": "array", "items": _STRING}
 FIELDS = 8
 LEAST_FIELDS = 7
 """The source text may be missing."""
@@ -216,25 +206,6 @@ def running_text(pieces: list[str]) -> str:
 
 def record_problem(reason: str, text: str, message: str) -> Problem:
     return problem(reason, text[:400].replace(_MARK, "<|>"), message)
-
-
-def _list_of(**types: object) -> dict[str, object]:
-    fields = {"type": "object", "properties": types, "required": list(types), "additionalProperties": False}
-    return {"type": "array", "items": fields}
-
-
-_GRAPH = {
-    "entities": _list_of(name=_STRING, type=_STRING, description=_STRING),
-    "relationships": _list_of(
-        source=_STRING, target=_STRING, description=_STRING, keywords=_STRINGS, strength={"type": "integer"}
-    ),
-}
-_SCHEMA = {"type": "object", "properties": _GRAPH, "required": list(_GRAPH), "additionalProperties": False}
-GRAPH_JSON_FORMAT: Mapping[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {"name": "graph", "strict": True, "schema": _SCHEMA},
-}
-"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads."""
 
 
 def parse_graph_json(reply: str) -> Graph:
@@ -364,8 +335,6 @@ _CLAIM_FORMAT: RecordFormat[Claim] = RecordFormat(
 
 
 __all__ = [
-    "ASK_FOR_GRAPH_JSON",
-    "GRAPH_JSON_FORMAT",
     "REPORT_JSON_FORMAT",
     "Claim",
     "Entity",

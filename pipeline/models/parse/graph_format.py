@@ -1,0 +1,122 @@
+"""The two formats of a graph that a model writes, records and JSON: their descriptions in prompts, and writers.
+
+Both descriptions show the same example. The parsers are in graph.py.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pipeline.models.base import Message
+from pipeline.models.parse.records import LONGEST_NAME, Entity, Record, Relationship
+
+LONGEST_TYPE = 100
+LONGEST_DESCRIPTION = 1000
+LONGEST_KEYWORD = 100
+MOST_KEYWORDS = 3
+MOST_RECORDS = 500
+"""Limits of the bounded schema: far above what a text unit holds, so that they end a loop and cut nothing else.
+
+llama.cpp refuses a grammar that repeats something 2,000 times or more, so every limit stays below that.
+"""
+
+DELIMITER, SEPARATOR, COMPLETION_MARK = "<|>", "##", "<|COMPLETE|>"
+_EXAMPLE_TEXT = "Quorin Vale founded the Nimbrel Institute in Plessimere."
+_EXAMPLE: tuple[Record, ...] = (
+    Entity("Quorin Vale", "PERSON", "Quorin Vale founded the Nimbrel Institute."),
+    Entity("Nimbrel Institute", "ORGANIZATION", "The Nimbrel Institute was founded by Quorin Vale in Plessimere."),
+    Entity("Plessimere", "LOCATION", "Plessimere has the Nimbrel Institute."),
+    Relationship("Quorin Vale", "Nimbrel Institute", "Quorin Vale founded the Nimbrel Institute.", ("founding",), 9.0),
+    Relationship("Nimbrel Institute", "Plessimere", "The Nimbrel Institute is in Plessimere.", ("location",), 6.0),
+)
+
+
+def as_records(records: Iterable[Record]) -> str:
+    """Write records in the record format, with the completion mark after the last one."""
+    return f"{SEPARATOR}\n".join(_written(records)) + COMPLETION_MARK
+
+
+def _written(records: Iterable[Record]) -> Iterator[str]:
+    for record in records:
+        if isinstance(record, Entity):
+            fields = ("entity", record.name, record.type.lower(), record.description)
+        else:
+            keywords = ", ".join(record.keywords)
+            fields = ("relationship", record.source, record.target, record.description, keywords, f"{record.weight:g}")
+        kind, *values = (field.replace(DELIMITER, " ").replace(SEPARATOR, " ") for field in fields)
+        yield f'("{kind}"{DELIMITER}{DELIMITER.join(values)})'
+
+
+def as_json(records: Iterable[Record]) -> str:
+    """Write records as one JSON object, on one line."""
+    graph: dict[str, list[dict[str, object]]] = {"entities": [], "relationships": []}
+    for record in records:
+        if isinstance(record, Entity):
+            graph["entities"].append({**vars(record), "type": record.type.lower()})
+        else:
+            fields = {**vars(record), "keywords": list(record.keywords), "strength": round(record.weight)}
+            del fields["weight"]
+            graph["relationships"].append(fields)
+    return json.dumps(graph, ensure_ascii=False)
+
+
+RECORDS_FORMAT = f"""\
+Output: records only, one per line, `{SEPARATOR}` between records, entities before relationships, `{COMPLETION_MARK}` \
+after the last one. No headings, no code fence, no line breaks or `{DELIMITER}` inside a field.
+("entity"<|>name<|>type<|>description)
+("relationship"<|>source<|>target<|>description<|>keywords<|>strength)
+If there is nothing to write down, output only the completion mark.
+
+Example for "{_EXAMPLE_TEXT}":
+{as_records(_EXAMPLE)}"""
+"""Takes the place of ``$format`` in a prompt. Earlier prompt files have these very words."""
+
+JSON_FORMAT = f"""\
+Output: one JSON object and nothing else, with two lists, "entities" and "relationships". No headings, no code fence.
+- Each entity is an object with "name", "type" and "description".
+- Each relationship is an object with "source", "target", "description", "keywords" (a list of one to three strings) \
+and "strength".
+If there is nothing to write down, both lists are empty: {as_json(())}
+
+Example for "{_EXAMPLE_TEXT}":
+{as_json(_EXAMPLE)}"""
+"""Takes the place of ``$format`` where JSON is asked for."""
+
+ASK_FOR_GRAPH_JSON: Message = {
+    "role": "system",
+    "content": "Where the format of records is described, give one JSON object instead, "
+    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
+    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
+}
+"""Stands before a prompt that describes the record format in words of its owner's own, where JSON is asked for."""
+
+
+def _record(**fields: object) -> dict[str, object]:
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def _response_format(bounded: bool) -> Mapping[str, Any]:
+    """Return the ``response_format`` of a graph; ``bounded``: with limits on lists and texts."""
+
+    def text(longest: int) -> dict[str, object]:
+        return {"type": "string", **({"maxLength": longest} if bounded else {})}
+
+    def list_of(items: Mapping[str, object], most: int) -> dict[str, object]:
+        return {"type": "array", "items": items, **({"maxItems": most} if bounded else {})}
+
+    entity = _record(name=text(LONGEST_NAME), type=text(LONGEST_TYPE), description=text(LONGEST_DESCRIPTION))
+    relationship = _record(
+        source=text(LONGEST_NAME),
+        target=text(LONGEST_NAME),
+        description=text(LONGEST_DESCRIPTION),
+        keywords=list_of(text(LONGEST_KEYWORD), MOST_KEYWORDS),
+        strength={"type": "integer"},
+    )
+    graph = _record(entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS))
+    return {"type": "json_schema", "json_schema": {"name": "graph", "strict": True, "schema": graph}}
+
+
+GRAPH_JSON_FORMAT = _response_format(bounded=False)
+"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads; it is in the cache key."""
+BOUNDED_GRAPH_JSON_FORMAT = _response_format(bounded=True)
+"""The same with limits, for servers that take them."""

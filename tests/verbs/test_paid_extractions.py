@@ -1,0 +1,81 @@
+"""Every reply that an earlier version paid for is found, whichever form its request had."""
+
+import json
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.models.parse.graph_format import ASK_FOR_GRAPH_JSON
+from pipeline.settings.init import shipped
+from tests.servers.openai_server import OpenAIServer
+from tests.verbs.paid_extractions import ARCHIVE, FORMATS, as_rows, chat_model, extract, reply
+
+
+def unpacked(folder: Path) -> Path:
+    """Unpack the earlier cache, the earlier prompts, and what came of them."""
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture
+def paid(tmp_path: Path) -> Path:
+    return unpacked(tmp_path)
+
+
+def expected_of(paid: Path, format: str) -> dict[str, Any]:
+    return json.loads((paid / "expected.json").read_text(encoding="utf-8"))[format]
+
+
+def flags(paid: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(paid / "cache.sqlite")) as cache:
+        return dict(cache.execute("SELECT key, valid FROM completions"))
+
+
+@pytest.mark.parametrize("prompts", ["earlier", "shipped"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_reply_of_an_earlier_version_is_asked_again(paid: Path, openai: OpenAIServer, format: str, prompts: str):
+    """Openings, a gleaning, a repair and two halves are found with the old prompt files and with those of today."""
+    folder = paid / "prompts" if prompts == "earlier" else shipped() / "prompts"
+    before = flags(paid)
+    with chat_model(openai.base_url, paid / "cache.sqlite") as chat:
+        extractions, rejects = extract(chat, folder, format=format)
+    assert openai.count("chat") == 0
+    expected = expected_of(paid, format)
+    assert as_rows(extractions) == expected["extractions"]
+    assert as_rows(rejects) == expected["rejects"]
+    assert flags(paid) == before
+
+
+def test_a_row_that_is_asked_anew_is_asked_in_the_form_of_today(paid: Path, openai: OpenAIServer):
+    openai.reply = reply
+    with chat_model(openai.base_url, paid / "cache.sqlite") as chat:
+        again = Again(chat, {"odd"})
+        extractions, _ = extract(again, shipped() / "prompts", format="json")
+    asked = openai.requests[0].body["messages"]
+    assert ASK_FOR_GRAPH_JSON not in asked
+    assert len(asked) == 1
+    assert as_rows(extractions) == expected_of(paid, "json")["extractions"]
+
+
+def test_an_earlier_reply_that_nobody_could_use_is_asked_for_in_the_form_of_today(paid: Path, openai: OpenAIServer):
+    with closing(sqlite3.connect(paid / "cache.sqlite")) as cache, cache:
+        cache.execute("UPDATE completions SET valid = 0 WHERE text LIKE 'Once upon%'")
+    with chat_model(openai.base_url, paid / "cache.sqlite") as chat:
+        _, rejects = extract(chat, shipped() / "prompts", format="json")
+    assert [len(request.body["messages"]) for request in openai.requests][:1] == [1]
+    assert "odd" not in set(rejects["row_id"])
+
+
+class Again:
+    """A chat model with rows that are to be asked anew."""
+
+    def __init__(self, chat: Any, rows: set[str]):
+        self.chat, self.rows, self.identity = chat, rows, chat.identity
+
+    def converse(self, talks: Any, listener: Any = None, anew: Any = None) -> list[Any]:
+        return self.chat.converse(talks, listener, self.rows.__contains__)
