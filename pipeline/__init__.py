@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipeline.contract.prompts import Prompt
     from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
     from pipeline.contract.schemas import TableSchema, at_least, table
-    from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
+    from pipeline.models.base import ChatModel, EmbeddingModel, Reply, Tokenizer
     from pipeline.project import Project
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Params",
     "Project",
     "Prompt",
+    "Reply",
     "TableSchema",
     "Tokenizer",
     "Tracker",
@@ -43,7 +44,7 @@ ROOMS = {
     "pipeline.contract.prompts": ("Prompt",),
     "pipeline.contract.registry": ("UNTRACKED", "Params", "Tracker", "verb"),
     "pipeline.contract.schemas": ("TableSchema", "at_least", "table"),
-    "pipeline.models.base": ("ChatModel", "EmbeddingModel", "Tokenizer"),
+    "pipeline.models.base": ("ChatModel", "EmbeddingModel", "Reply", "Tokenizer"),
     "pipeline.project": ("Project",),
 }
 

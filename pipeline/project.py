@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pipeline.runs.reports import RunEntry
     from pipeline.runs.resolutions import Names, PinReport
     from pipeline.runs.stages import Stage
+    from pipeline.settings.own_models import Given
     from pipeline.snapshots.store import Manifest
     from pipeline.tuning.tune import TuneOptions, Tuning
     from pipeline.verify.verify import Verification
@@ -49,11 +50,22 @@ class Project(Asking):
     """Use ``with Project.open(folder) as project`` or close it: it may hold connections to the stores."""
 
     @classmethod
-    def open(cls, root: str | Path = ".", overrides: Sequence[str] = ()) -> Project:
-        """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError."""
+    def open(
+        cls, root: str | Path = ".", overrides: Sequence[str] = (), chat: Given = None, embedding: Given = None
+    ) -> Project:
+        """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError.
+
+        ``chat`` and ``embedding``: functions or objects that take the place of the models named "default"; a mapping
+        of names to functions replaces several. docs/models.md says how they are called.
+        """
         folder = Path(root).resolve()
         names_workspace = any(override.startswith("workspace=") for override in overrides)
-        return cls(folder, read_settings(folder, overrides), names_workspace, tuple(overrides))
+        settings = read_settings(folder, overrides)
+        if chat is not None or embedding is not None:
+            from pipeline.settings.own_models import with_own_models
+
+            settings = with_own_models(settings, chat, embedding)
+        return cls(folder, settings, names_workspace, tuple(overrides))
 
     def __enter__(self) -> Project:
         return self

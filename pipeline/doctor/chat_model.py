@@ -18,7 +18,6 @@ from pipeline.doctor.chat_probe import (
     workflows_with,
 )
 from pipeline.doctor.finding import Finding, Verdict, guarded
-from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 from pipeline.models.base import ChatReply, Tokens
@@ -27,7 +26,7 @@ from pipeline.models.measured import ROOM_FOR_A_REPLY, Measured, MeasuredModels
 from pipeline.models.parse.graph import parse_graph_json, parse_records
 from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT
 from pipeline.runs.adapters import chat_model
-from pipeline.settings.schema import Settings
+from pipeline.runs.services import Services
 from pipeline.verbs.graph_prompt import JSON, RECORDS
 
 MUCH_HIDDEN = 0.5
@@ -63,9 +62,10 @@ class Measuring:
 
 
 def examine_chat(
-    settings: Settings, name: str, resources: Resources, workflows: Sequence[Workflow], measuring: Measuring
+    project: Services, name: str, workflows: Sequence[Workflow], measuring: Measuring
 ) -> Iterator[Finding]:
     """Stops at the first failure that makes the rest pointless."""
+    settings, resources = project.settings, project.resources
     chat = settings.models.chat[name]
     if not chat.configured:
         users = ", ".join(workflows_with(name, workflows)) or "no workflow"
@@ -76,9 +76,10 @@ def examine_chat(
         )
         yield Finding("chat", name, "warning", fact, action)
         return
-    model = chat_model(settings, name, NO_CACHE)
+    model = chat_model(settings, name, NO_CACHE, root=project.root)
     model.preflight()
-    yield Finding("chat", name, "ok", f"{chat.model} answers, the key is taken")
+    fact = "is there" if chat.needs_no_address else "answers, the key is taken"
+    yield Finding("chat", name, "ok", f"{model.model} {fact} ({model.endpoint.shown})")
     needs = needs_of(name, workflows, resources, settings.query)
     checkup = Checkup(
         name, needs, Probe(model, resources.tokenizer), measuring, model.endpoint.digest,

@@ -47,12 +47,12 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("snapshots", "object store", lambda: examine_object_store(project))
     yield from guarded("cluster", "scheduler", lambda: examine_cluster(project))
     for name in settings.models.chat:
-        look = partial(examine_chat, settings, name, project.resources, workflows, measuring)
+        look = partial(examine_chat, project, name, workflows, measuring)
         yield from guarded("chat", name, look)
     for name in settings.models.embedding:
-        yield from guarded("embedding", name, partial(examine_embedding, settings, name))
+        yield from guarded("embedding", name, partial(examine_embedding, root, settings, name))
     for name in settings.models.rerank:
-        yield from guarded("rerank", name, partial(examine_rerank, settings, name))
+        yield from guarded("rerank", name, partial(examine_rerank, root, settings, name))
     yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
     yield from guarded("stores", "owner", lambda: examine_owner(root, settings))
     yield from guarded("stores", "vectors", lambda: examine_vectors(root, settings))
@@ -68,6 +68,7 @@ def _secrets(settings: Settings) -> list[str]:
     serve = settings.serve
     keys = [serve.api_key, *(one.key for one in serve.keys.values()), *(endpoint.api_key for endpoint in endpoints)]
     secrets = {key.get_secret_value() for key in (settings.stores.neo4j.password, *keys)}
+    secrets |= {secret for endpoint in endpoints for secret in endpoint.secrets}
     for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):
         secrets |= _secrets_of(url)
     return sorted((secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)

@@ -12,6 +12,7 @@ from pipeline.errors import StoreError
 from pipeline.load.overwrite_guard import SAME_MODEL, similarity
 from pipeline.load.owners import is_of_another
 from pipeline.models.cache.replies import NO_CACHE
+from pipeline.models.endpoint.attempts import RemoteModel
 from pipeline.runs.adapters import embedding_model, postgres_store, reranker
 from pipeline.runs.owner import known_owner
 from pipeline.settings.schema import Settings
@@ -21,14 +22,15 @@ from pipeline.stores.postgres.schema import HALFVEC_LIMIT
 TEXTS = ("The lighthouse keeper counted the ships.", "A recipe for rye bread.", "灯塔在北方。")
 
 
-def examine_embedding(settings: Settings, name: str) -> Iterator[Finding]:
-    model = embedding_model(settings, name, lambda: NO_CACHE)
+def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Finding]:
+    model = embedding_model(settings, name, lambda: NO_CACHE, root=root)
     model.preflight()
     started = time.perf_counter()
     vectors = model.embed(TEXTS)
     seconds = time.perf_counter() - started
     dimensions = vectors.shape[1]
-    fact = f"{dimensions} dimensions, {len(TEXTS)} texts in {seconds:.2g} s"
+    reached = f" ({model.endpoint.shown})" if isinstance(model, RemoteModel) else ""
+    fact = f"{dimensions} dimensions, {len(TEXTS)} texts in {seconds:.2g} s{reached}"
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(vectors).all() or not np.allclose(lengths, 1, atol=1e-3):
         shown = ", ".join(f"{length:.3g}" for length in lengths)
@@ -51,7 +53,7 @@ def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
         live = store.live()
         if live is None or live.probe is None or is_of_another(live, known_owner(root, settings.owner)):
             return
-        models = [embedding_model(settings, name, lambda: NO_CACHE) for name in settings.models.embedding]
+        models = [embedding_model(settings, name, lambda: NO_CACHE, root=root) for name in settings.models.embedding]
         model = next((model for model in models if dict(model.identity) == dict(live.embedding)), None)
         found = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))
         if model is None:
@@ -78,8 +80,8 @@ PASSAGES = ("A recipe for rye bread.", "The lighthouse keeper counted the ships.
 ANSWER = 1
 
 
-def examine_rerank(settings: Settings, name: str) -> Iterator[Finding]:
-    model = reranker(settings, name)
+def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Finding]:
+    model = reranker(settings, name, root)
     assert model is not None
     model.preflight()
     started = time.perf_counter()

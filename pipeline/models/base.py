@@ -66,6 +66,20 @@ class ChatReply:
         return self.reason is None and not self.message
 
 
+@dataclass(frozen=True)
+class Reply:
+    """The result of a chat function of one's own, where a text alone does not say enough.
+
+    ``finish_reason``: "stop", "length" if the reply was cut off, or "content_filter". ``input_tokens`` and
+    ``output_tokens``: as the function knows them; None where it does not.
+    """
+
+    text: str
+    finish_reason: str = "stop"
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
 Talk = Generator[Sequence[ChatRequest], Sequence[ChatReply], Result]
 """What one row has to ask: yields requests (those of one yield at the same time), is sent their replies in that
 order, and returns what came of them. A bad reply is kept for good if there are requests that mend it and their replies

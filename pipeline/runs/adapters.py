@@ -8,21 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.errors import SettingsError
 from pipeline.runs.owner import owner_of
+from pipeline.settings.providers import revealed
 from pipeline.settings.schema import EMBEDDED, Settings
 from pipeline.stores.connection import PATIENCE, read_together, reconnecting
 from pipeline.stores.loaded_workspaces import Workspace, neo4j_address, postgres_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pipeline.models.base import EmbeddingModel, Reranker
     from pipeline.models.cache.replies import ReplyCache
     from pipeline.models.endpoint.batch import BatchChat
     from pipeline.models.endpoint.chat import OpenAIChat
+    from pipeline.models.endpoint.connection import Connection
+    from pipeline.settings.providers import ConnectionSettings
+    from pipeline.settings.schema import ChatSettings, EndpointSettings
     from pipeline.stores.base import Live, Store
     from pipeline.stores.connection import Result, Start, Work
     from pipeline.stores.neo4j.store import Neo4jStore
@@ -77,16 +81,17 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     return ReplyCache(f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve()))
 
 
-def chat_model(settings: Settings, name: str, cache: ReplyCache, urgent: bool = False) -> OpenAIChat:
-    """``urgent``: its calls go before those of models that are not, as a query's before those of a run."""
+def chat_model(
+    settings: Settings, name: str, cache: ReplyCache, urgent: bool = False, root: Path = Path()
+) -> OpenAIChat:
+    """``urgent``: its calls go before those of models that are not, as a query's before those of a run. ``root``: the
+    project's folder, in which certificates and modules are found."""
     from pipeline.models.endpoint.chat import OpenAIChat
     from pipeline.models.endpoint.limits import Rate
 
     chat = _named(settings.models.chat, name, "models.chat")
     return OpenAIChat(
-        model=chat.model,
-        base_url=chat.base_url,
-        api_key=chat.api_key.get_secret_value(),
+        **reached(chat, root, tuple(_options_set(chat))),
         cache=cache,
         concurrency=chat.concurrency,
         timeout=chat.timeout,
@@ -120,10 +125,10 @@ def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
 
 
 def embedding_model(
-    settings: Settings, name: str, cache: Callable[[], ReplyCache], urgent: bool = False
+    settings: Settings, name: str, cache: Callable[[], ReplyCache], urgent: bool = False, root: Path = Path()
 ) -> EmbeddingModel:
     """``cache``: asked for where the model remembers its vectors. ``urgent``: see ``chat_model``; a model on this
-    machine has no turns."""
+    machine has no turns. ``root``: see ``chat_model``."""
     embedding = _named(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
         from pipeline.models.here.builtin import BuiltinEmbedding
@@ -142,9 +147,7 @@ def embedding_model(
     from pipeline.models.endpoint.limits import Rate
 
     return OpenAIEmbedding(
-        model=embedding.model,
-        base_url=embedding.base_url,
-        api_key=embedding.api_key.get_secret_value(),
+        **reached(embedding, root),
         cache=cache(),
         dimensions=embedding.dimensions,
         batch_size=embedding.batch_size,
@@ -158,8 +161,63 @@ def embedding_model(
     )
 
 
-def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | None:
-    """None where settings name no reranker at all."""
+def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the arguments of a RemoteModel that say who provides it and how it is reached.
+
+    ``wanted``: the options that are set, which a Python function must take.
+    """
+    arguments: dict[str, Any] = {"model": model.named_model}
+    if model.kind == "python":
+        from pipeline.models.endpoint.function import FunctionEndpoint
+
+        name = model.function_name
+        function = model.function if callable(model.function) else name
+        arguments["connect"] = partial(FunctionEndpoint, function=function, name=name, root=root, wanted=wanted)
+        arguments["origin"] = {"provider": "python", "function": name, "version": model.version}
+        return arguments
+    arguments |= {"base_url": model.base_url, "api_key": model.api_key.get_secret_value()}
+    connected = connection(model, root)
+    if model.kind == "azure":
+        from pipeline.models.endpoint.azure import AzureEndpoint
+
+        arguments["connect"] = partial(
+            AzureEndpoint,
+            connection=connected,
+            deployment=model.deployment,
+            api_version=model.api_version,
+            entra_id=model.entra_id,
+        )
+    elif model.kind == "litellm":
+        from pipeline.models.endpoint.litellm import LitellmEndpoint
+
+        arguments["connect"] = partial(LitellmEndpoint, connection=connected, arguments=revealed(model.arguments))
+    else:
+        from pipeline.models.endpoint.client import Endpoint
+
+        arguments["connect"] = partial(Endpoint, connection=connected)
+    return arguments
+
+
+def _options_set(chat: ChatSettings) -> Iterator[str]:
+    """Yield the names of the options that settings.yaml itself sets."""
+    for name, value in chat.options.items():
+        if name == "extra_body":
+            yield from value
+        elif name in chat.model_fields_set:
+            yield name
+
+
+def connection(settings: ConnectionSettings, root: Path) -> Connection:
+    """Return headers, query and certificates; relative paths of these are below ``root``."""
+    from pipeline.models.endpoint.connection import Connection
+
+    files = (settings.ca_bundle, settings.client_cert, settings.client_key)
+    ca_bundle, client_cert, client_key = (str(root / Path(file).expanduser()) if file else "" for file in files)
+    return Connection(revealed(settings.headers), revealed(settings.query), ca_bundle, client_cert, client_key)
+
+
+def reranker(settings: Settings, name: str = DEFAULT_RERANKER, root: Path = Path()) -> Reranker | None:
+    """None where settings name no reranker at all. ``root``: see ``chat_model``."""
     if not settings.models.rerank:
         return None
     rerank = _named(settings.models.rerank, name, "models.rerank")
@@ -168,6 +226,7 @@ def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | Non
         from pipeline.models.here.transformers import CrossEncoderReranker
 
         return CrossEncoderReranker(rerank.model, rerank.batch_size, rerank.max_characters, where)
+    from pipeline.models.endpoint.client import Endpoint
     from pipeline.models.endpoint.rerank import EndpointReranker
 
     return EndpointReranker(
@@ -182,6 +241,7 @@ def reranker(settings: Settings, name: str = DEFAULT_RERANKER) -> Reranker | Non
         input_price=rerank.price.input if rerank.price else None,
         search_price=rerank.price.search if rerank.price else 0.0,
         where=where,
+        connect=partial(Endpoint, connection=connection(rerank, root)),
     )
 
 

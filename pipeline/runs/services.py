@@ -379,12 +379,12 @@ class Services:
     @made_once
     def chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
-        return made_once_each(lambda name: chat_model(self.settings, name, self.cache))
+        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, root=self.root))
 
     @made_once
     def query_chat(self) -> Callable[[str], OpenAIChat]:
         """By name, as ``chat``, for questions: they do not wait behind a run's calls."""
-        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, urgent=True))
+        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, urgent=True, root=self.root))
 
     @made_once
     def keyword_chat(self) -> Callable[[str], OpenAIChat]:
@@ -405,15 +405,15 @@ class Services:
 
     @made_once
     def embedding(self) -> Callable[[str], EmbeddingModel]:
-        return made_once_each(lambda name: embedding_model(self.settings, name, lambda: self.cache))
+        return made_once_each(lambda name: embedding_model(self.settings, name, lambda: self.cache, root=self.root))
 
     @made_once
     def query_embedding(self) -> Callable[[str], EmbeddingModel]:
         """As ``query_chat``; a model on this machine is loaded once for all."""
         return made_once_each(
             lambda name: (
-                embedding_model(self.settings, name, lambda: self.cache, urgent=True)
-                if self.settings.models.embedding[name].kind == "openai"
+                embedding_model(self.settings, name, lambda: self.cache, urgent=True, root=self.root)
+                if self.settings.models.embedding[name].kind not in ("builtin", "local")
                 else self.embedding(name)
             )
         )
@@ -421,7 +421,7 @@ class Services:
     @made_once
     def reranker(self) -> Reranker | None:
         """The one called default; None where settings name none."""
-        return reranker(self.settings)
+        return reranker(self.settings, root=self.root)
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""

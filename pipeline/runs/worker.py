@@ -25,7 +25,7 @@ from pipeline.engine.tasks import Workplace
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import SettingsError
 from pipeline.runs.services import Services
-from pipeline.settings.schema import Settings
+from pipeline.settings.schema import EmbeddingSettings, Settings
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -70,19 +70,24 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         path = project.root / "prompts" / f"{prompt}.md"
         if path.is_file():
             yield f"prompts/{path.name}", path.read_bytes()
-    embedding = {"provider", "model", "dimensions", "batch_size"}
+    embedding = {"model", "dimensions", "batch_size"}
     kept: dict[str, Any] = {
         **settings.model_dump(mode="json", include={"workflow": True, "language": True, "input": {"steps"}}),
         "verbs": list(own.values()),
         "models": {
             "chat": {name: {"model": chat.model} for name, chat in settings.models.chat.items()},
             "embedding": {
-                name: {"provider": model.kind, **model.model_dump(mode="json", include=embedding - {"provider"})}
+                name: {"provider": _provider(model), **model.model_dump(mode="json", include=embedding)}
                 for name, model in settings.models.embedding.items()
             },
         },
     }
     yield SHIPPED_SETTINGS, json.dumps(kept, sort_keys=True).encode()
+
+
+def _provider(model: EmbeddingSettings) -> str:
+    """Return the provider as a worker gets it. A worker asks no endpoint, so it needs neither address nor function."""
+    return model.kind if model.kind in ("builtin", "local") else "openai"
 
 
 def dask_setup(worker: "Worker") -> None:

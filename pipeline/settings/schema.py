@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from pipeline.settings.addresses import fault_of_neo4j, fault_of_object_store, fault_of_postgres, is_object_store
+from pipeline.settings.providers import ConnectionSettings, ProviderSettings
 from pipeline.settings.query_options import Mode, QuerySettings
 
 EMBEDDED = "embedded"
@@ -58,7 +59,8 @@ class Price(Section):
     output: NonNegativeFloat = 0.0
 
 
-class EndpointSettings(Section):
+class EndpointSettings(Section, ProviderSettings):
+    model: str = ""
     base_url: str = ""
     api_key: SecretStr = SecretStr("")
     concurrency: PositiveInt = 16
@@ -70,7 +72,13 @@ class EndpointSettings(Section):
 
     @property
     def configured(self) -> bool:
-        return bool(self.base_url or self.api_key.get_secret_value())
+        return bool(self.needs_no_address or self.base_url or self.api_key.get_secret_value())
+
+    @property
+    def named_model(self) -> str:
+        """Return ``model``; of a Python function whose model has no name, the function's name."""
+        unnamed = self.kind == "python" and not ("model" in self.model_fields_set and self.model)
+        return self.function_name if unnamed else self.model
 
 
 class BatchSettings(Section):
@@ -86,6 +94,7 @@ class BatchSettings(Section):
 
 
 class ChatSettings(EndpointSettings):
+    provider: Literal["openai", "azure", "litellm", "python"] = "openai"
     model: str = "gpt-4o-mini"
     batch: BatchSettings = BatchSettings()
     temperature: float | None = None
@@ -94,6 +103,10 @@ class ChatSettings(EndpointSettings):
     max_tokens: PositiveInt | None = None
     reasoning_effort: str | None = None
     extra_body: dict[str, Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.provider
 
     @property
     def options(self) -> dict[str, Any]:
@@ -105,13 +118,13 @@ class ChatSettings(EndpointSettings):
 class EmbeddingSettings(EndpointSettings):
     """``provider`` may be left out: an endpoint's model where one is named, else the builtin one."""
 
-    provider: Literal["builtin", "openai", "local"] | None = None
+    provider: Literal["builtin", "openai", "local", "azure", "litellm", "python"] | None = None
     model: str = ""
     dimensions: PositiveInt | None = None
     batch_size: PositiveInt = 64
 
     @property
-    def kind(self) -> Literal["builtin", "openai", "local"]:
+    def kind(self) -> str:
         return self.provider or ("openai" if self.base_url or self.model else "builtin")
 
 
@@ -122,7 +135,7 @@ class RerankPrice(Section):
     search: NonNegativeFloat = 0.0
 
 
-class RerankSettings(Section):
+class RerankSettings(Section, ConnectionSettings):
     """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
 
     provider: Literal["endpoint", "local"] = "endpoint"

@@ -4,7 +4,7 @@ may help, every attempt counted."""
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -183,6 +183,9 @@ class RemoteModel:
     """``timeout`` in seconds; prices per million tokens; ``urgent``: its calls have places of their own and go ahead of
     the turns of those that are not, in any process.
 
+    ``connect`` makes the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and ``timeout``. ``origin``
+    names the code that answers where no endpoint does; it is part of the model's identity.
+
     Raises SettingsError for an address or key that cannot be one.
     """
 
@@ -198,13 +201,15 @@ class RemoteModel:
     output_price: float = 0.0
     where: str = "models"
     urgent: bool = False
+    connect: Callable[[str, str, str, str, float], Endpoint] = field(default=Endpoint, repr=False)
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.endpoint
 
     @made_once
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.where, self.model, self.base_url, self.api_key, self.timeout)
+        return self.connect(self.where, self.model, self.base_url, self.api_key, self.timeout)
 
     def preflight(self) -> None:
         self.endpoint.preflight()

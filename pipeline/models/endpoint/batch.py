@@ -74,6 +74,7 @@ class BatchChat(ChatModel):
     ) -> list[Result]:
         """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes on with it;
         BudgetError, by the listener, when a batch is more than what is left; and SettingsError without a cache."""
+        self._require_batches()
         if not self.chat.cache.database.there:
             raise SettingsError(f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml")
         memory = self.memory(anew)
@@ -86,7 +87,14 @@ class BatchChat(ChatModel):
         return self.chat.stream(request, listener)
 
     def preflight(self) -> None:
+        self._require_batches()
         self.chat.preflight()
+
+    def _require_batches(self) -> None:
+        """Raises SettingsError for a provider without the Batch API."""
+        if not self.chat.endpoint.has_batches:
+            fact = f"execution: batch is not there with provider: {self.chat.endpoint.provider}"
+            raise SettingsError(f"{self.chat.where}: {fact}; remove execution from the steps that use this model")
 
     def settle(self, listener: Listener | None) -> bool:
         """Store what has come of batches of earlier runs. Returns whether any is still under way."""

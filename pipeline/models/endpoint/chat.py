@@ -69,7 +69,7 @@ class OpenAIChat(RemoteModel, ChatModel):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {"model": self.model, **self.options}
+        return {"model": self.model, **self.origin, **self.options}
 
     def converse(
         self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None

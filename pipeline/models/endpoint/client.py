@@ -5,17 +5,18 @@ import json
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError, in_words
 from pipeline.models.base import NO_TOKENS, Tokens
 from pipeline.models.conversations import made_once
+from pipeline.models.endpoint.connection import SHORTEST_SECRET, Connection
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
@@ -88,13 +89,22 @@ class Failure:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """``where`` names it in messages (its place in settings.yaml); ``base_url`` "" is OpenAI's own."""
+    """``where`` names it in messages (its place in settings.yaml); ``base_url`` "" is OpenAI's own.
+
+    A query in ``base_url`` is sent with every request, after the path, as are the headers and the query of
+    ``connection``.
+    """
 
     where: str
     model: str
     base_url: str = field(repr=False)
     api_key: str = field(repr=False)
     timeout: float
+    connection: Connection = Connection()
+
+    provider: ClassVar[str] = "openai"
+    has_batches: ClassVar[bool] = True
+    """Whether it has the Batch API of OpenAI."""
 
     def __post_init__(self) -> None:
         if not _has_readable_host(self.base_url):
@@ -124,19 +134,34 @@ class Endpoint:
         """Names the address and the model without telling them."""
         return hashlib.sha256(f"{self.address}\n{self.model}".encode()).hexdigest()
 
+    @property
+    def shown(self) -> str:
+        """Return the provider and the address, without secrets."""
+        return f"{self.provider}, {self.address}"
+
     @made_once
     def client(self) -> "OpenAI":
-        """It tries nothing again: Attempts does, in turn with all other calls."""
-        from openai import OpenAI, Timeout  # takes 0.7 s: only those who call pay for it
-
-        client = OpenAI(
-            api_key=self.api_key or "none",
-            base_url=self.base_url or OPENAI,
-            timeout=Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
-            max_retries=0,
-        )
+        """The client tries nothing again: Attempts does, in turn with all other calls."""
+        client = self._open_client()
         weakref.finalize(self, client.close)  # its connections would be collected in any order
         return client
+
+    def _open_client(self) -> "OpenAI":
+        from openai import OpenAI  # takes 0.7 s: only those who call pay for it
+
+        url = urlsplit(self.base_url or OPENAI)
+        return OpenAI(
+            api_key=self.api_key or "none",
+            base_url=urlunsplit(url._replace(query="", fragment="")),
+            **self.client_arguments(dict(parse_qsl(url.query))),
+        )
+
+    def client_arguments(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return the arguments that the clients of all providers have in common."""
+        from openai import Timeout
+
+        timeout = Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS))
+        return {"timeout": timeout, "max_retries": 0, **self.connection.client_arguments(self.where, query)}
 
     def preflight(self) -> None:
         """Ask for the list of models, once, for at most four seconds.
@@ -181,6 +206,10 @@ class Endpoint:
             raise error
         if _nobody_listens(error):
             cause = error.__cause__ or error
+            if fact := _distrusts(error):
+                message = f"{self.address}: {self._safe(fact)}"
+                action = "set ca_bundle to the file of its certificate authority, or SSL_CERT_FILE in the environment"
+                return Failure("server_error", message, False, False, fatal=self._error(message, action))
             message = f"{self.address} does not answer ({self._safe(in_words(cause))})"
             return Failure("server_error", message, answered=False, listens=False)
         if isinstance(error, (APITimeoutError, OverdueError)) or type(error).__name__ == "ReadTimeout":
@@ -194,7 +223,7 @@ class Endpoint:
             tokens = error.tokens if isinstance(error, UselessAnswerError) else NO_TOKENS
             return Failure("server_error", f"{kind} ({detail})", answered=not broken, tokens=tokens)
         refusal = self.refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
-        return replace(refusal, status=status, retry_after=_retry_after(error))
+        return replace(refusal, status=status, retry_after=retry_after(error))
 
     def refusal(self, status: int, detail: str) -> Failure:
         """What an answer with this status means; ``detail`` is what it says."""
@@ -235,6 +264,8 @@ class Endpoint:
 
     def silent(self, failure: Failure) -> ModelError:
         """Nothing answers: the error that ends the work."""
+        if isinstance(failure.fatal, ModelError):
+            return failure.fatal
         return self._error(failure.message, "is the server running? look at base_url and timeout")
 
     def _error(self, fact: str, action: str) -> ModelError:
@@ -247,8 +278,10 @@ class Endpoint:
 
     def _safe(self, text: str) -> str:
         """On one line, not long, and without the secrets."""
-        secrets = [self.api_key, urlsplit(self.base_url).password or ""]
-        for secret in filter(None, secrets):
+        url = urlsplit(self.base_url)
+        parameters = [value for _, value in parse_qsl(url.query) if len(value) >= SHORTEST_SECRET]
+        secrets = [self.api_key, url.password or "", *parameters, *self.connection.secrets]
+        for secret in sorted(filter(None, secrets), key=len, reverse=True):
             text = text.replace(secret, "***")
         return " ".join(text.split())[:LONGEST_DETAIL]
 
@@ -272,7 +305,16 @@ def _nobody_listens(error: BaseException) -> bool:
     return type(error.__cause__ or error).__name__ in ("ConnectError", "ConnectTimeout")
 
 
-def _retry_after(error: Exception) -> float | None:
+def _distrusts(error: BaseException) -> str:
+    """Return why the server's certificate is not trusted; empty where that is not the fault."""
+    said = in_words(error.__cause__ or error)
+    if "CERTIFICATE_VERIFY_FAILED" not in said:
+        return ""
+    reason = said.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    return f"its certificate is not trusted ({reason or said})"
+
+
+def retry_after(error: BaseException) -> float | None:
     """Seconds, from the answer's headers."""
     headers = getattr(getattr(error, "response", None), "headers", {})
     seconds, date = headers.get("retry-after-ms"), headers.get("retry-after", "")

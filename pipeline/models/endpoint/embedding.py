@@ -38,7 +38,7 @@ class OpenAIEmbedding(RemoteModel):
     @property
     def identity(self) -> Mapping[str, Any]:
         asked = {"dimensions": self.dimensions} if self.dimensions else {}
-        return {"model": self.model, "normalized": True, **asked}
+        return {"model": self.model, "normalized": True, **self.origin, **asked}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of calls

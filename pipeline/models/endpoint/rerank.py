@@ -56,8 +56,9 @@ class EndpointReranker(RemoteModel):
 
     @made_once
     def endpoint(self) -> Endpoint:
-        address = self.base_url.rstrip("/").removesuffix("/rerank")
-        return Endpoint(self.where, self.model, address, self.api_key, self.timeout)
+        address, mark, query = self.base_url.partition("?")
+        address = address.rstrip("/").removesuffix("/rerank") + mark + query
+        return self.connect(self.where, self.model, address, self.api_key, self.timeout)
 
     def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
         """See Reranker. A document that the endpoint leaves out comes after all that it names."""

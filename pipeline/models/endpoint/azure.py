@@ -1,0 +1,117 @@
+"""Deployments of Azure OpenAI, by its own paths and versions, with a key or with Microsoft Entra ID."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit
+
+from pipeline.errors import AuthError, SettingsError, in_words, install_extra
+from pipeline.models.endpoint.client import Endpoint, Failure
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+
+API_VERSION = "2024-10-21"
+"""The newest version of the data plane that is not a preview."""
+SCOPE = "https://cognitiveservices.azure.com/.default"
+ROLE = "Cognitive Services OpenAI User"
+
+
+@dataclass(frozen=True)
+class AzureEndpoint(Endpoint):
+    """``base_url``: the resource's address, as in https://NAME.openai.azure.com. ``deployment``: by default the
+    model's name. ``entra_id``: sign in by DefaultAzureCredential of azure-identity, which renews its tokens.
+
+    A deployment is an address: it is in no identity, so a model keeps its replies when it moves to Azure.
+    """
+
+    deployment: str = ""
+    api_version: str = ""
+    entra_id: bool = False
+
+    provider: ClassVar[str] = "azure"
+    has_batches: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        path = urlsplit(self.base_url).path.rstrip("/")
+        if path.endswith("/openai/v1"):
+            action = "use provider: openai with this base_url, or leave only https://NAME.openai.azure.com"
+            raise SettingsError(f"{self.where}: base_url is that of Azure's API without deployments; {action}")
+        if "/deployments/" in path:
+            action = "write https://NAME.openai.azure.com, and the deployment's name under deployment"
+            raise SettingsError(f"{self.where}: base_url has a deployment in it; {action}")
+
+    @property
+    def resource(self) -> str:
+        """Return the address without the path that the client adds itself."""
+        return self.address.removesuffix("/openai") if self.base_url else ""
+
+    @property
+    def shown(self) -> str:
+        return f"{self.provider}, {self.resource}, deployment {self._deployment}"
+
+    @property
+    def _deployment(self) -> str:
+        return self.deployment or self.model
+
+    def preflight(self) -> None:
+        if not self.base_url:
+            raise AuthError(f"{self.where}: no base_url; set it to the resource, https://NAME.openai.azure.com")
+        if not (self.api_key or self.entra_id or self.connection.headers):
+            raise AuthError(f"{self.where}: no api_key; set it, or entra_id: true to sign in with Microsoft Entra ID")
+        super().preflight()
+
+    def _open_client(self) -> "OpenAI":
+        from openai import AzureOpenAI
+
+        query = dict(parse_qsl(urlsplit(self.base_url).query))
+        in_address = query.pop("api-version", "")
+        common = self.client_arguments(query)
+        version = self.connection.query.get("api-version") or self.api_version or in_address or API_VERSION
+        common["default_query"] = {**common["default_query"], "api-version": version}
+        return AzureOpenAI(
+            azure_endpoint=self.resource,
+            azure_deployment=self._deployment,
+            api_version=version,
+            **(self._by_entra_id() if self.entra_id else {"api_key": self.api_key or "none"}),
+            **common,
+        )
+
+    def _by_entra_id(self) -> dict[str, Any]:
+        try:
+            from azure.identity import DefaultAzureCredential, get_bearer_token_provider
+        except ImportError:
+            fact = "entra_id needs azure-identity"
+            raise SettingsError(f"{self.where}: {fact}; {install_extra('azure')}") from None
+        # The provider keeps a token until it is about to expire, and then asks for the next one.
+        return {"azure_ad_token_provider": get_bearer_token_provider(DefaultAzureCredential(), SCOPE)}
+
+    def failure(self, error: Exception) -> Failure:
+        if not type(error).__module__.startswith("azure."):
+            return super().failure(error)
+        said = self._safe(in_words(error))
+        if type(error).__name__ in ("ClientAuthenticationError", "CredentialUnavailableError"):
+            action = "run 'az login', or set the variables of azure-identity, or set api_key and remove entra_id"
+            refused = AuthError(f"{self.where}: Microsoft Entra ID gives no token ({said}); {action}")
+            return Failure("bad_request", said, fatal=refused, status=401)
+        return Failure("server_error", f"Microsoft Entra ID does not answer ({said})", answered=False)
+
+    def refusal(self, status: int, detail: str) -> Failure:
+        if status != 404:
+            return super().refusal(status, detail)
+        message = f"HTTP {status}: {self._safe(detail)}"
+        if "deploymentnotfound" in detail.lower().replace(" ", ""):
+            fact = f"{self.resource} has no deployment '{self._deployment}' ({message})"
+            action = "correct deployment; a new one answers after about five minutes"
+        else:
+            fact = f"{self.resource} has no such path ({message})"
+            action = "correct base_url, deployment or api_version"
+        return Failure("bad_request", message, fatal=self._error(fact, action))
+
+    def _key_refused(self, status: int) -> AuthError:
+        if self.entra_id:
+            action = f"give the identity the role '{ROLE}' on the resource"
+            return AuthError(f"{self.where}: {self.resource} refused the identity ({status}); {action}")
+        action = "set api_key to a key of this resource, or entra_id: true"
+        return AuthError(f"{self.where}: {self.resource} refused the key ({status}); {action}")

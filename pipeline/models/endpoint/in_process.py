@@ -1,0 +1,100 @@
+"""Models that answer in this process, behind the same client as any endpoint.
+
+The client's transport hands each request to a function and its result back as the answer of a server. So cache,
+budget, limits, usage, streaming and retries are those of every other model.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from pipeline.errors import GraphmillError
+from pipeline.models.endpoint.client import Endpoint, Failure
+from pipeline.models.endpoint.connection import http_library
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+
+Body = Mapping[str, Any]
+ADDRESS = "http://in-process.invalid/v1"
+"""Never looked up: no request leaves the process."""
+CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+
+
+@dataclass(frozen=True)
+class InProcessEndpoint(Endpoint):
+    """An endpoint whose requests are answered by ``chat`` and ``embed`` of a subclass."""
+
+    has_batches: ClassVar[bool] = False
+
+    def chat(self, body: Body, seconds: float) -> Body | Iterable[Body]:
+        """Return the answer to a chat request as OpenAI's JSON; or, where ``body["stream"]`` is set, its chunks."""
+        raise NotImplementedError
+
+    def embed(self, body: Body, seconds: float) -> Body:
+        """Return the answer to a request for embeddings as OpenAI's JSON."""
+        raise NotImplementedError
+
+    def own_failure(self, error: BaseException) -> Failure | None:
+        """Return what an exception of the model means; None for one that is not the model's own."""
+        raise NotImplementedError
+
+    def failure(self, error: Exception) -> Failure:
+        is_of_the_client = type(error).__module__.startswith("openai")
+        cause = error.__cause__ if is_of_the_client and error.__cause__ else error
+        if isinstance(cause, GraphmillError):
+            raise cause
+        return self.own_failure(cause) or super().failure(error)
+
+    def _open_client(self) -> "OpenAI":
+        from openai import DefaultHttpxClient, OpenAI
+
+        transport = InProcessTransport(self.chat, self.embed, http_library())
+        arguments = self.client_arguments({})
+        arguments["http_client"] = DefaultHttpxClient(transport=cast(Any, transport))
+        return OpenAI(api_key="none", base_url=ADDRESS, **arguments)
+
+
+class InProcessTransport:
+    """A transport of the client's HTTP library (``http``) that answers requests by functions.
+
+    An exception of theirs becomes the ``__cause__`` of the client's own, or, once an answer is being streamed, is
+    raised as it is.
+    """
+
+    def __init__(self, chat: Callable[[Body, float], Any], embed: Callable[[Body, float], Body], http: Any):
+        self._answers = {CHAT: chat, EMBEDDINGS: embed}
+        self._http = http
+
+    def __enter__(self) -> "InProcessTransport":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def handle_request(self, request: Any) -> Any:
+        answer = self._answers.get(request.url.path)
+        if answer is None:
+            return self._http.Response(404, json={"error": {"message": f"no {request.url.path} in this process"}})
+        body = json.loads(request.read())
+        seconds = float(request.extensions["timeout"]["read"])
+        try:
+            found = answer(body, seconds)
+        except TimeoutError as error:
+            raise self._http.ReadTimeout(str(error), request=request) from error
+        if body.get("stream"):
+            return self._http.Response(200, headers={"content-type": "text/event-stream"}, content=_events(found))
+        # json= would refuse half a surrogate pair and a value that is no number, which are the caller's to judge.
+        content = json.dumps(found).encode()
+        return self._http.Response(200, headers={"content-type": "application/json"}, content=content)
+
+
+def _events(chunks: Iterable[Body]) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield f"data: {json.dumps(chunk)}\n\n".encode()
+    yield b"data: [DONE]\n\n"
