@@ -3,7 +3,6 @@
 import json
 import re
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -147,10 +146,8 @@ def listening(make: Callable[[], Server], tls: ssl.SSLContext | None = None) -> 
     if tls:
         server.scheme = "https"
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
+    server.start()
     try:
         yield server
     finally:
         server.close()
-        thread.join()
