@@ -6,6 +6,7 @@ What a method does is imported by it: a search needs no chat model's library, a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +225,8 @@ class Asking(Services):
             AccountedReranker(self.reranker, account) if self.reranker else None,
             cache(self._measured),
             account,
+            self._learn_window,
+            self._longest_reply,
         )
 
     @made_once
@@ -291,9 +294,24 @@ class Asking(Services):
         return chats(name) if chat and chat.configured else None
 
     def _measured(self, name: str) -> Measured:
-        """What doctor has found of the chat model that answers under this name, if one does."""
+        """Return what is known of the chat model that answers under this name, if one does."""
         from pipeline.models.measured import UNMEASURED
 
         if self._answering(self.query_chat, name) is None:
             return UNMEASURED
-        return self.measured.of(self.query_chat(name).endpoint.digest)
+        chat = self.query_chat(name)
+        return self.measured.of(chat.endpoint.digest).within(chat.window)
+
+    def _learn_window(self, name: str, window: int) -> Measured:
+        """Keep the window, in tokens, that the endpoint of a chat model has named in a refusal."""
+        today = datetime.now(UTC).date().isoformat()
+        digest = self.query_chat(name).endpoint.digest
+        self.measured.note(digest, window=window, measured=today, source="endpoint")
+        return self._measured(name)
+
+    def _longest_reply(self, name: str) -> int | None:
+        """Return max_tokens of the chat model that answers under this name, if one does and has it."""
+        if self._answering(self.query_chat, name) is None:
+            return None
+        options = self.query_chat(name).options
+        return options.get("max_completion_tokens") or options.get("max_tokens")

@@ -6,11 +6,13 @@
     │   ├── OtherOwnerError   2   the workspace belongs to another project
     │   ├── NotAllowedError   2   who asks may not ask for that
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
-    │       └── AuthError     2   an endpoint refused the key
+    │       ├── AuthError     2   an endpoint refused the key
+    │       └── NoSuchModelError 2  an endpoint has no model of that name
     ├── DataError             1   a table does not have the shape its schema declares
     │   └── DamagedError      1   a file of the project is not what was written
     ├── DeletionError         1   more of the documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
+    │   └── PromptTooLongError 1  it refuses a prompt that is longer than its model reads
     ├── DiskFullError         1   a file of the project cannot be written for want of space
     ├── StoreError            1   a database cannot be reached or refuses to work
     │   ├── StoreAuthError    2   it refused the user, the password, or the name of the database
@@ -67,6 +69,10 @@ class AuthError(SettingsError):
     pass
 
 
+class NoSuchModelError(SettingsError):
+    pass
+
+
 class DataError(GraphmillError):
     pass
 
@@ -89,6 +95,15 @@ class DiskFullError(GraphmillError):
 
 class ModelError(GraphmillError):
     pass
+
+
+class PromptTooLongError(ModelError):
+    """``fact``: where it was refused, and what the endpoint says; ``sent``: tokens of the prompt as we count them,
+    None where that is not known."""
+
+    def __init__(self, fact: str, action: str, sent: int | None = None):
+        super().__init__(f"{fact}; {action}")
+        self.fact, self.sent = fact, sent
 
 
 class StoreError(GraphmillError):

@@ -141,7 +141,7 @@ def query(
             enable_rerank=enable_rerank,
             include_references=include_references,
             include_chunk_content=include_chunk_content,
-            stream=stream,
+            stream=False if as_json else stream,  # nobody sees the pieces
             context=context,
             community_level=community_level,
             dynamic_community_selection=dynamic_community_selection,

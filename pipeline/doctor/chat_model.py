@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipeline.doctor.chat_probe import (
+    COUNT,
     SMALLEST,
     Needs,
     Probe,
@@ -111,6 +112,7 @@ class Checkup:
         if found(parse_records(reply.text)):
             yield from guarded("chat", f"{self.name} context", self.context)
         yield from guarded("chat", f"{self.name} JSON", self.json)
+        yield from guarded("chat", f"{self.name} streaming", self.streaming)
         yield from self.thinking()
         yield from self.speed()
 
@@ -161,7 +163,7 @@ class Checkup:
 
     def _measured(self, window: int | None, tried: int) -> None:
         today = datetime.now(UTC).date().isoformat()
-        self.measuring.models.note(self.digest, window=window, tried=tried, measured=today)
+        self.measuring.models.note(self.digest, window=window, tried=tried, measured=today, source="doctor")
 
     def _whole(self, tried: int) -> Finding:
         """What was measured before of longer prompts stands, but for a window that this one was longer than."""
@@ -221,6 +223,14 @@ class Checkup:
             yield self._failed("JSON", fact, "set format: records in extract_graph's args")
         else:
             yield self._finding("JSON", "warning", fact, "leave format: records, the default, in extract_graph's args")
+
+    def streaming(self) -> Iterator[Finding]:
+        """Report whether answers come in pieces. Questions are answered either way."""
+        pieces = self.probe.ask_streamed(COUNT)
+        if pieces > 1:
+            yield self._ok("streaming", "answers come in pieces")
+        else:
+            yield self._ok("streaming", "the endpoint does not stream: an answer is shown when it is whole")
 
     def thinking(self) -> Iterator[Finding]:
         calls, action = len(self.probe.answered), (

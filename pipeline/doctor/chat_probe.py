@@ -14,6 +14,7 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Tokenizer
+from pipeline.models.no_answer import limits_in
 from pipeline.models.parse.graph import Graph
 from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
@@ -105,6 +106,23 @@ class Probe:
         self.calls.append(Call(reply, seconds, sum(self.tokenizer.count(message["content"]) for message in messages)))
         return reply
 
+    def ask_streamed(self, message: Message) -> int:
+        """Return in how many pieces the answer came. Raises ModelError when the call fails."""
+        request = ChatRequest(f"doctor-{len(self.calls)}", (message,))
+        started = time.perf_counter()
+        stream = self.chat.stream(request)
+        pieces = 0
+        while True:
+            try:
+                next(stream)
+            except StopIteration as end:
+                reply: ChatReply = end.value
+                break
+            pieces += 1
+        seconds = time.perf_counter() - started
+        self.calls.append(Call(reply, seconds, self.tokenizer.count(message["content"])))
+        return pieces
+
     @property
     def answered(self) -> list[Call]:
         return [call for call in self.calls if call.reply.reason is None]
@@ -139,6 +157,8 @@ def spoken(reply: ChatReply) -> str:
     return text[:100] + ("..." if len(text) > 100 else "") or "nothing"
 
 
+COUNT: Message = {"role": "user", "content": "Count from one to thirty, in words and in one line."}
+"""Its answer is long enough to come in many pieces, where the endpoint streams."""
 NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
 FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
 ENOUGH_NAMES = 2
@@ -187,11 +207,6 @@ def _log() -> Iterator[str]:
 SMALLEST = 256
 CLOSE_ENOUGH = 1.1
 CLEARLY_LESS = 0.9
-_LIMIT = re.compile(
-    r"(?:context|maximum|limit|window|n_ctx)[^0-9]{0,40}(\d[\d,]{2,})|(?:> ?|with )(\d[\d,]{2,})(?: tokens)? maximum",
-    re.IGNORECASE,
-)
-"""As refusals name it: "maximum context length is 8192 tokens", "context size (8192)", "210000 > 200000 maximum"."""
 
 
 @dataclass(frozen=True)
@@ -214,15 +229,9 @@ def sight(probe: Probe, tokens: int) -> Sight:
         raise ModelError(f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try again")
     if word.casefold() in reply.text.casefold():
         return Sight(True)
-    told = _limit_in(reply.message) if reply.reason else reply.input_tokens
+    told = (limits_in(reply.message).window or 0) if reply.reason else reply.input_tokens
     window = round(told / probe.scale)
     return Sight(False, window if SMALLEST <= window < CLEARLY_LESS * tokens else None)
-
-
-def _limit_in(refusal: str) -> int:
-    """0 where it names none."""
-    found = _LIMIT.search(refusal)
-    return int((found[1] or found[2]).replace(",", "")) if found else 0
 
 
 def remembers(probe: Probe, tokens: int) -> bool:

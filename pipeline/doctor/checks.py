@@ -24,7 +24,7 @@ SHORTEST_SECRET = 4
 def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
     """Findings on settings, space, snapshots, cluster, models, stores and cache. Never raises, and tells no secret.
 
-    Makes at most 12 calls to each chat model that has an address or a key, none of them cached; what they show is kept
+    Makes at most 13 calls to each chat model that has an address or a key, none of them cached; what they show is kept
     (models/measured.py). ``consent`` is asked before a prompt is sent that is as long as a query's or a summary's, not
     only as an extraction's; without it ``long`` is. ``long``: also where it was sent before; and a limit that the
     server does not tell is searched for.

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from pipeline.errors import AuthError, ModelError, counted
+from pipeline.errors import AuthError, ModelError, NoSuchModelError, counted
 from pipeline.files import tell
 from pipeline.models.base import ChatReply, ChatRequest, Result, Talk
 
@@ -245,7 +245,7 @@ class Workers(Generic[Item, Done]):
             self._items.put((FOLLOW_UP - 1, next(self._count), None))
         if error is None:
             return
-        hopeless = isinstance(error, AuthError | ModelError)
+        hopeless = isinstance(error, AuthError | ModelError | NoSuchModelError)
         seconds = SECONDS_FOR_THE_HOPELESS if hopeless else self.grace
         begun = time.monotonic()
         self._join(begun + min(seconds, SECONDS_IN_SILENCE))

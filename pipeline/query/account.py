@@ -67,6 +67,8 @@ class Account:
         if usage.cached:
             return
         with self.lock:
+            if kind == CHAT and usage.outcome == "too_long":
+                self.chat_calls -= 1  # it was refused before it cost anything, and is made once more, shorter
             self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
         if self.journal is not None and call:
             try:

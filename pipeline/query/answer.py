@@ -4,12 +4,12 @@ import math
 import re
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
-from pipeline.errors import BudgetError, ModelError, StoreError, UsageError, counted
+from pipeline.errors import BudgetError, ModelError, NoSuchModelError, StoreError, UsageError, counted
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.addresses import Addresses
@@ -20,6 +20,7 @@ from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.modes import Keywords
+from pipeline.query.too_long import ask_within_window
 from pipeline.stores.records import Passage
 
 Result = TypeVar("Result")
@@ -38,6 +39,11 @@ OF_REFERENCE = ("title", "tokens")
 """Of a text unit what is told beside its reference, or is of no use there."""
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
+ENDS = {
+    "length": "the answer was cut off at the model's output limit",
+    "unstated": "the endpoint did not say why the answer ended (finish_reason): its end may be missing",
+}
+"""Finish reason -> what is to be said of an answer that ended so."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +122,20 @@ class Answer:
 
 
 def answer(request: QueryRequest, resources: QueryResources) -> Answer:
-    """Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer."""
+    """Answer the question; a prompt that the model refuses as too long is made shorter, once.
+
+    Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer.
+    """
     started = time.perf_counter()
-    prepared = inquired(prepare(request, resources), resources)
-    with Clock(prepared.timings).measure("model"):
-        said = fixed_answer(prepared, resources) or _asked(prepared, resources)
-    return finished(prepared, resources, said, started)
+
+    def ask(request: QueryRequest, notes: tuple[str, ...]) -> Answer:
+        prepared = prepare(request, resources)
+        prepared = inquired(replace(prepared, notes=(*notes, *prepared.notes)), resources)
+        with Clock(prepared.timings).measure("model"):
+            said = fixed_answer(prepared, resources) or whole_answer(prepared, resources)
+        return finished(prepared, resources, said, started)
+
+    return ask_within_window(request, resources, ask)
 
 
 def inquired(prepared: PreparedQuery, resources: QueryResources) -> PreparedQuery:
@@ -218,11 +232,12 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
     )
 
 
-def _asked(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
+def whole_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
+    """Ask the model for the answer, by a call that is not streamed. Raises ModelError where it gives none."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
     reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
-    refuse_failed(reply)
+    refuse_failed(reply, count_tokens(prepared.messages, resources.tokenizer))
     text, (abstention, cited) = whole(read_answer(iter([reply.text]), prepared, resources))
     return AnswerText(text, abstention, cited, reply)
 
@@ -237,7 +252,7 @@ def traced(prepared: PreparedQuery, resources: QueryResources, said: AnswerText)
 
     try:
         return with_sources(context, said.text, said.cited.reports, prepared.request, resources), ()
-    except (BudgetError, ModelError, StoreError) as error:
+    except (BudgetError, ModelError, NoSuchModelError, StoreError) as error:
         return context, (f"the passages that the reports rest on were not found ({error})",)
 
 
@@ -254,10 +269,10 @@ def any_text(text: str) -> str | None:
 
 
 def _notes(said: AnswerText) -> tuple[str, ...]:
-    cut = said.reply is not None and said.reply.finish_reason == "length"
+    ended = said.reply.finish_reason if said.reply else "stop"
     strange = counted(said.cited.addresses, "address", "addresses")
     return (
-        *(["the answer was cut off at the model's output limit"] if cut else []),
+        *([ENDS[ended]] if ended in ENDS else []),
         *([f"{strange} that nothing shown holds: taken out of the answer"] if said.cited.addresses else []),
     )
 

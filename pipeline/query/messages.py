@@ -7,9 +7,10 @@ from itertools import accumulate
 from typing import Literal
 
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.errors import ModelError, SettingsError, UsageError, counted
+from pipeline.errors import SettingsError, UsageError, counted
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.measured import Measured
+from pipeline.models.no_answer import no_answer
 from pipeline.query.context import UNCHECKED, Context, DataCitations
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
@@ -115,15 +116,19 @@ def without_system_turns(request: QueryRequest, allowed: bool) -> tuple[QueryReq
     return request.model_copy(update={"conversation_history": kept}), (note,)
 
 
-def within_window(request: QueryRequest, measured: Measured) -> tuple[QueryRequest, tuple[str, ...]]:
-    """The request with a prompt that its model reads whole, as doctor has measured it; what is to be said of that. In
-    mode ``bypass`` there is nothing that could be shown less of."""
-    most = measured.longest_prompt
+def within_window(
+    request: QueryRequest, measured: Measured, longest_reply: int | None = None
+) -> tuple[QueryRequest, tuple[str, ...]]:
+    """Return the request with a prompt that its model reads whole, and what is to be said of that.
+
+    In mode ``bypass`` there is nothing of which less could be shown. ``longest_reply``: the model's max_tokens.
+    """
+    most = measured.longest_prompt(longest_reply)
     if most is None or request.mode == "bypass" or request.max_total_tokens <= most:
         return request, ()
     said = (
         f"max_total_tokens is {most:,}, not {request.max_total_tokens:,}: the chat model reads about "
-        f"{measured.window:,} tokens, its reply included, as 'graphmill doctor' has measured"
+        f"{measured.window:,} tokens, its reply included, {measured.known_from}"
     )
     return request.model_copy(update={"max_total_tokens": most}), (said,)
 
@@ -174,14 +179,18 @@ def _rules(request: QueryRequest, resources: QueryResources) -> str:
         raise UsageError(f"query: {error}") from None
 
 
-def refuse_failed(reply: ChatReply) -> None:
-    """Raises ModelError for a reply that is no answer."""
+def refuse_failed(reply: ChatReply, sent: int | None = None) -> None:
+    """Raise ModelError for a reply that is no answer, PromptTooLongError where its prompt was refused as too long.
+
+    ``sent``: tokens of the prompt.
+    """
     if reply.reason:
-        raise ModelError(f"query: the chat model gave no answer ({reply.reason}: {reply.message}); ask again")
+        fact = f"query: the chat model gave no answer ({reply.reason}: {reply.message})"
+        raise no_answer(fact, reply.reason, sent)
 
 
 def refuse_all_failed(replies: Sequence[ChatReply]) -> None:
-    """Raises ModelError where none of the replies says anything."""
+    """Raise as ``refuse_failed`` where none of the replies says anything."""
     if replies and all(reply.reason for reply in replies):
         refuse_failed(replies[0])
 

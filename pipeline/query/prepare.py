@@ -40,7 +40,8 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     relevance of reports.
     """
     request, unheard = without_system_turns(request, resources.account.asker.system_prompt)
-    request, capped = within_window(request, resources.measured(request.model))
+    longest_reply = resources.longest_reply(request.model)
+    request, capped = within_window(request, resources.measured(request.model), longest_reply)
     refuse_endless(request, resources.tokenizer)
     request, cut = with_room_for_evidence(request, resources.tokenizer)
     try:

@@ -40,7 +40,9 @@ def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
 class QueryResources:
     """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
     that name. ``keyword_chat``: the same, for a call that retrieval can do without: it is soon given up.
-    ``measured``: what doctor has found of that chat model. ``account``: what the question costs."""
+    ``measured``: what is known of that chat model by trial. ``learn_window``: keeps the tokens that a chat model reads,
+    as its endpoint has just said, and returns what is known then. ``longest_reply``: that model's max_tokens, if set.
+    ``account``: what the question costs."""
 
     read: ReadTogether
     embedding: EmbeddingModel
@@ -51,6 +53,8 @@ class QueryResources:
     reranker: Reranker | None = None
     measured: Callable[[str], Measured] = lambda name: UNMEASURED
     account: Account = field(default_factory=Account)
+    learn_window: Callable[[str, int], Measured] = lambda name, window: Measured(window, source="endpoint")
+    longest_reply: Callable[[str], int | None] = lambda name: None
 
     def answering_in(self, form: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """The ``response_format``, where that chat model was found to answer in such."""

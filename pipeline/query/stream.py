@@ -2,14 +2,24 @@
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.contract.prompts import Placeholders
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import GraphmillError, PromptTooLongError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, readable
 from pipeline.query import formats
-from pipeline.query.answer import Answer, AnswerText, any_text, finished, fixed_answer, inquired, read_answer, usage_of
+from pipeline.query.answer import (
+    Answer,
+    AnswerText,
+    any_text,
+    finished,
+    fixed_answer,
+    inquired,
+    read_answer,
+    usage_of,
+    whole_answer,
+)
 from pipeline.query.context import Context, Reference
 from pipeline.query.messages import (
     CONTEXT,
@@ -18,12 +28,14 @@ from pipeline.query.messages import (
     PreparedQuery,
     asked_twice,
     conversation,
+    count_tokens,
     language_of,
     refuse_failed,
 )
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
+from pipeline.query.too_long import ask_within_window, shortened
 
 PROMPT = "next_questions"
 PLACEHOLDERS = Placeholders(("number",), CONTEXT)
@@ -60,8 +72,11 @@ Event = Sources | Token | Done | Failed
 
 
 def stream_answer(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
-    """Sources, Token ..., Done; where something fails, Failed instead of what is missing. Tokens are as Answer.text has
-    them: citations of what was not shown are taken out. Without ``stream`` the text is one Token."""
+    """Yield Sources, each Token, and Done; where something fails, Failed instead of what is missing.
+
+    Tokens are as Answer.text has them: citations of what was not shown are taken out. Without ``stream`` the text is
+    one Token, and the model is asked for it as a whole.
+    """
     try:
         yield from _events(request, resources)
     except GraphmillError as error:
@@ -69,20 +84,34 @@ def stream_answer(request: QueryRequest, resources: QueryResources) -> Iterator[
 
 
 def _events(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
+    """Yield the events. A prompt that is refused as too long is made shorter, once: then Sources come again."""
     started = time.perf_counter()
-    prepared = prepare(request, resources)
-    shown = prepared.context.references if request.include_references else ()
-    yield Sources(shown, prepared.context, prepared.most_calls)
-    prepared = inquired(prepared, resources)
-    with Clock(prepared.timings).measure("model"):
-        said = yield from _spoken(prepared, resources)
-    yield Done(finished(prepared, resources, said, started))
+
+    def ask(request: QueryRequest, notes: tuple[str, ...]) -> Iterator[Event]:
+        prepared = prepare(request, resources)
+        prepared = replace(prepared, notes=(*notes, *prepared.notes))
+        shown = prepared.context.references if request.include_references else ()
+        yield Sources(shown, prepared.context, prepared.most_calls)
+        prepared = inquired(prepared, resources)
+        with Clock(prepared.timings).measure("model"):
+            said = yield from _spoken(prepared, resources)
+        yield Done(finished(prepared, resources, said, started))
+
+    try:
+        yield from ask(request, ())
+    except PromptTooLongError as refusal:
+        shorter, note = shortened(request, resources, refusal)
+        yield from ask(shorter, (note,))
 
 
 def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Event, None, AnswerText]:
     if fixed := fixed_answer(prepared, resources):
         yield Token(fixed.text)
         return fixed
+    if not prepared.request.stream:
+        said = whole_answer(prepared, resources)
+        yield Token(said.text)
+        return said
     replies: list[ChatReply] = []
     shown: list[str] = []
     answer = read_answer(_pieces(prepared, resources, replies), prepared, resources)
@@ -92,10 +121,7 @@ def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Eve
         except StopIteration as end:
             abstention, cited = end.value
             break
-        if prepared.request.stream:
-            yield Token(shown[-1])
-    if not prepared.request.stream:
-        yield Token("".join(shown))
+        yield Token(shown[-1])
     refuse_failed(replies[0])
     return AnswerText("".join(shown), abstention, cited, replies[0])
 
@@ -142,17 +168,21 @@ def next_questions(request: QueryRequest, number: int, resources: QueryResources
     chat = resources.chat(request.model)
     if chat is None:
         raise UsageError("questions: they are the chat model's, and none is configured; set OPENAI_API_KEY")
-    prepared = prepare(request, resources)
-    messages = _messages(prepared, number, resources)
-    check = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
-    form = resources.answering_in(formats.QUESTIONS, request.model)
-    [[reply], paid] = chat.converse([asked_twice([ChatRequest("questions", messages, form, check)], 1)])[0]
-    refuse_failed(reply)
     asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
-    new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
-    usage, account = usage_of(*prepared.replies, *paid), resources.account
-    notes = _notes(prepared, reply)
-    return NextQuestions(request, tuple(new[:number]), usage, notes, account.question, account.cost)
+
+    def ask(request: QueryRequest, notes: tuple[str, ...]) -> NextQuestions:
+        prepared = prepare(request, resources)
+        messages = _messages(prepared, number, resources)
+        check = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
+        form = resources.answering_in(formats.QUESTIONS, request.model)
+        [[reply], paid] = chat.converse([asked_twice([ChatRequest("questions", messages, form, check)], 1)])[0]
+        refuse_failed(reply, count_tokens(messages, resources.tokenizer))
+        new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
+        usage, account = usage_of(*prepared.replies, *paid), resources.account
+        said = (*notes, *_notes(prepared, reply))
+        return NextQuestions(request, tuple(new[:number]), usage, said, account.question, account.cost)
+
+    return ask_within_window(request, resources, ask)
 
 
 def _messages(prepared: PreparedQuery, number: int, resources: QueryResources) -> Messages:

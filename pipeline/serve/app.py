@@ -32,9 +32,10 @@ Questions over a project's loaded documents: an answer with its sources, the sam
 an answer. Every error is `{"error": {"type", "message", "fields"}}`; a message reads "where: fact; next action".
 """
 STREAM_ABOUT = """
-Server-sent events. `sources`: references to what was found; `token`: `{"text"}`, a piece of the answer; `done`: all
-that `POST /query` gives, the answer with its citations checked; `error`: `{"type", "message", "fields"}` where
-something fails after the first event. Comment lines keep the connection open. Who hangs up ends the query.
+Server-sent events. `sources`: references to what was found, again if the prompt has to be made shorter; `token`:
+`{"text"}`, a piece of the answer; `done`: all that `POST /query` gives, the answer with its citations checked; `error`:
+`{"type", "message", "fields"}` where something fails after the first event. Comment lines keep the connection open.
+Who hangs up ends the query.
 """
 EXAMPLE_STREAM = 'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn"}\n\n'
 Include = Annotated[

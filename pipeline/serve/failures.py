@@ -16,6 +16,7 @@ from pipeline.errors import (
     DiskFullError,
     GraphmillError,
     ModelError,
+    NoSuchModelError,
     NotAllowedError,
     NothingLoadedError,
     OtherOwnerError,
@@ -33,6 +34,7 @@ LONGEST_NAME = 60
 BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
     (AuthError, 502, "model_key_refused"),
     (ModelError, 502, "model_failed"),
+    (NoSuchModelError, 502, "model_failed"),
     (SettingsError, 500, "settings"),
     (NotAllowedError, 403, "not_allowed"),
     (BudgetError, 429, "spent"),

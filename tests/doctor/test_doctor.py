@@ -25,7 +25,7 @@ from tests.servers.s3_server import between, s3_server
 
 KEY = "test-key"
 CLOSED = "127.0.0.1:9"
-MOST_CALLS = 12
+MOST_CALLS = 13
 
 
 def examined(project: ProjectFolder, *overrides: str, long: bool = False) -> dict[str, Finding]:
@@ -102,8 +102,8 @@ def test_all_is_well(project: ProjectFolder, openai: OpenAIServer) -> None:
     }  # fmt: skip
     assert "64 dimensions" in found["embedding default"].fact
     assert re.search(r"pgvector \d", found["stores pgvector"].fact)
-    assert openai.count("chat") == 4
-    assert "4 calls" in found["chat default bill"].fact
+    assert openai.count("chat") == 5
+    assert "5 calls" in found["chat default bill"].fact
     sent = sum(request.prompt_tokens for request in openai.requests if request.kind == "chat")
     assert f"{sent:,} + " in found["chat default bill"].fact
 
@@ -160,7 +160,7 @@ def test_long_prompts_are_tried_when_asked_for(project: ProjectFolder, openai: O
 def test_thinking_and_json(project: ProjectFolder, openai: OpenAIServer) -> None:
     openai.reply = thinking
     thought = examined(project)["chat default thinking"]
-    assert (thought.verdict, thought.fact[:8]) == ("warning", "4 of 4 r")
+    assert (thought.verdict, thought.fact[:8]) == ("warning", "5 of 5 r")
     openai.reply = deaf_to_json
     found = examined(project)
     assert found["chat default JSON"].verdict == "warning"
@@ -200,7 +200,7 @@ def test_a_server_that_fails_in_the_middle(project: ProjectFolder, openai: OpenA
     assert found["chat default context"].verdict == "failed"
     assert "500" in found["chat default context"].fact
     assert found["chat default JSON"].verdict == "warning"
-    assert "3 calls" in found["chat default bill"].fact
+    assert "4 calls" in found["chat default bill"].fact
 
 
 def test_a_database_that_is_down(project: ProjectFolder) -> None:

@@ -14,7 +14,7 @@ from tests.doctor.test_doctor import KEY, cutting, refusing
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
-USUAL_CALLS = 4
+USUAL_CALLS = 5
 PRICE = "models.chat.default.price={input: 2, output: 8}"
 
 
@@ -185,10 +185,10 @@ def test_a_window_that_is_none_is_not_what_was_measured(
 ):
     (tmp_path / FILE).parent.mkdir()
     (tmp_path / FILE).write_text(json.dumps({"models": {"a": {"window": window}}}))
-    assert MeasuredModels(tmp_path).of("a").longest_prompt is None
+    assert MeasuredModels(tmp_path).of("a").longest_prompt() is None
     assert "measures the models anew" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("window", "prompt"), [(None, None), (8192, 6192), (4096, 3072), (128_000, 126_000)])
 def test_a_reply_has_room_in_the_window(window: int | None, prompt: int | None):
-    assert Measured(window).longest_prompt == prompt
+    assert Measured(window).longest_prompt() == prompt

@@ -123,12 +123,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wait_for_the_end()
         elif reply.status >= 400:
             message = reply.text or f"Scripted failure {reply.status}."
-            self.send_json(reply.status, error_json(reply.status, message), reply.headers)
+            self.send_json(reply.status, error_json(reply.status, message, reply.error), reply.headers)
         elif reply.spaces:
             self.send_spaces()
         elif reply.raw is not None:
             self.send_body(reply.status, reply.raw, reply.headers)
-        elif request.body.get("stream") and not reply.plain:
+        elif request.body.get("stream") and self.endpoint.streams and not reply.plain:
             self.send_events(request, reply)
         elif reply.drop:
             self.hang_up()

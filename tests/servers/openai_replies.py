@@ -22,8 +22,9 @@ class Reply:
     From status 400 on ``text`` is the error's message."""
 
     text: str | None = None
-    finish_reason: str = "stop"
+    finish_reason: str | None = "stop"  # None: a stream ends by its end mark alone
     status: int = 200
+    error: Mapping[str, Any] = field(default_factory=dict)  # what the error's JSON has beside its message
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
     pause: float = 0.0  # seconds before each event of a stream

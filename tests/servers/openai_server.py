@@ -50,7 +50,8 @@ class OpenAIServer(ThreadingHTTPServer):
     ``max_file_bytes``.
 
     Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens,
-    as servers of local models do, ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
+    as servers of local models do; where ``streams`` is False, a streamed question is answered by one JSON object,
+    as some gateways do. ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
     False refuses ``response_format`` with status 400 and "ignored" pays no heed to it.
 
     Busy and starting servers: ``slots.limit`` is how many requests are worked on at once, ``loading`` refuses all
@@ -70,6 +71,7 @@ class OpenAIServer(ThreadingHTTPServer):
         self.slots = Slots()
         self.loading = False
         self.context_tokens: int | None = None
+        self.streams = True
         self.thinking = False
         self.json_ability: Literal[True, False, "ignored"] = True
         self.batch_polls = 1

@@ -93,10 +93,10 @@ def usage_json(request: Request, reply: Reply) -> dict[str, dict[str, int]]:
     return {"usage": usage}
 
 
-def error_json(status: int, message: str) -> dict[str, Any]:
+def error_json(status: int, message: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     code = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}.get(status)
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code, **(more or {})}}
 
 
 def models_json() -> dict[str, Any]:

@@ -198,8 +198,10 @@ class BatchApi:
     def _error(self, failure: Failure) -> GraphmillError:
         if failure.fatal:
             return failure.fatal
-        kind = ModelError if failure.passing else RefusedError
-        return kind(f"{self.endpoint.where}: batch: {failure.message}; run again: what came before is kept")
+        fact = f"{self.endpoint.where}: batch: {failure.message}"
+        if failure.passing:
+            return ModelError(f"{fact}; run again: what came before is kept")
+        return RefusedError(f"{fact}; mend what it names: what came before is kept")
 
 
 def _unless_gone(function: "Callable[[OpenAI], Answer]") -> "Callable[[OpenAI], Answer | None]":

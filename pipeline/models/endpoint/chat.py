@@ -1,6 +1,6 @@
 """Chat models behind any address that speaks the OpenAI protocol."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -32,11 +32,13 @@ from pipeline.models.conversations import (
 from pipeline.models.endpoint.attempts import CHARACTERS_PER_TOKEN, Call, RemoteModel
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
 from pipeline.models.endpoint.schema_limits import SchemaLimits
+from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of
+from pipeline.models.no_answer import no_answer
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
 
 if TYPE_CHECKING:
-    from openai import OpenAI
+    from openai import OpenAI, Stream
 
 
 REPLY_OPTIONS = (
@@ -70,6 +72,11 @@ class OpenAIChat(RemoteModel, ChatModel):
     @property
     def identity(self) -> Mapping[str, Any]:
         return {"model": self.model, **self.origin, **self.options}
+
+    @property
+    def window(self) -> int | None:
+        """Return the tokens that the model reads, its reply included, where settings say so."""
+        return None
 
     def converse(
         self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
@@ -170,16 +177,15 @@ class OpenAIChat(RemoteModel, ChatModel):
         call = self._call(request)
         sent = self.attempts(listener).open(call, partial(self._open, request))
         if isinstance(sent, Failure):
-            raise ModelError(f"{self.where}: {sent.message}; ask again")
+            raise self._no_answer(request, sent)
         try:
             with sent.answer as events:
-                for event in events:
-                    usage = event.usage or usage
-                    for choice in event.choices[:1]:
-                        finish_reason = choice.finish_reason or finish_reason
-                        if choice.delta.content:
-                            pieces.append(clean(choice.delta.content))
-                            yield pieces[-1]
+                for chunk in self._chunks(events):
+                    usage = chunk.usage or usage
+                    finish_reason = chunk.finish_reason or finish_reason
+                    if chunk.text:
+                        pieces.append(clean(chunk.text))
+                        yield pieces[-1]
             outcome = "ok" if finish_reason else CUT
         except Exception as error:
             failure = self.endpoint.failure(error)
@@ -188,17 +194,28 @@ class OpenAIChat(RemoteModel, ChatModel):
             written = Tokens(call.characters // CHARACTERS_PER_TOKEN, sum(map(len, pieces)) // CHARACTERS_PER_TOKEN)
             sent.end(token_counts(usage) if usage else written, outcome)
         if failure:
-            raise failure.fatal or ModelError(f"{self.where}: {failure.message}; ask again")
+            raise failure.fatal or self._no_answer(request, failure, begun=bool(pieces))
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
         tokens = token_counts(usage)
         return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
+
+    def _no_answer(self, request: ChatRequest, failure: Failure, begun: bool = False) -> ModelError:
+        """Return the error of a question that brought no answer; ``begun``: a part of it has been shown."""
+        fact = f"{self.where}: {failure.message}"
+        if begun:
+            return ModelError(f"{fact}; the answer is cut off there: ask again")
+        return no_answer(fact, failure.reason, self.count(request))
 
     def _open(self, request: ChatRequest, client: "OpenAI") -> tuple[Any, Tokens]:
         """A stream before its first piece; what it takes is known at its end."""
         create = cast(Any, client.chat.completions.create)
         stream = create(**self._arguments(request), stream=True, stream_options={"include_usage": True})
         return stream, NO_TOKENS
+
+    def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
+        """Yield what comes of a stream. Its bytes are read here: the client hides its end mark and its plain JSON."""
+        return read_events(lines_in_time(stream.response.iter_bytes(), self.timeout), _whole_chunk)
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """What is sent, by the protocol's names."""
@@ -246,6 +263,12 @@ def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
         return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
     text = clean(_text(choice.message.content))
     return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
+
+
+def _whole_chunk(body: Mapping[str, Any]) -> Chunk:
+    """Return the only chunk of an answer that was asked for as a stream, and came at once."""
+    completion, _ = read_answer(body)
+    return Chunk(completion.text, completion.finish_reason, usage_of(body))
 
 
 def _text(content: Any) -> str:

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError, in_words
+from pipeline.errors import AuthError, GraphmillError, ModelError, NoSuchModelError, SettingsError, in_words
 from pipeline.models.base import NO_TOKENS, Tokens
 from pipeline.models.conversations import made_once
 from pipeline.models.endpoint.connection import SHORTEST_SECRET, Connection
@@ -234,8 +234,7 @@ class Endpoint:
         if status in (401, 403):
             return Failure("bad_request", message, fatal=self._key_refused(status))
         if status in (404, 405) or (status in (400, 422) and NO_SUCH_MODEL.search(said)):
-            fact = f"{self.address} has no model '{self.model}', or is not the address of an API ({message})"
-            return Failure("bad_request", message, fatal=self._error(fact, "correct model or base_url"))
+            return Failure("bad_request", message, fatal=self._no_such_model(message))
         if status == 402 or (status == 429 and "insufficient_quota" in said):
             fact = f"{self.address} wants payment ({message})"
             return Failure("bad_request", message, fatal=self._error(fact, "look at the account's credit"))
@@ -263,10 +262,16 @@ class Endpoint:
         return self._error(fact, "ask again then, or look at the limits of the account")
 
     def silent(self, failure: Failure) -> ModelError:
-        """Nothing answers: the error that ends the work."""
+        """Return the error that ends the work where nothing answers."""
         if isinstance(failure.fatal, ModelError):
             return failure.fatal
+        if "WRONG_VERSION_NUMBER" in failure.message:  # it answers in plain HTTP
+            return self._error(failure.message, "write http://, not https://, in base_url")
         return self._error(failure.message, "is the server running? look at base_url and timeout")
+
+    def _no_such_model(self, message: str) -> NoSuchModelError:
+        fact = f"{self.address} has no model '{self.model}', or is not the address of an API ({message})"
+        return NoSuchModelError(f"{self.where}: {fact}; correct {self.where}.model or base_url in settings.yaml")
 
     def _error(self, fact: str, action: str) -> ModelError:
         return ModelError(f"{self.where}: {fact}; {action}")
@@ -328,8 +333,15 @@ def retry_after(error: BaseException) -> float | None:
 def _said(error: Exception) -> str:
     body = getattr(error, "body", None)
     if isinstance(body, dict) and isinstance(body.get("message"), str):
-        return body["message"]
+        return body["message"] + _lengths_told(body)
     return str(body or getattr(error, "message", error))
+
+
+def _lengths_told(body: Mapping[str, Any]) -> str:
+    """Return the window and the prompt's length where llama.cpp tells them in fields, and not in its words."""
+    told = {name: body[name] for name in ("n_ctx", "n_prompt_tokens") if isinstance(body.get(name), int)}
+    unsaid = [f"{name}: {length}" for name, length in told.items() if str(length) not in body["message"]]
+    return f" ({', '.join(unsaid)})" if unsaid else ""
 
 
 def token_counts(usage: Any) -> Tokens:

@@ -121,7 +121,8 @@ class OpenAIEmbedding(RemoteModel):
             return answer
         if answer.reason == "too_long":
             return None
-        raise self._error(answer.message, "run again: what came before is kept")
+        action = "run again" if answer.passing else "mend what it names"
+        raise self._error(answer.message, f"{action}: what came before is kept")
 
     def _call(self, texts: list[str]) -> Call:
         tokens = sum(map(tokenizer(self.model).count, texts)) if self.rate.tokens_per_minute else 0

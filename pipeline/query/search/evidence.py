@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pipeline.errors import ModelError
+from pipeline.errors import ModelError, NoSuchModelError
 from pipeline.models.base import Reranker
 from pipeline.settings.query_options import ChunkPick
 from pipeline.stores.reads import VectorReads
@@ -133,7 +133,7 @@ def reranked(chunks: Sequence[Passage], query: str, reranker: Reranker) -> tuple
         return chunks, ()
     try:
         scores = reranker.rerank(query, [chunk.content for chunk in chunks])
-    except ModelError as error:
+    except (ModelError, NoSuchModelError) as error:
         return chunks, (f"not reranked: {error}",)
     scored = [(float(score), chunk) for score, chunk in zip(scores, chunks, strict=True)]
     scored.sort(key=lambda entry: -entry[0])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.errors import AuthError, ModelError, UsageError
+from pipeline.errors import AuthError, ModelError, NoSuchModelError, UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Tokenizer, readable
 from pipeline.query.context import Pick, ranked_chunks
 from pipeline.query.request import QueryRequest
@@ -69,7 +69,7 @@ def find_keywords(
     asked = ChatRequest("keywords", (message,), form, check=readable(parse_keywords, "no keyword lists in the reply"))
     try:
         reply = chat.complete([asked])[0]
-    except (AuthError, ModelError) as error:
+    except (AuthError, ModelError, NoSuchModelError) as error:
         return replace(itself, notes=(f"no keywords from the chat model, the question is searched for ({error})",))
     parsed = None if reply.reason else parse_keywords(reply.text)
     if parsed is None:

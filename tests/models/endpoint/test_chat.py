@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import AuthError, ModelError, SettingsError
+from pipeline.errors import AuthError, ModelError, NoSuchModelError, SettingsError
 from pipeline.models.base import ChatModel, ChatRequest, Check, Usage
 from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
@@ -237,10 +237,6 @@ def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIS
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (
-            Reply("The model `gpt-4o-mini` does not exist", status=404),
-            r"has no model 'gpt-4o-mini'.*correct model",
-        ),
         (Reply("Insufficient Balance", status=402), "wants payment"),
         (Reply("Region is closed", status=403), r"refused the key \(403\)"),
     ],
@@ -249,6 +245,16 @@ def test_what_no_row_can_survive_is_raised(chat: OpenAIChat, openai: OpenAIServe
     openai.script("chat", [failure])
     with pytest.raises((ModelError, AuthError), match=message):
         chat.complete(ask("a"))
+
+
+@pytest.mark.parametrize("status", [404, 400])
+def test_a_model_that_the_endpoint_does_not_have_is_a_fault_of_settings(
+    chat: OpenAIChat, openai: OpenAIServer, status: int
+):
+    openai.script("chat", [Reply("The model `gpt-4o-mini` does not exist", status=status)] * 2)
+    for attempt in (lambda: chat.complete(ask("a")), lambda: list(chat.stream(ask("a")[0]))):
+        with pytest.raises(NoSuchModelError, match=r"has no model 'gpt-4o-mini'.*correct models\.chat\.default\.model"):
+            attempt()
 
 
 def test_nobody_listens(chat: OpenAIChat):

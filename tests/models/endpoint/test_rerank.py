@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipeline.errors import AuthError, GraphmillError, ModelError, SettingsError
+from pipeline.errors import AuthError, GraphmillError, ModelError, NoSuchModelError, SettingsError
 from pipeline.models.base import Reranker, Usage
 from pipeline.models.endpoint.rerank import EndpointReranker
 from pipeline.runs.adapters import reranker
@@ -159,7 +159,11 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
     ("told", "kind", "message"),
     [
         (RerankReply(400, '{"detail": "no such field"}'), ModelError, r"HTTP 400: .*no such field"),
-        (RerankReply(404, '{"detail": "Not Found"}'), ModelError, r"no model 'best'.*correct model or base_url"),
+        (
+            RerankReply(404, '{"detail": "Not Found"}'),
+            NoSuchModelError,
+            r"no model 'best'.*correct models\.rerank\.default\.model or base_url",
+        ),
         (RerankReply(402, '{"message": "out of credit"}'), ModelError, "wants payment"),
         (
             RerankReply(422, '{"error": "batch size 60 > maximum allowed batch size 32"}'),

@@ -1,0 +1,100 @@
+"""Answers that come in pieces, as the bytes of a response that is still being sent."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.models.endpoint.client import OverdueError
+
+UNSTATED = "unstated"
+"""The finish reason of a stream that ended by its end mark, but gave no reason why."""
+END_MARK = "[DONE]"
+DATA = "data:"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an answer. ``usage``: token counts with the attribute names of the OpenAI protocol."""
+
+    text: str = ""
+    finish_reason: str | None = None
+    usage: Any = None
+
+
+class StreamedError(ValueError):
+    """An error that was sent in the place of a chunk. It has the attributes of the client's own errors."""
+
+    def __init__(self, said: Any):
+        self.body = said if isinstance(said, dict) else {"message": str(said)}
+        self.code = self.body.get("code")
+        # Servers put the HTTP status into ``code``; an error without one is the server's own.
+        self.status_code = self.code if isinstance(self.code, int) and self.code >= 400 else 500
+        super().__init__(str(self.body.get("message") or self.body))
+
+
+def lines_in_time(pieces: Iterable[bytes], seconds: float) -> Iterator[str]:
+    """Yield the lines of a body. They end at line feeds only: a JSON text may hold any other line separator.
+
+    Raises OverdueError when nothing but white space has come for ``seconds``.
+    """
+    until = time.monotonic() + seconds
+    begun = False
+    rest = b""
+    for piece in pieces:
+        begun = begun or bool(piece.strip())
+        if not begun and time.monotonic() > until:
+            raise OverdueError
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+    yield rest.decode("utf-8", "replace")
+
+
+def read_events(lines: Iterator[str], whole: Callable[[Mapping[str, Any]], Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks of a streamed answer of the OpenAI protocol.
+
+    An endpoint that does not stream answers with one JSON object instead, of which ``whole`` makes one chunk.
+    Raises StreamedError for an error that is sent as an event, ValueError for what is no JSON object.
+    """
+    stated = False
+    for line in lines:
+        said = line.strip()
+        if said.startswith("{"):  # no line of an event stream begins like this
+            yield whole(json_object("\n".join([said, *lines])))
+            return
+        if not said.startswith(DATA):
+            continue
+        data = said.removeprefix(DATA).strip()
+        if data == END_MARK:
+            if not stated:
+                yield Chunk(finish_reason=UNSTATED)
+            return
+        chunk = _chunk(json_object(data))
+        stated = stated or bool(chunk.finish_reason)
+        yield chunk
+
+
+def json_object(data: str) -> dict[str, Any]:
+    """Return what the text holds. Raises StreamedError where that is an error, ValueError where it is no object."""
+    event = json.loads(data)
+    if not isinstance(event, dict):
+        raise ValueError("the answer is no JSON object")
+    if event.get("error"):
+        raise StreamedError(event["error"])
+    return event
+
+
+def usage_of(event: Mapping[str, Any]) -> Any:
+    """Return the token counts of an event or an answer, None where it has none."""
+    from openai.types import CompletionUsage
+
+    usage = event.get("usage")
+    return CompletionUsage.construct(**usage) if isinstance(usage, dict) else None
+
+
+def _chunk(event: Mapping[str, Any]) -> Chunk:
+    choices = event.get("choices") or [{}]
+    delta = choices[0].get("delta") or {}
+    return Chunk(delta.get("content") or "", choices[0].get("finish_reason"), usage_of(event))
