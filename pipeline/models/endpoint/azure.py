@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
-from pipeline.errors import AuthError, SettingsError, in_words, install_extra
+from pipeline.errors import AuthError, NoSuchModelError, SettingsError, in_words, install_extra
 from pipeline.models.endpoint.client import Endpoint, Failure
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class AzureEndpoint(Endpoint):
         else:
             fact = f"{self.resource} has no such path ({message})"
             action = "correct base_url, deployment or api_version"
-        return Failure("bad_request", message, fatal=self._error(fact, action))
+        missing = NoSuchModelError(f"{self.where}: {fact}; {action}")
+        return Failure("bad_request", message, fatal=missing)
 
     def _key_refused(self, status: int) -> AuthError:
         if self.entra_id:

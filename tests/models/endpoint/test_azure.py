@@ -14,7 +14,7 @@ import openai as client_library
 import pytest
 import yaml
 
-from pipeline.errors import AuthError, ModelError, SettingsError
+from pipeline.errors import AuthError, NoSuchModelError, SettingsError
 from pipeline.models.base import ChatRequest
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
@@ -144,13 +144,17 @@ def test_the_content_filter_rejects_a_row_and_no_other(tmp_path: Path, azure: Az
 def test_a_deployment_that_is_not_there_is_named(tmp_path: Path, azure: AzureServer):
     for model, ask in ((chat_of, "complete"), (embedding_of, "embed")):
         asked = ASKED if ask == "complete" else ["a text"]
-        with pytest.raises(ModelError, match=r"has no deployment 'nope' \(HTTP 404.*; correct deployment; a new one"):
+        with pytest.raises(
+            NoSuchModelError, match=r"has no deployment 'nope' \(HTTP 404.*; correct deployment; a new one"
+        ):
             getattr(model(tmp_path, azure, deployment="nope"), ask)(asked)
 
 
 def test_an_address_without_azures_paths_is_told_from_a_missing_deployment(tmp_path: Path, azure: AzureServer):
     chat = chat_of(tmp_path, azure, base_url=f"{azure.address}/gateway")
-    with pytest.raises(ModelError, match=r"/gateway has no such path .*correct base_url, deployment or api_version"):
+    with pytest.raises(
+        NoSuchModelError, match=r"/gateway has no such path .*correct base_url, deployment or api_version"
+    ):
         chat.complete(ASKED)
 
 
