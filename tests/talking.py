@@ -45,6 +45,7 @@ class Hearer:
 
     usages: list[Usage] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
     under_way: dict[str, str] = field(default_factory=dict)
     begun_calls: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -63,6 +64,9 @@ class Hearer:
 
     def finished(self, rows: int) -> None:
         self.done.append(rows)
+
+    def told(self, fact: str) -> None:
+        self.facts.append(fact)
 
     def reserve(self, tokens: int, cost: float | None) -> None: ...
 

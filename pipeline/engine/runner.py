@@ -41,7 +41,7 @@ from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
-from pipeline.models.base import Listener, Tokens
+from pipeline.models.base import Listener, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
@@ -104,7 +104,23 @@ class Runner:
         previous = self.snapshots.manifest(workflow.name)
         before = documents_before(workflow, self.snapshots)
         planner = Planner(workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps)
-        self._preflight(planner.all())
+        asked = self._preflight(planner.all())
+        try:
+            return self._run(workflow, run_id, loaded, planner, previous, before)
+        finally:
+            notes = [model.note() for model in asked if isinstance(model, ServedModel)]
+            self.notes += dict.fromkeys(filter(None, notes))
+
+    def _run(
+        self,
+        workflow: Workflow,
+        run_id: str,
+        loaded: pd.DataFrame | None,
+        planner: Planner,
+        previous: Manifest,
+        before: Snapshot | None,
+    ) -> IndexResult:
+        """Run the steps; ``previous`` and ``before`` are the last run's manifest and documents."""
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
         rejected: list[pd.DataFrame] = []
@@ -141,7 +157,8 @@ class Runner:
         except DataError:
             return {"all": after.rows}
 
-    def _preflight(self, planned: list[PlannedStep]) -> None:
+    def _preflight(self, planned: list[PlannedStep]) -> list[Model]:
+        """Look at every model that may be asked, and wait for servers that are starting; return these models."""
         models: dict[int, Model] = {}
         for entry in planned:
             if entry.action != "reuse":
@@ -152,9 +169,13 @@ class Runner:
                     f"--max-cost: model '{model.identity['model']}' has no price; set its price in settings.yaml, or "
                     "use --max-tokens"
                 )
-            model.preflight()
+            if isinstance(model, ServedModel):
+                model.begin_run(self.progress.told)
+            else:
+                model.preflight()
         if self.before_calls and any(hasattr(model, "cost") for model in models.values()):
             self.before_calls()
+        return list(models.values())
 
     def _finish(
         self, planned: PlannedStep, workflow: Workflow, tables: Mapping[str, Snapshot], previous: Manifest
@@ -163,7 +184,7 @@ class Runner:
         step = planned.step
         meter = Meter(
             step.id, lambda done, expected: self.progress.step_advanced(step.id, done, expected),
-            self.budget, self.journal,
+            self.budget, self.journal, tell=self.progress.told,
         )  # fmt: skip
         memory = PeakMemory() if self.watch_memory else None
         try:

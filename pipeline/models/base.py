@@ -143,8 +143,28 @@ class Listener(Protocol):
         """So many more texts have their vectors."""
         ...
 
+    def told(self, fact: str) -> None:
+        """Hear why calls wait: a sentence for whoever watches the run."""
+        ...
+
     def reserve(self, tokens: int, cost: float | None) -> None:
         """So much is about to be bound at once. Raises what ends the work when that is too much."""
+        ...
+
+
+@runtime_checkable
+class ServedModel(Protocol):
+    """A model behind an address, whose server may be starting."""
+
+    def begin_run(self, say: Callable[[str], None]) -> None:
+        """Look at the server as ``preflight`` does, and wait while it is starting; ``say`` hears of the wait.
+
+        Raises AuthError or ModelError as ``preflight`` does.
+        """
+        ...
+
+    def note(self) -> str:
+        """Return what the run should tell of the server at its end, or ""."""
         ...
 
 

@@ -82,10 +82,11 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
 
 
 def chat_model(
-    settings: Settings, name: str, cache: ReplyCache, urgent: bool = False, root: Path = Path()
+    settings: Settings, name: str, cache: ReplyCache, urgent: bool = False, root: Path = Path(), waits: bool = False
 ) -> OpenAIChat:
     """``urgent``: its calls go before those of models that are not, as a query's before those of a run. ``root``: the
-    project's folder, in which certificates and modules are found."""
+    project's folder, in which certificates and modules are found. ``waits``: for a server that is starting, as a run's
+    do."""
     from pipeline.models.endpoint.chat import OpenAIChat
     from pipeline.models.endpoint.limits import Rate
 
@@ -102,6 +103,7 @@ def chat_model(
         output_price=chat.price.output if chat.price else 0.0,
         where=f"models.chat.{name}",
         urgent=urgent,
+        wait_for_model=chat.wait_for_model if waits else 0.0,
     )
 
 
@@ -125,10 +127,15 @@ def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
 
 
 def embedding_model(
-    settings: Settings, name: str, cache: Callable[[], ReplyCache], urgent: bool = False, root: Path = Path()
+    settings: Settings,
+    name: str,
+    cache: Callable[[], ReplyCache],
+    urgent: bool = False,
+    root: Path = Path(),
+    waits: bool = False,
 ) -> EmbeddingModel:
-    """``cache``: asked for where the model remembers its vectors. ``urgent``: see ``chat_model``; a model on this
-    machine has no turns. ``root``: see ``chat_model``."""
+    """``cache``: asked for where the model remembers its vectors. ``urgent``, ``root``, ``waits``: see ``chat_model``;
+    a model on this machine has no turns and no server."""
     embedding = _named(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
         from pipeline.models.here.builtin import BuiltinEmbedding
@@ -158,6 +165,7 @@ def embedding_model(
         input_price=embedding.price.input if embedding.price else None,
         where=f"models.embedding.{name}",
         urgent=urgent,
+        wait_for_model=embedding.wait_for_model if waits else 0.0,
     )
 
 

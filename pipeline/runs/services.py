@@ -379,7 +379,7 @@ class Services:
     @made_once
     def chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
-        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, root=self.root))
+        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, root=self.root, waits=True))
 
     @made_once
     def query_chat(self) -> Callable[[str], OpenAIChat]:
@@ -405,7 +405,9 @@ class Services:
 
     @made_once
     def embedding(self) -> Callable[[str], EmbeddingModel]:
-        return made_once_each(lambda name: embedding_model(self.settings, name, lambda: self.cache, root=self.root))
+        return made_once_each(
+            lambda name: embedding_model(self.settings, name, lambda: self.cache, root=self.root, waits=True)
+        )
 
     @made_once
     def query_embedding(self) -> Callable[[str], EmbeddingModel]:

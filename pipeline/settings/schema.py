@@ -66,6 +66,7 @@ class EndpointSettings(Section, ProviderSettings):
     concurrency: PositiveInt = 16
     timeout: float = Field(default=120, gt=0)
     max_retries: int = Field(default=5, ge=0)
+    wait_for_model: float = Field(default=600, ge=0)
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)
     price: Price | None = None

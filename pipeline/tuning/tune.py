@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -160,7 +160,8 @@ def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
     workflow = project.workflow(name)
     prompts = _prompts(project, workflow)
     passages = _passages(project, workflow, options)
-    chat, budget = project.chat(options.model), Budget(options.max_cost, options.max_tokens)
+    chat = replace(project.chat(options.model), wait_for_model=0.0)  # somebody waits for this command
+    budget = Budget(options.max_cost, options.max_tokens)
     if options.max_cost is not None and chat.cost(Tokens(1, 1)) is None:
         raise UsageError(
             f"--max-cost: model '{chat.model}' has no price; set its price in settings.yaml, or use --max-tokens"

@@ -32,13 +32,16 @@ def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
     reply = decide(endpoint, request, messages)
     if endpoint.thinking and request.kind == "chat" and reply.status < 400:
         reply = replace(reply, text=THOUGHT + (reply.text or ""))
+    if request.kind == "chat":
+        reply = endpoint.output.cut(reply, request.body, endpoint.counting)
     if endpoint.usage != "tokens":
         reply = replace(reply, usage=endpoint.usage)
     return settled(request, reply, endpoint.counting), reply
 
 
 def decide(endpoint: "OpenAIServer", request: Request, messages: Messages) -> Reply:
-    told = endpoint.next_scripted("batch" if request.custom_id else request.kind)
+    refusal = endpoint.output.refuse(request) if request.kind == "chat" else None
+    told = refusal or endpoint.next_scripted("batch" if request.custom_id else request.kind)
     if told is None and request.kind in ("chat", "embeddings"):
         told = endpoint.draw_fault(request)
     if told and (told.status >= 400 or told.text is not None or told.hold):

@@ -37,6 +37,8 @@ class Reply:
     cut: Literal["", "inside", "between"] = ""  # the usual text, cut inside a record or between two of them
     missing_vectors: int = 0  # embeddings: so many fewer than were asked for
     spaces: bool = False  # white space instead of an answer, as long as the client listens
+    endless: bool = False  # words without end: up to the limit that was asked for, else no answer
+    thinking: int = 0  # hidden tokens that the answer was paid for
     hold: bool = False  # no answer at all, until one of the two hangs up
     fault: str = ""  # which fault this is, if it was drawn
 

@@ -26,6 +26,7 @@ from tests.servers.openai_faults import Faults, canonical
 from tests.servers.openai_files import Files, StoredFile
 from tests.servers.openai_handler import Handler, hang_up
 from tests.servers.openai_limits import Admitted, Limits, Window
+from tests.servers.openai_machine import OutputRules, Starting
 from tests.servers.openai_replies import Reader, Reply, UsageReport, default_reply
 from tests.servers.openai_shapes import KINDS, STORED, Counting, Request
 from tests.servers.openai_slots import Slots
@@ -54,6 +55,8 @@ class OpenAIServer(ThreadingHTTPServer):
     as some gateways do. ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
     False refuses ``response_format`` with status 400 and "ignored" pays no heed to it.
 
+    What the machine does: ``starting`` refuses the first requests, ``output`` says how limits on the output are taken.
+
     Busy and starting servers: ``slots.limit`` is how many requests are worked on at once, ``loading`` refuses all
     with status 503 and "Loading model", ``stop_listening`` lets connections be refused until ``listen_again``.
     """
@@ -70,6 +73,8 @@ class OpenAIServer(ThreadingHTTPServer):
         self.limits: Limits | None = None
         self.slots = Slots()
         self.loading = False
+        self.starting: Starting | None = None
+        self.output = OutputRules()
         self.context_tokens: int | None = None
         self.streams = True
         self.thinking = False
@@ -177,6 +182,8 @@ class OpenAIServer(ThreadingHTTPServer):
     def answer(self, request: Request) -> tuple[Request, Reply]:
         if self.loading:
             return settled(request, LOADING, self.counting), LOADING
+        if self.starting and (refusal := self.starting.answer(request)):
+            return settled(request, refusal, self.counting), refusal
         admitted = self.admit(request)
         if isinstance(admitted, Reply):
             return settled(request, admitted, self.counting), admitted

@@ -77,19 +77,23 @@ def inputs_of(body: Mapping[str, Any]) -> list[str]:
 
 
 def completion_tokens(request: Request, reply: Reply, counting: Counting) -> int:
-    return counting.text(reply.text or "") if request.kind == "chat" else 0
+    if request.kind != "chat":
+        return 0
+    return reply.thinking + (counting.text(reply.text) if reply.text else 0 if reply.thinking else counting.text(""))
 
 
-def usage_json(request: Request, reply: Reply) -> dict[str, dict[str, int]]:
+def usage_json(request: Request, reply: Reply) -> dict[str, dict[str, Any]]:
     """Return the answer's ``usage`` entry, as the reply reports it; an empty dict where it reports none."""
     if reply.usage in ("none", False):
         return {}
     prompt, completion = request.prompt_tokens, request.completion_tokens
     if reply.usage == "zeros":
         prompt = completion = 0
-    usage = {"prompt_tokens": prompt, "total_tokens": prompt + completion}
+    usage: dict[str, Any] = {"prompt_tokens": prompt, "total_tokens": prompt + completion}
     if request.kind == "chat":
         usage["completion_tokens"] = completion
+    if reply.thinking:
+        usage["completion_tokens_details"] = {"reasoning_tokens": reply.thinking}
     return {"usage": usage}
 
 

@@ -89,6 +89,7 @@ class Meter(Tracker):
     cost: float | None = 0.0
     conversions: Counter[str] = field(default_factory=Counter)
     converters: Counter[str] = field(default_factory=Counter)
+    tell: Callable[[str], None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, rows: int) -> None:
@@ -107,6 +108,11 @@ class Meter(Tracker):
         if by_another:
             self.converters[by_another] += 1
         self.finished(1)
+
+    def told(self, fact: str) -> None:
+        """Hand on to the run's progress why calls wait."""
+        if self.tell:
+            self.tell(fact)
 
     def begun(self, expected: Usage) -> str:
         """Raises BudgetError, so that the call is not sent, when the budget is used up."""

@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pipeline.models.base import Listener, Tokens, Usage
+from pipeline.errors import ModelError
+from pipeline.models.base import NO_TOKENS, Listener, Tokens, Usage
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.conversations import Done, Item, Workers, made_once
 from pipeline.models.endpoint.client import Endpoint, Failure
-from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, sleep
+from pipeline.models.endpoint.limits import Bucket, Limiter, Place, Rate, sleep
+from pipeline.models.endpoint.server_watch import Say, ServerWatch
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -22,11 +24,16 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1
 """A call that brings nothing within its time rarely does at the third try, and each costs the whole time."""
+TIMEOUTS_GIVEN_BACK = 6
+"""A call that timed out because too many were under way is tried again so often without counting that as a
+failure: from 64 calls at once the concurrency is halved six times until one is left."""
 LONGEST_THROTTLING = 3600.0
 LONGEST_WAIT = 60.0
 SECONDS_TO_LEAVE = 1.0
 """That calls under way get of a question which is broken off: somebody waits for that."""
 CHARACTERS_PER_TOKEN = 4
+SECONDS_OF_A_LOOK = 10.0
+"""Whoever has not refused by then is there: some servers load a model while the first call waits."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,11 @@ class Call:
     @property
     def expected(self) -> Tokens:
         return Tokens(self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches)
+
+
+LOOK = Call("", 0)
+OUTCOME_OF_A_LOOK = "look"
+WORD_OF_A_LOOK = "Hi"
 
 
 @dataclass
@@ -99,7 +111,9 @@ class Sent(Generic[Answer]):
 
 @dataclass(frozen=True)
 class Attempts:
-    """The calls of one model. ``max_retries``: after failures that may pass; too many calls (429) are no failure."""
+    """The calls of one model. ``max_retries``: after failures that may pass. Too many calls (429), a server that is
+    starting (``watch``) and a timeout for want of places at the server are no failures of a call. ``look``: the
+    smallest call there is, which shows whether the server answers."""
 
     endpoint: Endpoint
     limiter: Limiter
@@ -107,6 +121,8 @@ class Attempts:
     cost: Callable[[Tokens], float | None]
     stop: threading.Event
     patience: RetryWindow
+    watch: ServerWatch
+    look: "Callable[[OpenAI], Tokens]"
     listener: Listener | None = None
 
     def ask(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Answer | Failure:
@@ -120,12 +136,13 @@ class Attempts:
 
     def open(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Sent[Answer] | Failure:
         """As ``ask``, where the answer has only begun: the call is under way until it is ended."""
-        attempt = failures = throttlings = 0
+        attempt = failures = throttlings = timeouts = 0
         while True:
             attempt += 1
-            answer = self._once(call, send, attempt)
+            answer, place = self._once(call, send, attempt)
             if not isinstance(answer, Failure):
                 self.patience.heard()
+                self.watch.succeeded()
                 return answer
             if answer.fatal:  # raised here, not where it was caught: no traceback leads to the request and its headers
                 raise answer.fatal
@@ -134,6 +151,15 @@ class Attempts:
                 self.patience.throttled(answer)
                 self.limiter.overloaded(answer.retry_after or 0.0)
                 self._wait(answer, throttlings)
+                continue
+            if self.watch.is_down(answer) and not self.watch.answered_since(place.since):
+                if self.watch.await_server(answer, self._look, self.stop, self._say):
+                    continue
+                answer = replace(answer, retry_after=None)  # it has been waited for
+            if answer.passing:
+                self.watch.failed(answer)
+            if answer.reason == "timeout" and self._gives_back(place) and timeouts < TIMEOUTS_GIVEN_BACK:
+                timeouts += 1
                 continue
             failures += 1
             too_late = bool(answer.retry_after) and self.patience.outlasted_by(answer)
@@ -148,9 +174,9 @@ class Attempts:
 
     def _once(
         self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
-    ) -> Sent[Answer] | Failure:
-        with ExitStack() as place:
-            place.enter_context(self.limiter.turn(call.tokens, self.stop))
+    ) -> tuple[Sent[Answer] | Failure, Place]:
+        with ExitStack() as leaving:
+            place = leaving.enter_context(self.limiter.turn(call.tokens, self.stop))
             name = self.listener.begun(self._usage(call, attempt, call.expected)) if self.listener else ""
             started = time.monotonic()
             answer = self.endpoint.call(send)
@@ -163,10 +189,35 @@ class Attempts:
                     self.listener.ended(self._usage(call, attempt, tokens, seconds, outcome), name)
 
             if not isinstance(answer, Failure):
-                self.limiter.succeeded()
-                return Sent(*answer, place.pop_all(), count)
+                self.limiter.succeeded(place)
+                return Sent(*answer, leaving.pop_all(), count), place
         count(answer.tokens, answer.outcome)
-        return answer
+        return answer, place
+
+    def _gives_back(self, place: Place) -> bool:
+        """Return whether a call that timed out is to be tried again as if it had not been tried.
+
+        A question is not: somebody waits for it. Where no other call was answered meanwhile, the watch must be on:
+        it ends a run whose server never answers.
+        """
+        had_to_queue = self.limiter.timed_out(place)
+        goes_on = bool(self.watch.seconds) or self.limiter.answered_since(place.since)
+        return had_to_queue and goes_on and not self.limiter.urgent
+
+    def _look(self) -> Failure | None:
+        """Ask the server for next to nothing; return why that failed, or None. Only an answer is counted."""
+        started = time.monotonic()
+        answer = self.endpoint.call(self.look)
+        if isinstance(answer, Failure):
+            return answer
+        if self.listener:
+            seconds = time.monotonic() - started
+            self.listener.ended(self._usage(LOOK, 1, answer, seconds, OUTCOME_OF_A_LOOK))
+        return None
+
+    def _say(self, fact: str) -> None:
+        if self.listener:
+            self.listener.told(fact)
 
     def _wait(self, failure: Failure, times: int) -> None:
         sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)
@@ -181,7 +232,8 @@ class Attempts:
 @dataclass(frozen=True)
 class RemoteModel:
     """``timeout`` in seconds; prices per million tokens; ``urgent``: its calls have places of their own and go ahead of
-    the turns of those that are not, in any process.
+    the turns of those that are not, in any process. ``wait_for_model``: seconds that a run waits for a server that is
+    starting; 0: not at all, as for whoever asks a question.
 
     ``connect`` makes the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and ``timeout``. ``origin``
     names the code that answers where no endpoint does; it is part of the model's identity.
@@ -203,6 +255,7 @@ class RemoteModel:
     urgent: bool = False
     connect: Callable[[str, str, str, str, float], Endpoint] = field(default=Endpoint, repr=False)
     origin: Mapping[str, str] = field(default_factory=dict)
+    wait_for_model: float = 0.0
 
     def __post_init__(self) -> None:
         _ = self.endpoint
@@ -213,6 +266,50 @@ class RemoteModel:
 
     def preflight(self) -> None:
         self.endpoint.preflight()
+
+    def begin_run(self, say: Say) -> None:
+        """Look at the server as ``preflight`` does; wait while it is starting, as ``wait_for_model`` says.
+
+        A run calls this before its first call. ``say`` hears of the wait. Raises as ``preflight`` does, and
+        ModelError when the server has not answered in time.
+        """
+        self.watch.begin()
+        self.limiter.timeouts = 0
+        try:
+            self.endpoint.preflight()
+        except ModelError:
+            if not self._await_start(say):
+                raise
+            self.endpoint.preflight()
+        else:
+            self._await_start(say)
+
+    def _await_start(self, say: Say) -> bool:
+        """Wait for the server if it is starting; return whether it was."""
+        failure = self.endpoint.look() if self.wait_for_model else None
+        if failure is None or not self.watch.is_down(failure):
+            return False
+        self.watch.await_server(failure, self.endpoint.look, threading.Event(), say)
+        return True
+
+    def note(self) -> str:
+        """Return what a run should tell of the server at its end, or ""."""
+        note = self.limiter.note(f"{self.where}.concurrency")
+        return f"{self.where}: {note}" if note else ""
+
+    def look(self, client: "OpenAI") -> Tokens:
+        """Ask the server for next to nothing, to see whether it answers; return what that took."""
+        with client.with_options(timeout=SECONDS_OF_A_LOOK).models.with_streaming_response.list():
+            return NO_TOKENS
+
+    @made_once
+    def watch(self) -> ServerWatch:
+        return ServerWatch(self.endpoint, self.wait_for_model, self._enough)
+
+    @property
+    def _enough(self) -> int:
+        """How many calls in a row must fail before the work is given up."""
+        return max(8, 2 * self.concurrency)
 
     def cost(self, tokens: Tokens) -> float | None:
         """In the currency of the prices; None without them."""
@@ -226,8 +323,11 @@ class RemoteModel:
         return Limiter(self.concurrency, bucket, self.urgent)
 
     def attempts(self, listener: Listener | None) -> Attempts:
-        patience = RetryWindow(self.endpoint, max(8, 2 * self.concurrency), self.timeout if self.urgent else None)
-        return Attempts(self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience, listener)
+        patience = RetryWindow(self.endpoint, self._enough, self.timeout if self.urgent else None)
+        return Attempts(
+            self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience, self.watch,
+            self.look, listener,
+        )  # fmt: skip
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
         return Workers(work, self.concurrency, attempts.stop, SECONDS_TO_LEAVE if self.urgent else self.timeout)

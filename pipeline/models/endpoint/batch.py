@@ -90,6 +90,15 @@ class BatchChat(ChatModel):
         self._require_batches()
         self.chat.preflight()
 
+    def begin_run(self, say: Callable[[str], None]) -> None:
+        """See ServedModel."""
+        self._require_batches()
+        self.chat.begin_run(say)
+
+    def note(self) -> str:
+        """See ServedModel."""
+        return self.chat.note()
+
     def _require_batches(self) -> None:
         """Raises SettingsError for a provider without the Batch API."""
         if not self.chat.endpoint.has_batches:

@@ -29,7 +29,13 @@ from pipeline.models.conversations import (
     in_parallel,
     made_once,
 )
-from pipeline.models.endpoint.attempts import CHARACTERS_PER_TOKEN, Call, RemoteModel
+from pipeline.models.endpoint.attempts import (
+    CHARACTERS_PER_TOKEN,
+    SECONDS_OF_A_LOOK,
+    WORD_OF_A_LOOK,
+    Call,
+    RemoteModel,
+)
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
 from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of
@@ -119,6 +125,12 @@ class OpenAIChat(RemoteModel, ChatModel):
             return key, memory.better(key, request, read(answer, request.check))
 
         return self.workers(ask, attempts)
+
+    def look(self, client: "OpenAI") -> Tokens:
+        """Ask for one token: the list of models may be there before the model is."""
+        soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
+        messages: Any = [{"role": "user", "content": WORD_OF_A_LOOK}]
+        return token_counts(soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1).usage)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
         return RememberedReplies(self.model, self.identity, self.cache, anew)

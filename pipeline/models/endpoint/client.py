@@ -58,8 +58,9 @@ class Failure:
     """Why a call brought nothing: a reject's reason code, and a message for people.
 
     ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``:
-    somebody took the connection. ``status``: HTTP's, where there was an answer; ``retry_after``: seconds that the
-    endpoint asks to wait; ``tokens``: what was billed though the answer is of no use.
+    somebody took the connection; ``refused``: the machine is there, but nothing listens at its port. ``status``:
+    HTTP's, where there was an answer; ``retry_after``: seconds that the endpoint asks to wait; ``tokens``: what was
+    billed though the answer is of no use.
     """
 
     reason: str
@@ -70,6 +71,7 @@ class Failure:
     status: int | None = None
     retry_after: float | None = None
     tokens: Tokens = NO_TOKENS
+    refused: bool = False
 
     @property
     def throttled(self) -> bool:
@@ -168,6 +170,17 @@ class Endpoint:
 
         Raises AuthError when the key is missing or refused, ModelError when nobody listens; any other answer will do.
         """
+        failure = self.look()
+        if failure and not failure.listens:
+            raise self.silent(failure)
+        if failure and failure.fatal and failure.status == 401:
+            raise failure.fatal
+
+    def look(self) -> Failure | None:
+        """Ask for the list of models, which costs nothing; return why that failed, or None.
+
+        Raises AuthError where neither a key nor an address is set.
+        """
         if not self.api_key and not self.base_url:
             raise AuthError(f"{self.where}: no api_key and no base_url; {self._ways_to_set_them}")
 
@@ -175,11 +188,7 @@ class Endpoint:
             with client.with_options(timeout=PREFLIGHT_SECONDS).models.with_streaming_response.list():
                 return  # that it answers is enough
 
-        failure = self.call(list_models)
-        if failure and not failure.listens:
-            raise self.silent(failure)
-        if failure and failure.fatal and failure.status == 401:
-            raise failure.fatal
+        return self.call(list_models)
 
     def call(self, function: "Callable[[OpenAI], Answer]") -> "Answer | Failure":
         """``function(client)``, or what its failure means."""
@@ -211,7 +220,7 @@ class Endpoint:
                 action = "set ca_bundle to the file of its certificate authority, or SSL_CERT_FILE in the environment"
                 return Failure("server_error", message, False, False, fatal=self._error(message, action))
             message = f"{self.address} does not answer ({self._safe(in_words(cause))})"
-            return Failure("server_error", message, answered=False, listens=False)
+            return Failure("server_error", message, answered=False, listens=False, refused=_is_refused(error))
         if isinstance(error, (APITimeoutError, OverdueError)) or type(error).__name__ == "ReadTimeout":
             return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
         status = getattr(error, "status_code", None)
@@ -308,6 +317,15 @@ def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:
 
 def _nobody_listens(error: BaseException) -> bool:
     return type(error.__cause__ or error).__name__ in ("ConnectError", "ConnectTimeout")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Return whether the error, or one that it was raised from, is a refused connection."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _distrusts(error: BaseException) -> str:

@@ -12,7 +12,13 @@ from pipeline.models.base import Listener, Tokens, Usage, unit
 from pipeline.models.cache.database import slices
 from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unknown_texts
 from pipeline.models.conversations import in_parallel
-from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel
+from pipeline.models.endpoint.attempts import (
+    SECONDS_OF_A_LOOK,
+    WORD_OF_A_LOOK,
+    Attempts,
+    Call,
+    RemoteModel,
+)
 from pipeline.models.endpoint.client import Failure, sendable, token_counts
 from pipeline.text.tokens import tokenizer
 
@@ -59,6 +65,12 @@ class OpenAIEmbedding(RemoteModel):
         ended = listener.finished if listener else None
         in_parallel(batches, self.workers(ask, attempts), ended)
         return recalled.stack(self._size(recalled.known, len(texts)))
+
+    def look(self, client: "OpenAI") -> Tokens:
+        """Embed one word: the list of models may be there before the model is."""
+        soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
+        answer = soon.embeddings.create(model=self.model, input=[WORD_OF_A_LOOK], encoding_format="float")
+        return token_counts(answer.usage)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         """See EmbeddingModel."""

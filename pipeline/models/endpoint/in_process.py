@@ -37,6 +37,10 @@ class InProcessEndpoint(Endpoint):
         """Return the answer to a request for embeddings as OpenAI's JSON."""
         raise NotImplementedError
 
+    def look(self) -> Failure | None:
+        """Return None: there is no server that could be starting."""
+        return None
+
     def own_failure(self, error: BaseException) -> Failure | None:
         """Return what an exception of the model means; None for one that is not the model's own."""
         raise NotImplementedError

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from pipeline.errors import counted
 from pipeline.models.cache.database import BUCKETS, INSERTS, Database
 from pipeline.models.conversations import StoppedError
 
@@ -22,6 +23,13 @@ SECONDS_AHEAD = 30.0
 lets through by at most half of it, and what comes later makes up for it."""
 SECONDS_BETWEEN_CUTS = 1.0
 """One overload refuses all calls under way: it cuts once, not once for each of them."""
+
+GROWTH_AFTER_TIMEOUTS = 0.25
+"""A timeout costs the server all the work that it has done on the call: after one, the calls under way increase
+by one only when four times as many as they are have been answered."""
+MANY_OVERTAKEN, SHARE_OVERTAKEN = 3, 0.25
+"""So many calls, and for each answered call this share, that timed out while later ones were answered: fewer than
+that are slow by themselves, as a reply without end is."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +148,22 @@ class _Clocks:
 _LOCAL = _Clocks()
 
 
+@dataclass(frozen=True)
+class Place:
+    """A call's place among those under way. ``level``: how many were under way when it was sent, itself included;
+    ``since``: when that was (monotonic)."""
+
+    level: int
+    since: float
+
+
 @dataclass
 class Limiter:
     """Additive increase, multiplicative decrease (Chiu and Jain 1989) of the calls under way, up to ``most``;
-    ``bucket`` spaces their starts, less so where they are ``urgent``. Waiting is not a failed attempt."""
+    ``bucket`` spaces their starts, less so where they are ``urgent``. Waiting is not a failed attempt.
+
+    ``ceiling``: the increase ends there, below the lowest level at which calls timed out while others were answered.
+    """
 
     most: int
     bucket: Bucket
@@ -152,14 +172,22 @@ class Limiter:
     under_way: int = 0
     held_until: float = 0.0
     cut_at: float = 0.0
+    ceiling: int = 0
+    timeouts: int = 0
+    highest_timeout: int = 0
+    answered_at: float = 0.0
+    newest_answered: float = 0.0
+    answers: int = 0
+    overtaken: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
     next_in_line: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.allowed = float(self.most)
+        self.ceiling = self.most
 
     @contextmanager
-    def turn(self, tokens: int, stop: threading.Event) -> Iterator[None]:
+    def turn(self, tokens: int, stop: threading.Event) -> Iterator[Place]:
         """Wait for a place and for the bucket's turn. Raises StoppedError when ``stop`` is set meanwhile."""
         with self.changed:
             while self.under_way >= max(1, int(self.allowed)):
@@ -173,19 +201,25 @@ class Limiter:
                     sleep(self.bucket.take(tokens, self.urgent), stop)
             while (seconds := self.held_until - time.monotonic()) > 0:
                 sleep(seconds, stop)
-            yield
+            yield Place(self.under_way, time.monotonic())
         finally:
             with self.changed:
                 self.under_way -= 1
                 self.changed.notify()
 
-    def succeeded(self) -> None:
+    def succeeded(self, place: Place) -> None:
+        """Note that the call at this place was answered: one more may be under way, sooner or later."""
         with self.changed:
-            self.allowed = min(self.most, self.allowed + 1 / max(1.0, self.allowed))
+            self.answered_at = time.monotonic()
+            self.newest_answered = max(self.newest_answered, place.since)
+            self.answers += 1
+            growth = 1.0 if self.ceiling == self.most else GROWTH_AFTER_TIMEOUTS
+            longer = self.allowed + growth / max(1.0, self.allowed)
+            self.allowed = max(self.allowed, min(self.ceiling, longer))
             self.changed.notify()
 
     def overloaded(self, hold: float) -> None:
-        """The endpoint is too busy: fewer calls from now on, and none for ``hold`` seconds."""
+        """Note that the endpoint is too busy: fewer calls from now on, and none for ``hold`` seconds."""
         with self.changed:
             now = time.monotonic()
             if now - self.cut_at >= SECONDS_BETWEEN_CUTS:
@@ -195,6 +229,43 @@ class Limiter:
             self.held_until = max(self.held_until, now + hold)
         if longer and hold and self.bucket.rate.limited:
             self.bucket.hold(hold)
+
+    def timed_out(self, place: Place) -> bool:
+        """Return whether the call at this place timed out because it had to queue at the server.
+
+        It had not if no other call is under way, or if a call that was sent later has been answered: a server that
+        takes calls in their order was then at work on this one. Too many calls are under way in the first case, and
+        also where a large part of them is overtaken, as by a server that works on all of them ever more slowly:
+        then fewer may be under way from now on. One cut is for all calls that were sent before it.
+        """
+        with self.changed:
+            alone = place.level == 1 or self.under_way == 0
+            overtaken = self.newest_answered > place.since
+            self.overtaken += overtaken
+            many = self.overtaken >= MANY_OVERTAKEN and self.overtaken >= SHARE_OVERTAKEN * self.answers
+            if alone or (overtaken and not many):
+                return False
+            self.timeouts += 1
+            self.highest_timeout = max(self.highest_timeout, place.level)
+            if place.since >= self.cut_at:
+                self.cut_at = time.monotonic()
+                self.allowed = max(1.0, min(self.allowed, place.level) / 2)
+                self.answers = self.overtaken = 0
+            if self.answered_at > place.since:  # else the server may have been busy with something else
+                self.ceiling = max(1, min(self.ceiling, place.level - 1))
+                self.allowed = min(self.allowed, self.ceiling)
+            return not overtaken
+
+    def answered_since(self, moment: float) -> bool:
+        """Return whether any call was answered after ``moment`` (monotonic)."""
+        return self.answered_at > moment
+
+    def note(self, setting: str) -> str:
+        """Return what the timeouts came to, or "" where there were none; ``setting`` names the concurrency."""
+        if not self.timeouts:
+            return ""
+        few = f"{counted(self.timeouts, 'timeout')} with {self.highest_timeout} calls under way"
+        return f"{few}: concurrency lowered to {int(self.allowed)}; set {setting}: {int(self.allowed)}"
 
 
 def sleep(seconds: float, stop: threading.Event) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pipeline.models.cache.database import Database
 from pipeline.models.conversations import StoppedError
 from pipeline.models.endpoint import limits
-from pipeline.models.endpoint.limits import Bucket, Limiter, Rate, sleep
+from pipeline.models.endpoint.limits import Bucket, Limiter, Place, Rate, sleep
 
 LONG = 30.0
 NEVER = threading.Event()
@@ -65,9 +65,9 @@ def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.Monkey
     for expected in (8, 4, 2, 1, 1):
         limit.overloaded(0)
         assert limit.allowed == expected
-    limit.succeeded()
+    limit.succeeded(Place(1, 0.0))
     assert limit.allowed == 2
-    ups = [limit.allowed for _ in range(200) if limit.succeeded() is None]
+    ups = [limit.allowed for _ in range(200) if limit.succeeded(Place(1, 0.0)) is None]
     assert ups == sorted(ups)
     assert all(after - before <= 0.5 for before, after in pairwise(ups))
     assert ups[-1] == 16
@@ -124,3 +124,51 @@ def test_a_place_is_free_again_after_an_error():
         raise RuntimeError
     with limit.turn(0, NEVER):
         assert limit.under_way == 1
+
+
+def test_a_cut_is_for_all_calls_that_were_sent_before_it():
+    limit = limiter(16)
+    limit.under_way = 10
+    began = time.monotonic()
+    assert all(limit.timed_out(Place(level, began)) for level in (16, 12, 9))
+    assert limit.allowed == 8
+    assert limit.timed_out(Place(8, time.monotonic()))
+    assert limit.allowed == 4
+
+
+def test_the_level_at_which_calls_timed_out_is_never_reached_again():
+    limit = limiter(16)
+    limit.under_way = 10
+    limit.succeeded(Place(1, 0.0))
+    assert limit.timed_out(Place(9, 1.0))
+    assert limit.allowed == 4.5
+    ups = [limit.allowed for _ in range(500) if limit.succeeded(Place(1, 0.0)) is None]
+    assert all(after - before <= limits.GROWTH_AFTER_TIMEOUTS for before, after in pairwise(ups))
+    assert ups[-1] == 8
+
+
+def test_a_call_that_later_ones_overtook_is_slow_by_itself():
+    limit = limiter(16)
+    limit.under_way = 10
+    limit.succeeded(Place(5, 2.0))
+    assert not limit.timed_out(Place(16, 1.0))
+    assert limit.allowed == 16
+
+
+def test_many_overtaken_calls_are_an_overload():
+    limit = limiter(16)
+    limit.under_way = 10
+    for _ in range(8):
+        limit.succeeded(Place(5, 2.0))
+    for _ in range(limits.MANY_OVERTAKEN):
+        assert not limit.timed_out(Place(16, 1.0))
+    assert limit.allowed == 8
+    assert limit.ceiling == 15
+
+
+def test_a_call_alone_at_the_server_is_slow_by_itself():
+    limit = limiter(16)
+    assert not limit.timed_out(Place(16, time.monotonic()))
+    limit.under_way = 3
+    assert not limit.timed_out(Place(1, time.monotonic()))
+    assert (limit.allowed, limit.note("x")) == (16, "")

@@ -225,6 +225,9 @@ class Heard:
     def finished(self, rows: int) -> None:
         return
 
+    def told(self, fact: str) -> None:
+        return
+
     def reserve(self, tokens: int, cost: float | None) -> None:
         return
 
