@@ -122,10 +122,26 @@ def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[st
     reason = (
         f"{guessed}: the most is an estimate, no bound: no former run tells how long replies are, or what comes of them"
     )
+    undecided = ", ".join(entry.planned.step.id for entry in forecasts if _needs_a_trial(entry))
+    trial = (
+        f"{undecided}: format: auto is not decided yet: one call before the first extraction tries records, and a "
+        "second one JSON where records fail; the price is that of records"
+    )
     files = sum(entry.to_convert for entry in forecasts)
     to_convert = f"{counted(files, 'file')} to be converted: what they say, and what it costs, is not in this plan"
-    notes = [changed and f"documents: {changed}", files and to_convert, guessed and reason, not_loadable]
+    notes = [
+        changed and f"documents: {changed}",
+        files and to_convert,
+        guessed and reason,
+        undecided and trial,
+        not_loadable,
+    ]
     return tuple(filter(None, notes))
+
+
+def _needs_a_trial(forecast: "Forecast") -> bool:
+    """Check whether the run would first try in which format the step's chat model replies."""
+    return forecast.planned.step.format_undecided and forecast.planned.action != "reuse"
 
 
 def index(

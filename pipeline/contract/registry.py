@@ -43,6 +43,10 @@ class Params(BaseModel):
         """What these params give up of what a full build would come to, and for what: for ``plan`` and ``status``."""
         return ""
 
+    def format_undecided(self) -> bool:
+        """Check whether a trial of the chat model is still to decide the param ``format``."""
+        return False
+
     def following(self, last: Mapping[str, str]) -> Self:
         """The params of a run after one that has noted ``last``. A source that looks at all it reads may do so here,
         once for its stamp, its version and its verb: this is called before it reads, and after."""

@@ -12,7 +12,7 @@ from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import NOTHING_WRITTEN, UNTRACKED, LastTables, Tracker
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Tokenizer
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Talk, Tokenizer
 
 Model = ChatModel | EmbeddingModel
 Asked = Model | Converter
@@ -77,7 +77,9 @@ def unchanged(asked: Asked) -> Asked:
 @dataclass(frozen=True)
 class Resources:
     """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and tell the listener.
-    ``converter``: made when it is asked for; None leaves that role to the verb's own."""
+    ``converter``: made when it is asked for; None leaves that role to the verb's own. ``decide_format``: return a step
+    whose format is not decided with its format decided, which may take a trial; ``format_trial``: the conversation of
+    that trial."""
 
     prompt: Callable[[str], Prompt]
     chat: Callable[[str], ChatModel]
@@ -86,6 +88,8 @@ class Resources:
     batched_chat: Callable[[str], ChatModel] | None = None
     settle_batches: Callable[[str, Listener], None] | None = None
     converter: Callable[[], Converter] | None = None
+    decide_format: Callable[[Step, Listener], Step] | None = None
+    format_trial: Callable[[Step], Talk[object]] | None = None
 
     @property
     def direct(self) -> "Resources":

@@ -127,8 +127,7 @@ class Runner:
         worst = unread = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
-            planned = planner.plan(step, tables)
-            record, report = self._finish(planned, workflow, tables, previous)
+            record, report = self._finish(planner, planner.plan(step, tables), workflow, tables, previous)
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
@@ -178,7 +177,12 @@ class Runner:
         return list(models.values())
 
     def _finish(
-        self, planned: PlannedStep, workflow: Workflow, tables: Mapping[str, Snapshot], previous: Manifest
+        self,
+        planner: Planner,
+        planned: PlannedStep,
+        workflow: Workflow,
+        tables: Mapping[str, Snapshot],
+        previous: Manifest,
     ) -> tuple[StepRecord, StepReport]:
         started = time.perf_counter()
         step = planned.step
@@ -188,6 +192,7 @@ class Runner:
         )  # fmt: skip
         memory = PeakMemory() if self.watch_memory else None
         try:
+            planned = self._with_format(planner, planned, tables, meter)
             settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
                 record = planned.record or self._run_step(planned, workflow, tables, previous, meter)
@@ -196,6 +201,20 @@ class Runner:
             raise
         report = _report(planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started)
         return record, replace(report, peak_mb=memory.megabytes if memory else None)
+
+    def _with_format(
+        self, planner: Planner, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter
+    ) -> PlannedStep:
+        """Return the plan of the step with the format of its replies decided; where that takes a trial, ask for it.
+
+        A step that is reused, or has no row to ask about, needs no format.
+        """
+        step = planned.step
+        decide = self.resources.decide_format
+        rows = tables[step.inputs[step.verb.rowwise]].rows if step.verb.rowwise else 0
+        if decide is None or not step.format_undecided or planned.action == "reuse" or not rows:
+            return planned
+        return planner.plan(decide(step, meter), tables)
 
     def _run_step(
         self,

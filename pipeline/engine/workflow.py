@@ -21,6 +21,8 @@ PLACE = "args."
 """What the names of a step's ``place`` begin with."""
 
 Execution = Literal["direct", "batch"]
+FORMATS = ("records", "json")
+"""The formats in which a chat model may write a graph."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,19 @@ class Step:
     place: Mapping[str, str] = field(default_factory=dict)
     reads: Mapping[str, TableSchema] = field(default_factory=dict)
     writes: Mapping[str, TableSchema] = field(default_factory=dict)
+
+    @property
+    def format_undecided(self) -> bool:
+        """Whether a trial is still to decide in which format the step's chat model replies."""
+        return self.params.format_undecided()
+
+    def in_format(self, format: str) -> "Step":
+        """Return the step with its format decided."""
+        return replace(self, params=self.params.model_copy(update={"format": format}))
+
+    def in_each_format(self) -> "tuple[Step, ...]":
+        """Return the step, or while its format is not decided, the step in each one that it may be decided for."""
+        return tuple(map(self.in_format, FORMATS)) if self.format_undecided else (self,)
 
     def inputs_from(self, table: Callable[[str], pd.DataFrame]) -> dict[str, pd.DataFrame]:
         """What the verb reads, by its own names: of each of the workflow's tables, as ``table`` gives it, the columns

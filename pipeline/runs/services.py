@@ -100,6 +100,7 @@ class Services:
         from pipeline.contract.own_verbs import read_verbs
         from pipeline.engine.workflow_file import InputStep, read_workflow
         from pipeline.models.base import ChatModel, EmbeddingModel
+        from pipeline.runs.formats import read_formats, with_formats
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         environment = environment_of(self.root) if self.settings.input.steps else {}
@@ -121,7 +122,11 @@ class Services:
         }
         own = read_verbs(self.root, self.settings.verbs)
         models = {ChatModel: self.settings.models.chat, EmbeddingModel: self.settings.models.embedding}
-        return read_workflow(path, sections, steps, own, models)
+        workflow = read_workflow(path, sections, steps, own, models)
+        if not any(step.format_undecided for step in workflow.steps):
+            return workflow
+        chats = self.settings.models.chat
+        return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
 
     def why_not_loadable(self, name: str | None = None) -> str:
         """Why the tables that the workflow writes cannot be loaded, and what to do; empty where they can. Told by its
@@ -300,10 +305,12 @@ class Services:
     def resources(self) -> Resources:
         """Prompts are read anew each time: they may have been edited."""
         from pipeline.engine.resources import Resources
+        from pipeline.runs.formats import FormatChooser
 
+        chooser = FormatChooser(self.root, self.chat, self.prompt)
         return Resources(
             memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches,
-            lambda: self.converter,
+            lambda: self.converter, chooser.decide, chooser.trial,
         )  # fmt: skip
 
     @made_once

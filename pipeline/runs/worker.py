@@ -24,6 +24,7 @@ from pipeline.contract.registry import REGISTRY
 from pipeline.engine.tasks import Workplace
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import SettingsError
+from pipeline.runs.formats import FILE as FORMATS_FILE
 from pipeline.runs.services import Services
 from pipeline.settings.schema import EmbeddingSettings, Settings
 
@@ -70,12 +71,14 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         path = project.root / "prompts" / f"{prompt}.md"
         if path.is_file():
             yield f"prompts/{path.name}", path.read_bytes()
+    if (project.root / FORMATS_FILE).is_file():
+        yield FORMATS_FILE, (project.root / FORMATS_FILE).read_bytes()
     embedding = {"model", "dimensions", "batch_size"}
     kept: dict[str, Any] = {
         **settings.model_dump(mode="json", include={"workflow": True, "language": True, "input": {"steps"}}),
         "verbs": list(own.values()),
         "models": {
-            "chat": {name: {"model": chat.model} for name, chat in settings.models.chat.items()},
+            "chat": {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()},
             "embedding": {
                 name: {"provider": _provider(model), **model.model_dump(mode="json", include=embedding)}
                 for name, model in settings.models.embedding.items()

@@ -16,7 +16,7 @@ from pipeline.models.base import ChatModel
 from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json, parse_records
 from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
 from pipeline.text.ids import match_key
-from pipeline.verbs.graph_prompt import EXTRACT_PLACEHOLDERS, JSON, RECORDS, Format, earlier_opening, opening
+from pipeline.verbs.graph_prompt import AUTO, EXTRACT_PLACEHOLDERS, JSON, RECORDS, Format, earlier_opening, opening
 from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_text, rejects
 
 _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
@@ -42,6 +42,9 @@ class ExtractParams(Params):
     format: Format = RECORDS
     repair: bool = True
     ungrounded: Literal["keep", "flag", "drop"] = "flag"
+
+    def format_undecided(self) -> bool:
+        return self.format == AUTO
 
 
 @verb(

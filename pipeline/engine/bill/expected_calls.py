@@ -147,6 +147,17 @@ class CallRange:
     calls: tuple[int, int, int]
     tokens: tuple[int, int, int]
 
+    def with_more(self, other: "CallRange") -> "CallRange":
+        """Return these calls and the other ones together."""
+        return CallRange(_added(self.calls, other.calls), _added(self.tokens, other.tokens))
+
+
+NOTHING_ASKED = CallRange((0, 0, 0), (0, 0, 0))
+
+
+def _added(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
 
 def surely(step: Step, tally: Tally, former: PastCalls) -> CallRange:
     """What was counted, and what the model is asked beside it: for what it missed, in further rounds, for repair."""

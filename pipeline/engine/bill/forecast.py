@@ -21,8 +21,16 @@ from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Part
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill import expected_calls as bill
-from pipeline.engine.bill.counting_models import Tally
-from pipeline.engine.bill.expected_calls import COMMUNITIES, CallRange, Estimate, Expectation, PastCalls, PendingReplies
+from pipeline.engine.bill.counting_models import RehearsedChat, Tally
+from pipeline.engine.bill.expected_calls import (
+    COMMUNITIES,
+    NOTHING_ASKED,
+    CallRange,
+    Estimate,
+    Expectation,
+    PastCalls,
+    PendingReplies,
+)
 from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of
 from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_between, documents_before, not_converted
 from pipeline.engine.kept_documents import with_kept
@@ -205,7 +213,8 @@ class Forecaster:
 
     def _asked(self, step: Step, tally: Tally, to_come: PendingReplies | None) -> CallRange:
         if to_come is None:
-            return bill.surely(step, tally, self.former)
+            trial = self._trial(step) if tally.rows else NOTHING_ASKED
+            return bill.surely(step, tally, self.former).with_more(trial)
         texts = [prompt.text for prompt in self.resources.prompts_of(step).values()]
         instructions = max(sum(map(self.resources.tokenizer.count, texts)), TOKENS_OF_INSTRUCTIONS)
         if COMMUNITIES in step.verb.inputs:
@@ -219,6 +228,17 @@ class Forecaster:
         (table,) = step.inputs.values()
         before = self._before(table) if to_come.rows else None
         return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
+
+    def _trial(self, step: Step) -> CallRange:
+        """Return the calls that decide in which format the step's chat model replies: the second may be spared."""
+        if self.resources.format_trial is None or not step.format_undecided:
+            return NOTHING_ASKED
+        tally = Tally(self.resources.tokenizer)
+        for name in self.resources.chat_names(step):
+            RehearsedChat(self.resources.chat(name), tally).converse([self.resources.format_trial(step)])
+        least = min(tally.calls, 1)
+        tokens_of_one = tally.input_tokens // max(tally.calls, 1)
+        return CallRange((least, least, tally.calls), (least * tokens_of_one, tokens_of_one, tally.input_tokens))
 
     def _after(
         self, step: Step, tally: Tally | None, to_come: PendingReplies | None, estimate: Estimate

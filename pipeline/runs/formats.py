@@ -1,0 +1,111 @@
+"""formats.yaml: in which format each chat model writes what it extracts, for steps that say ``format: auto``.
+
+The file is the owner's. A run adds a line for a model that has none, by a trial before its first extraction; after that
+nothing but its owner changes the line. The format is an arg of the step like any other, so it is in its fingerprint.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import yaml
+
+from pipeline.contract.prompts import Prompt
+from pipeline.engine.workflow import Step, Workflow
+from pipeline.errors import ModelError, SettingsError
+from pipeline.files import write_text
+from pipeline.models.base import ChatModel, Listener, Talk
+from pipeline.settings.validation import not_yaml, parse_yaml
+from pipeline.verbs.format_trial import Choice, choose_format
+from pipeline.verbs.graph_prompt import AUTO, Format
+
+FILE = "formats.yaml"
+FORMATS = tuple(format for format in get_args(Format) if format != AUTO)
+HEADER = """\
+# In which format each chat model writes what it extracts, for steps that say format: auto.
+# A run adds a line for a new model, by a trial before the first extraction. Edit a line to decide yourself; delete it
+# to have the model tried again.
+"""
+
+
+def read_formats(root: Path) -> dict[str, Format]:
+    """Return the format of each model that the project's file names; nothing where there is no file.
+
+    Raises SettingsError for a file that says something else.
+    """
+    path = root / FILE
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {not_yaml(error)}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, Mapping):
+        raise SettingsError(f'{path}: not a list of models; write one line for each, as "gpt-4o-mini": records')
+    for model, format in content.items():
+        if format not in FORMATS:
+            raise SettingsError(f"{path}: {model}: '{format}' is no format; write {' or '.join(FORMATS)}")
+    return {str(model): format for model, format in content.items()}
+
+
+def add_format(root: Path, model: str, format: Format) -> None:
+    """Add a line to the project's file; what its owner has written stays."""
+    path = root / FILE
+    before = path.read_text(encoding="utf-8") if path.exists() else HEADER
+    separator = "" if before.endswith("\n") or not before else "\n"
+    write_text(path, f"{before}{separator}{json.dumps(model, ensure_ascii=False)}: {format}\n")
+
+
+def with_formats(workflow: Workflow, formats: Mapping[str, Format], model_of: Callable[[str], str]) -> Workflow:
+    """Return the workflow with the formats that are decided. ``model_of``: name in settings.yaml -> model."""
+    steps = (
+        step.in_format(formats[model_of(chat_name(step))])
+        if step.format_undecided and model_of(chat_name(step)) in formats
+        else step
+        for step in workflow.steps
+    )
+    return replace(workflow, steps=tuple(steps))
+
+
+def chat_name(step: Step) -> str:
+    """Return the name, in settings.yaml, of the chat model that the step asks."""
+    return next(name for role, name in step.models.items() if step.verb.roles[role] is ChatModel)
+
+
+@dataclass(frozen=True)
+class FormatChooser:
+    """Decides the format of steps that say ``auto``. ``chat``: by name in settings.yaml; ``prompt``: by name."""
+
+    root: Path
+    chat: Callable[[str], ChatModel]
+    prompt: Callable[[str], Prompt]
+
+    def trial(self, step: Step) -> Talk[Choice]:
+        """Return the conversation by which the format would be decided."""
+        types = getattr(step.params, "entity_types", ())
+        return choose_format(self.prompt(step.prompts["extract"]), ", ".join(types))
+
+    def decide(self, step: Step, listener: Listener) -> Step:
+        """Return the step in the format of the project's file, or in the one that a trial shows, which the file keeps.
+
+        Raises ModelError where the trial shows none: nothing is written then.
+        """
+        chat = self.chat(chat_name(step))
+        model = str(chat.identity["model"])
+        known = read_formats(self.root).get(model)
+        if known is not None:
+            return step.in_format(known)
+        (choice,) = chat.converse([self.trial(step)], listener)
+        if not choice.answered:
+            raise ModelError(f"step '{step.id}': format: auto: the trial failed ({choice.fact}); run again")
+        if choice.format is None:
+            raise ModelError(
+                f"step '{step.id}': format: auto: '{model}' answers a planted sentence in no format that can be read "
+                f"({choice.fact}); run 'graphmill doctor', or write \"{model}\": records (or json) into {FILE}"
+            )
+        add_format(self.root, model, choice.format)
+        return step.in_format(choice.format)

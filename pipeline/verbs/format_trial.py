@@ -1,0 +1,82 @@
+"""A trial with one planted sentence: in which format a chat model writes a graph that can be read."""
+
+from dataclasses import dataclass
+
+from pipeline.contract.prompts import Prompt
+from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.parse.graph import Graph, failed, parse_graph_json, parse_records, unreadable
+from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
+from pipeline.verbs.graph_prompt import JSON, RECORDS, Format, opening
+
+ROW = "format-trial"
+NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
+FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
+ENOUGH_NAMES = 2
+"""A small model may miss one name; a prompt that was cut loses them all."""
+SERVER_FAILED = "server_error"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The format that the trial came to, or None where it came to none; ``fact`` says why.
+
+    ``answered``: the server did not fail, so the trial shows something of the model.
+    """
+
+    format: Format | None
+    fact: str = ""
+    answered: bool = True
+
+
+def parsed_in(format: Format, reply: str) -> Graph:
+    """Parse a reply that was asked for in this format."""
+    return parse_graph_json(reply) if format == JSON else parse_records(reply)
+
+
+def found(parsed: Graph) -> bool:
+    """Check whether the records name what was planted."""
+    names = " | ".join(entity.name for entity in parsed.entities).casefold()
+    return sum(name.casefold() in names for name in NAMES) >= ENOUGH_NAMES
+
+
+def trial_request(format: Format, extract: Prompt, entity_types: str) -> ChatRequest:
+    """Return the request that asks for the graph of the planted sentence by the project's own prompt."""
+
+    def complaint(reply: str) -> str | None:
+        problem = unreadable(parsed_in(format, reply), reply)
+        return problem.message if problem else None
+
+    messages = opening(extract, format, FACT, entity_types)
+    if format != JSON:
+        return ChatRequest(ROW, messages, check=complaint)
+    return ChatRequest(ROW, messages, GRAPH_JSON_FORMAT, complaint, bounded_format=BOUNDED_GRAPH_JSON_FORMAT)
+
+
+def choose_format(extract: Prompt, entity_types: str) -> Talk[Choice]:
+    """Try records, and JSON only where records fail: one call or two.
+
+    A format will do if the reply names what was planted, or says properly that there is nothing: the types of a project
+    may leave it out. Where neither will do, the first that can be read at all is taken. A server that fails shows
+    nothing of its model, so then no format is chosen.
+    """
+    readable: list[Format] = []
+    facts: list[str] = []
+    for format in (RECORDS, JSON):
+        (reply,) = yield (trial_request(format, extract, entity_types),)
+        if reply.reason == SERVER_FAILED:
+            return Choice(None, reply.message, answered=False)
+        problem = _problem(format, reply)
+        if problem:
+            facts.append(f"{format}: {problem}")
+            continue
+        parsed = parsed_in(format, reply.text)
+        if found(parsed) or not parsed.records:
+            return Choice(format)
+        readable.append(format)
+    return Choice(readable[0]) if readable else Choice(None, "; ".join(facts))
+
+
+def _problem(format: Format, reply: ChatReply) -> str:
+    """Say why the reply is of no use, or nothing."""
+    problem = failed(reply) or unreadable(parsed_in(format, reply.text), reply.text)
+    return problem.message or problem.reason if problem else ""
