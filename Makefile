@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full coverage analytics bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full coverage analytics litellm bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,9 @@ coverage: dev  ## all tests, and which lines and branches they reach
 
 analytics:  ## node2vec, UMAP and graspologic's Leiden beside ours, in environments of their own (about 2 minutes)
 	.ci/analytics
+
+litellm:  ## the extra "litellm", in an environment of its own (about 3 minutes)
+	.ci/litellm
 
 bench: dev  ## what a build costs, how it waits for a slow endpoint, and the nights after (about 15 minutes)
 	$(BIN)/python benchmarks/build.py --units 300 1900
