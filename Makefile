@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full coverage analytics litellm bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,13 @@ test: dev  ## all tests
 
 test-full: dev  ## all tests, the heavy ones whole: about an hour
 	GRAPHMILL_FULL=1 $(BIN)/python -m pytest
+
+test-real: dev  ## the tests with a real model of 135M parameters and a real LiteLLM proxy (about 5 minutes)
+	.ci/real
+	GRAPHMILL_REQUIRE_REAL_MODEL=1 $(BIN)/python -m pytest tests/real
+
+soak: dev  ## half an hour of runs, kills and an endpoint with every fault
+	$(BIN)/python -m tests.whole.endpoint_soak --minutes 30 --documents 500 --seed 7
 
 coverage: dev  ## all tests, and which lines and branches they reach
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html

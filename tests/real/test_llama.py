@@ -60,7 +60,7 @@ def test_doctor_looks_at_the_model_and_says_what_it_asked(tmp_path: Path, postgr
     told = json.dumps(findings)
     assert "the key is taken" in told
     assert f"{len(real.proxy.exchanges)} calls" in told
-    assert done.returncode == int(any(finding["status"] == "failed" for finding in findings))
+    assert done.returncode == int(any(finding["verdict"] == "failed" for finding in findings))
 
 
 @pytest.mark.parametrize("format", FORMATS)
