@@ -19,6 +19,8 @@ ESTIMATE = 0.10
 """How far an estimate may be from the true number of tokens."""
 
 
+ANSWERED = ("ok", "look")
+"""Outcomes of answered calls in the usage; "look" is the small call that shows whether a starting server answers."""
 Tokens = tuple[int, int]
 """Input and output tokens of one call."""
 
@@ -68,10 +70,10 @@ def compare(usage: pd.DataFrame, requests: Sequence[Request]) -> Bill:
         _tokens(request) for request in asked if request.fault not in UNREPORTED and request.fault not in UNANSWERED
         and request.status == 200
     )  # fmt: skip
-    billed = Counter(_rows(usage[usage["outcome"] == "ok"]))
+    billed = Counter(_rows(usage[usage["outcome"].isin(ANSWERED)]))
     exact, cut_off, others = billed & answered, answered - billed, billed - answered
     unknown = usage[usage["outcome"] == "unknown"]
-    failed = usage[~usage["outcome"].isin(["ok", "unknown"])]
+    failed = usage[~usage["outcome"].isin([*ANSWERED, "unknown"])]
     return Bill(
         exact=exact.total(),
         estimated=_sum(others.elements()),
