@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -32,6 +32,10 @@ PROGRAMMING_ERRORS = (
 
 KEPT_BACK = frozenset({"messages", "model", "input", "stream", "stream_options", "encoding_format"})
 """Parts of a request that are not options: a function gets them only where it names them."""
+
+
+OWN_FOLDERS: set[str] = set()
+"""Folders that were added to the path of imports for modules of projects."""
 
 
 class FunctionError(Exception):
@@ -227,6 +231,7 @@ def _own_module(path: Path, source: bytes, where: str) -> ModuleType:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.append(folder)  # so that it can import its neighbours; last, so that these hide no library
+        OWN_FOLDERS.add(folder)
     sys.modules[name] = module
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - settings name the file to run
@@ -238,6 +243,9 @@ def _own_module(path: Path, source: bytes, where: str) -> ModuleType:
 
 def _installed(name: str, path: Path, where: str) -> ModuleType:
     try:
+        found = find_spec(name.partition(".")[0])
+        if found and found.origin and str(Path(found.origin).parent) in OWN_FOLDERS:
+            raise ModuleNotFoundError(name=name)  # it belongs to another project of this process
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):

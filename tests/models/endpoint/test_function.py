@@ -365,6 +365,14 @@ def test_a_module_may_import_its_neighbour_and_be_in_a_folder_or_installed(root:
     chat_of(root, "json:dumps").preflight()
 
 
+def test_a_module_of_another_project_is_not_found(root: Path):
+    chat_of(root, "my_models:chat").preflight()
+    other = root / "other"
+    other.mkdir()
+    with pytest.raises(SettingsError, match="neither a file"):
+        chat_of(other, "my_models:chat").preflight()
+
+
 def test_a_file_that_was_edited_is_run_anew(root: Path):
     chat_of(root, "my_models:chat").preflight()
     (root / "my_models.py").write_text("chat = lambda messages: 'edited'", encoding="utf-8")
