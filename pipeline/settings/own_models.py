@@ -11,9 +11,9 @@ Given = Function | Mapping[str, Function] | None
 """The model named "default", or several by their names."""
 Kind = TypeVar("Kind", bound=EndpointSettings)
 KEPT = {
-    "concurrency", "timeout", "max_retries", "requests_per_minute", "tokens_per_minute", "price", "batch_size",
+    "concurrency", "timeout", "max_retries", "requests_per_minute", "tokens_per_minute", "batch_size",
 }  # fmt: skip
-"""What of a model's section in settings.yaml is also true of the function that takes its place."""
+"""What of a model's section in settings.yaml also holds for the function that takes its place; its price does not."""
 
 
 def with_own_models(settings: Settings, chat: Given = None, embedding: Given = None) -> Settings:

@@ -1,5 +1,6 @@
 """Deployments of Azure OpenAI, by its own paths and versions, with a key or with Microsoft Entra ID."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
@@ -46,6 +47,11 @@ class AzureEndpoint(Endpoint):
     def resource(self) -> str:
         """Return the address without the path that the client adds itself."""
         return self.address.removesuffix("/openai") if self.base_url else ""
+
+    @property
+    def digest(self) -> str:
+        """Name resource, deployment and model without telling them: deployments have limits of their own."""
+        return hashlib.sha256(f"{self.resource}\n{self._deployment}\n{self.model}".encode()).hexdigest()
 
     @property
     def shown(self) -> str:

@@ -134,6 +134,12 @@ def test_a_project_that_moves_to_azure_asks_nothing_again(tmp_path: Path, azure:
     cache.close()
 
 
+def test_deployments_have_limits_of_their_own_though_their_replies_are_the_same(tmp_path: Path, azure: AzureServer):
+    one, other = (chat_of(tmp_path, azure, deployment=name) for name in ("our-gpt", "our-gpt-in-the-north"))
+    assert one.endpoint.digest != other.endpoint.digest
+    assert one.identity == other.identity
+
+
 def test_the_content_filter_rejects_a_row_and_no_other(tmp_path: Path, azure: AzureServer):
     other = ChatRequest("filtered", ({"role": "user", "content": "a text of violence"},))
     good, filtered = chat_of(tmp_path, azure).complete([*ASKED, other])

@@ -392,7 +392,9 @@ def test_what_cannot_be_called_is_refused_in_python():
 
 
 def test_several_models_are_given_by_name_and_keep_the_limits_of_their_sections(root: Path):
-    (root / "settings.yaml").write_text("models: {chat: {small: {concurrency: 3, model: x, api_key: k}}}")
+    (root / "settings.yaml").write_text(
+        "models: {chat: {small: {concurrency: 3, model: x, api_key: k, price: {input: 1}}}}"
+    )
 
     def chat(messages: list[dict[str, str]]) -> Iterator[str]:
         raise NotImplementedError
@@ -401,3 +403,4 @@ def test_several_models_are_given_by_name_and_keep_the_limits_of_their_sections(
     small = settings.models.chat["small"]
     assert (small.concurrency, small.named_model, small.configured) == (3, f"{__name__}:{chat.__qualname__}", True)
     assert settings.models.chat["new"].concurrency == 16
+    assert small.price is None
