@@ -6,12 +6,13 @@ those that a well-behaved endpoint gives, and its bill with the endpoint's ledge
 """
 
 import argparse
+import math
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +55,8 @@ LONGEST_ROUND = 300
 """Seconds after which the faults of a round end, so that half an hour has several rounds."""
 RETRIES = 6
 """So many nights without faults must be enough for every row."""
+BATCHES = 8
+"""So many batches the documents of a round come in: each command has something new to do."""
 LEAST_BUDGET, MOST_BUDGET = 2_000, 20_000
 
 
@@ -102,7 +105,7 @@ def soak(root: Path, postgres_url: str, plan: Plan) -> Round:
     """Go through one round. Raises AssertionError where something was lost or is billed otherwise than it was."""
     with openai_server(reply=reply_by_sentences) as endpoint:
         endpoint.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
-        folder = project_folder(root / "soaked", postgres_url, endpoint, plan)
+        folder = project_folder(root / "soaked", postgres_url, endpoint, plan, {})
         found = Round(plan)
         endpoint.delay = plan.delay
         go_through_faults(folder, endpoint, found)
@@ -115,7 +118,7 @@ def soak(root: Path, postgres_url: str, plan: Plan) -> Round:
             assert project.verify(WORKFLOW).agrees
             soaked = table_hashes(project)
         found.faults = Counter(request.fault for request in endpoint.requests if request.fault)
-        with project_folder(root / "calm", postgres_url, endpoint, plan).open() as project:
+        with project_folder(root / "calm", postgres_url, endpoint, plan, documents_of(plan)).open() as project:
             assert project.run(WORKFLOW).outcome == "completed"
             calm = table_hashes(project)
         differing = sorted(name for name in calm if calm[name] != soaked.get(name))
@@ -124,11 +127,13 @@ def soak(root: Path, postgres_url: str, plan: Plan) -> Round:
     return found
 
 
-def project_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, plan: Plan) -> ProjectFolder:
+def project_folder(
+    root: Path, postgres_url: str, endpoint: OpenAIServer, plan: Plan, documents: Mapping[str, str]
+) -> ProjectFolder:
     settings = models(endpoint, model=MODEL, concurrency=CONCURRENCY, timeout=TIMEOUT, max_retries=2)
     settings["embedding"]["default"] |= {"timeout": TIMEOUT, "max_retries": 2}
     database = make_database(postgres_url, f"soak_{root.name}_{plan.seed}_{plan.format}")
-    folder = new_project(root, database, documents_of(plan), models=settings)
+    folder = new_project(root, database, documents, models=settings)
     set_args(folder, extract_graph={"format": plan.format}, summarize_descriptions={"max_tokens": 100})
     return folder
 
@@ -141,7 +146,7 @@ def documents_of(plan: Plan) -> dict[str, str]:
 
 
 def go_through_faults(folder: ProjectFolder, endpoint: OpenAIServer, found: Round) -> None:
-    """Run, retry, ask and kill until all is in, or the time is over."""
+    """Run, retry, ask and kill while documents come, until all is in or the time is over."""
     plan = found.plan
     faults = Faults(
         plan.seed, error=0.02, malformed=0.02, truncated=0.04, shares=SHARES, only=faults_of, embeddings=True
@@ -149,11 +154,12 @@ def go_through_faults(folder: ProjectFolder, endpoint: OpenAIServer, found: Roun
     phases = Phases(endpoint, faults, plan.seed, plan.phase)
     found.phases = phases.seen
     draw = random.Random(plan.seed)
-    day = Day(folder, endpoint, draw, found)
+    day = Day(folder, endpoint, draw, found, list(documents_of(plan).items()))
     until = time.monotonic() + plan.seconds
     with bad_day(phases):
         while time.monotonic() < until and not day.all_is_in:
             day.act()
+    day.bring(len(day.coming))
     with folder.open() as project:
         kinds = rejects_of(project)["kind"] if day.has_tables else pd.Series(dtype=str)
         found.recovered = int((kinds == "recovered").sum())
@@ -168,17 +174,28 @@ def faults_of(prompt: str) -> frozenset[str] | None:
 
 @dataclass
 class Day:
-    """What the owner of the project does while the endpoint has faults."""
+    """What the owner of the project does while the endpoint has faults.
+
+    ``coming``: documents that are not in the project yet, (name, text).
+    """
 
     folder: ProjectFolder
     endpoint: OpenAIServer
     draw: random.Random
     found: Round
+    coming: list[tuple[str, str]]
     all_is_in: bool = False
     has_tables: bool = False
     questions: int = 0
 
+    def bring(self, count: int) -> None:
+        """Write so many of the documents that are coming."""
+        for name, text in self.coming[:count]:
+            self.folder.write(name, text)
+        del self.coming[:count]
+
     def act(self) -> None:
+        self.bring(math.ceil(self.found.plan.documents / BATCHES))
         weights = {"run": 4, "budget": 1} | ({"retry": 2, "query": 1} if self.has_tables else {})
         kind = self.draw.choices(list(weights), list(weights.values()))[0]
         if kind == "query":
@@ -187,7 +204,7 @@ class Day:
             self.run_within_budget()
         else:
             code = self.command(kind, kind, WORKFLOW, "--json")
-            self.all_is_in = code == 0 and self.nothing_is_rejected()
+            self.all_is_in = code == 0 and not self.coming and self.nothing_is_rejected()
 
     def ask(self) -> None:
         """Ask a question that was not asked before; the answer is streamed."""
@@ -209,7 +226,7 @@ class Day:
     def command(self, kind: str, *arguments: str) -> int:
         """Return the exit code of the command, which may be killed after some requests."""
         is_killed = self.draw.random() < self.found.plan.kills
-        requests = self.draw.randrange(1, 8 + self.found.plan.documents) if is_killed else None
+        requests = self.draw.randrange(1, 10 + self.found.plan.documents // 4) if is_killed else None
         before = len(self.endpoint.requests)
         with TemporaryDirectory() as folder, (Path(folder) / "said").open("w+") as said:
             process = subprocess.Popen(
