@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from pipeline.contract.conversion import Converter
 from pipeline.contract.laws import Law, Part, Touches, Uses
 from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.contract.reasons import REASONS
+from pipeline.contract.reasons import REASONS, Reason
 from pipeline.contract.schemas import TableSchema, is_list, is_text
 from pipeline.errors import DataError
 from pipeline.models.base import ChatModel, EmbeddingModel, Tokenizer
@@ -93,7 +93,8 @@ class Verb:
     ``parts``: the pieces that have laws of their own where the verb as a whole has none; the last ones make its
     outputs, by their names.
     ``optional`` names the roles that may be left unbound.
-    ``reasons``: those of its rejects that are its own, and what they mean.
+    ``reasons``: those of its rejects that are its own. In ``@verb`` a text is the meaning of a loss;
+    ``reasons.decided("...")`` is that of a decision, which does not count towards ``max_reject_ratio``.
     ``placeholders`` are those of the prompt for each role. ``libraries`` are distributions whose version can
     change the result. ``settings`` names the section of settings.yaml that gives its args their defaults.
     ``stamp`` digests, from the params, what the verb reads from outside, empty where that cannot be told for now: the
@@ -118,7 +119,7 @@ class Verb:
     settings: str | None = None
     stamp: Callable[[Any], str] | None = None
     version: Callable[[Any], str] | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
 
     def roles_of(self, kind: type) -> list[str]:
         return [role for role, wanted in self.roles.items() if wanted is kind]
@@ -269,7 +270,7 @@ def verb(
     settings: str | None = None,
     stamp: Callable[[Any], str] | None = None,
     version: Callable[[Any], str] | None = None,
-    reasons: Mapping[str, str] | None = None,
+    reasons: Mapping[str, str | Reason] | None = None,
 ) -> Callable[[Function], Function]:
     """Register the function under its own name and return it unchanged. Raises TypeError where what is declared and
     the function's parameters do not fit."""
@@ -297,7 +298,10 @@ def verb(
             settings=settings,
             stamp=stamp,
             version=version,
-            reasons=reasons or {},
+            reasons={
+                name: meaning if isinstance(meaning, Reason) else Reason(meaning)
+                for name, meaning in (reasons or {}).items()
+            },
         )
         unbound = [name for name in names if name != "params" and name not in roles]
         if fault := _fault(declared, parameters, unbound, hints.get("params")):

@@ -1,4 +1,4 @@
-"""What of a run's rows is lost, by its rejects: how many of a step, which share of them, and what was no input."""
+"""What a run's rejects say: which rows are lost, what share of a step that is, and what was no input."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import pandas as pd
 
-from pipeline.contract.reasons import EXTRAS
+from pipeline.contract.reasons import EXTRAS, Reason, loss_of
 from pipeline.engine.kept_documents import KEPT, SKIPPED, SOURCE, name_of, named_sources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError, counted
@@ -17,15 +17,43 @@ RECOVERED = "recovered"
 """The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
 UNREFRESHED = "unrefreshed"
 """Of a row that stands as it was though what it was made of has changed, for a workflow says so."""
-ROW = "row"
-ASKED_AGAIN = frozenset({ROW, SOURCE, KEPT})
-"""By a retry."""
+UNENDED = "unended"
+"""The kind of a row of which a reply lacks its end mark: it is used whole, and may have been cut between records."""
+ROW, CUT, RECORD = "row", "cut", "record"
+"""The kinds of losses: nothing of a row is used; the whole records of its cut replies are; a part of it is lost."""
+ASKED_AGAIN = frozenset({ROW, CUT, SOURCE, KEPT})
+"""The kinds that a retry asks for."""
+COUNTED_ELSEWHERE = frozenset({RECOVERED, SKIPPED})
+"""The kinds that a step's report counts by themselves, beside what was decided."""
 _LINE = re.compile(r":\d+$")
 
 
-def lost(rejects: pd.DataFrame) -> pd.DataFrame:
-    """Those of which something is missing in the tables, or out of date."""
-    return rejects[~rejects["kind"].isin([RECOVERED, SKIPPED, UNREFRESHED])]
+def classes(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.Series:
+    """Return the class of each reject, "lost" or "decided". ``own``: the reasons that the verb of their step declares."""
+    pairs = rejects[["kind", "reason"]].drop_duplicates().itertuples(index=False, name=None)
+    known = {pair: loss_of(*pair, own) for pair in pairs}
+    found = [known[pair] for pair in zip(rejects["kind"], rejects["reason"], strict=True)]
+    return pd.Series(found, index=rejects.index, dtype=object)
+
+
+def classes_of_steps(rejects: pd.DataFrame, workflow: Workflow) -> pd.Series:
+    """Return the class of each reject of a run. ``rejects``: of all steps of the workflow, with the column ``step``."""
+    own = {step.id: step.verb.reasons for step in workflow.steps}
+    found = pd.Series("", index=rejects.index, dtype=object)
+    for step, rows in rejects.groupby("step"):
+        found.loc[rows.index] = classes(rows, own.get(str(step), {}))
+    return found
+
+
+def lost(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
+    """Return the rejects of one step that are losses: something is missing in the tables, or out of date."""
+    return rejects[classes(rejects, own) == "lost"]
+
+
+def decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
+    """Return the rejects of one step that a rule decided, but for those that a report counts by themselves."""
+    elsewhere = rejects["kind"].isin(COUNTED_ELSEWHERE)
+    return rejects[(classes(rejects, own) == "decided") & ~elsewhere]
 
 
 def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
@@ -62,12 +90,21 @@ def reject_ratio(
     rejects: pd.DataFrame,
     loaded: pd.DataFrame | None,
 ) -> float:
-    """Share of rejected rows among the rows the step had to decide. Of a source those count that could be read before:
-    its kept documents, and what has failed since the stores were loaded (``loaded``: the rejects of then, None before
-    the first load)."""
+    """Return which share of what a step had to decide is lost: the larger of two.
+
+    Of its rows, the share of which nothing, or only the whole records of cut replies, is used. Of the records, the share
+    that could not be read: a night in which each row loses half of them has lost half, though no row is rejected.
+
+    Of a source those count that could be read before: its kept documents, and what has failed since the stores were
+    loaded (``loaded``: the rejects of then, None before the first load)."""
     if step.verb.inputs:
-        rejected = rejects.loc[rejects["kind"] == ROW, "row_id"].nunique()
-        return rejected / max(_rows_decided(step, record, tables, rejected), 1)
+        missing = lost(rejects, step.verb.reasons)
+        rejected = missing.loc[missing["kind"] == ROW, "row_id"].nunique()
+        incomplete = missing.loc[missing["kind"].isin([ROW, CUT]), "row_id"].nunique()
+        of_rows = incomplete / max(_rows_decided(step, record, tables, rejected), 1)
+        unread = int((missing["kind"] == RECORD).sum())
+        read = sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
+        return max(of_rows, unread / max(read + unread, 1))
     failed = _failures(rejects)
     known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
     return _share(_kept(rejects), failed - known, step, record)

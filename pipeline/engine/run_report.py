@@ -13,7 +13,8 @@ LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
 
 SUMS = (
-    "calls", "throttled_calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "recovered", "seconds",
+    "calls", "throttled_calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "decided", "recovered",
+    "seconds",
 )  # fmt: skip
 
 
@@ -22,8 +23,9 @@ class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
     ``conversions``: of the files that were read, how many were ``converted``, of how many the conversion was ``kept``,
     and how many could not be converted (``not_converted``), now or when that was last tried; ``throttled_calls``:
-    those the endpoint refused as too many; ``cost`` is None without a price; ``recovered``: rows that were answered
-    by halves or by repair; ``not_read``: how many files were no input, by suffix or reason; ``peak_mb``: of memory,
+    those the endpoint refused as too many; ``cost`` is None without a price; ``rejects``: losses, ``decided``: what a
+    rule left out or remarked on, both with their reasons; ``recovered``: rows that were answered by halves or by
+    repair; ``not_read``: how many files were no input, by suffix or reason; ``peak_mb``: of memory,
     where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
 
     step: str
@@ -39,6 +41,8 @@ class StepReport:
     cost: float | None = 0.0
     rejects: int = 0
     reject_reasons: Mapping[str, int] = field(default_factory=dict)
+    decided: int = 0
+    decided_reasons: Mapping[str, int] = field(default_factory=dict)
     recovered: int = 0
     not_read: Mapping[str, int] = field(default_factory=dict)
     conversions: Mapping[str, int] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import pyarrow.compute
 from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.laws import Part
-from pipeline.contract.reasons import refuse_unknown_reasons
+from pipeline.contract.reasons import PASSING_REASONS, refuse_unknown_reasons
 from pipeline.contract.registry import NOTHING_WRITTEN
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
@@ -21,7 +21,16 @@ from pipeline.engine.changed_groups import Groups, last_run, last_tables, output
 from pipeline.engine.deletions import DOCUMENTS, changes_between, documents_before, refuse_deletions
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.kept_documents import with_kept
-from pipeline.engine.losses import RECOVERED, lost, no_input, refuse_nothing, reject_ratio, trades, unread_ratio
+from pipeline.engine.losses import (
+    RECOVERED,
+    decided,
+    lost,
+    no_input,
+    refuse_nothing,
+    reject_ratio,
+    trades,
+    unread_ratio,
+)
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.plan import (
     ALL,
@@ -46,17 +55,14 @@ from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepReco
 
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 
-PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
-"""Rejects that another try may mend: a step that has one is not reused as it is."""
-
 MOST_READINGS = 3
 ONE_TOKEN = Tokens(1, 1)
 
 
 @dataclass(frozen=True)
 class IndexResult:
-    """``reject_ratio`` is the worst step's share of rejected rows, ``unread_ratio`` the share of what sources could not
-    read, whenever that began (engine/losses.py)."""
+    """``reject_ratio`` is the worst step's share of lost rows or records, ``unread_ratio`` the share of what sources
+    could not read, whenever that began (engine/losses.py)."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest
@@ -368,15 +374,21 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
 
 
 def _with_result(report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
-    missing = lost(rejects)
+    missing, by_rule = lost(rejects, step.verb.reasons), decided(rejects, step.verb.reasons)
     return replace(
         report,
         rows={name: snapshot.rows for name, snapshot in tables_of(step, record).items()},
         rejects=len(missing),
         recovered=int((rejects["kind"] == RECOVERED).sum()),
-        reject_reasons={str(reason): int(count) for reason, count in missing["reason"].value_counts().items()},
+        reject_reasons=_by_reason(missing),
+        decided=len(by_rule),
+        decided_reasons=_by_reason(by_rule),
         not_read=no_input(rejects),
     )
+
+
+def _by_reason(rejects: pd.DataFrame) -> dict[str, int]:
+    return {str(reason): int(count) for reason, count in rejects["reason"].value_counts().items()}
 
 
 def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:

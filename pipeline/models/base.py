@@ -22,6 +22,18 @@ Anew = Callable[[str], bool]
 """Whether the bad replies of a row are to be asked for again, mended though they are."""
 
 
+@dataclass(frozen=True)
+class RowsAnew:
+    """An ``Anew`` that is a set of rows. Of the rows in ``unended``, good replies without an end mark are asked for
+    again too (see ``ChatRequest.lacks_end``)."""
+
+    rows: frozenset[str]
+    unended: frozenset[str] = frozenset()
+
+    def __call__(self, row: str) -> bool:
+        return row in self.rows
+
+
 def readable(read: Callable[[str], object], complaint: str) -> Check:
     """Complains of a text that ``read`` makes nothing of (None)."""
     return lambda text: complaint if read(text) is None else None
@@ -35,7 +47,11 @@ class ChatRequest:
 
     ``bounded_format`` is ``response_format`` with limits on the length of what it describes. It is sent instead where
     the server takes it; the cache key has ``response_format``. ``earlier`` are the forms in which earlier versions
-    asked the same: they are never sent, but a reply that was paid for in one of them answers this request."""
+    asked the same: they are never sent, but a reply that was paid for in one of them answers this request.
+
+    ``lacks_end`` reads a good reply's text and says whether the end mark that was asked for is missing.
+    ``whole_prompt``: a reply is bad if the endpoint reports that it counted far fewer tokens than were sent. Neither is
+    sent or in the cache key."""
 
     row_id: str
     messages: tuple[Message, ...]
@@ -45,12 +61,15 @@ class ChatRequest:
     asker: str = ""
     bounded_format: Mapping[str, Any] | None = field(default=None, compare=False)
     earlier: "tuple[ChatRequest, ...]" = field(default=(), compare=False)
+    lacks_end: Callable[[str], bool] | None = field(default=None, compare=False)
+    whole_prompt: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
 class ChatReply:
     """A reply, or why there is none: ``reason`` is then a reject's reason code, ``text`` what came, if anything.
-    Without a reason ``message`` is what the request's check objected to, if it did."""
+    Without a reason ``message`` is what the request's check objected to, if it did. ``prompt_cut``: the endpoint read
+    only a part of the prompt; ``message`` says so."""
 
     text: str
     finish_reason: str = "stop"
@@ -59,6 +78,7 @@ class ChatReply:
     input_tokens: int = 0
     output_tokens: int = 0
     cached: bool = False
+    prompt_cut: bool = False
 
     @property
     def good(self) -> bool:
@@ -83,7 +103,16 @@ class Reply:
 Talk = Generator[Sequence[ChatRequest], Sequence[ChatReply], Result]
 """What one row has to ask: yields requests (those of one yield at the same time), is sent their replies in that
 order, and returns what came of them. A bad reply is kept for good if there are requests that mend it and their replies
-are all good, or mended themselves."""
+are all good, or mended themselves, or if the result says that it uses what there is (``UsesAllReplies``)."""
+
+
+@runtime_checkable
+class UsesAllReplies(Protocol):
+    """A conversation's result that says whether its bad replies are used for what they hold. They are then served until
+    somebody asks for the row again: a text that no reply covers whole is not paid for by every run."""
+
+    @property
+    def uses_all_replies(self) -> bool: ...
 
 
 def one_question(request: ChatRequest) -> Talk[ChatReply]:

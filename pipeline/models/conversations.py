@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from pipeline.errors import AuthError, ModelError, NoSuchModelError, counted
 from pipeline.files import tell
-from pipeline.models.base import ChatReply, ChatRequest, Result, Talk
+from pipeline.models.base import ChatReply, ChatRequest, Result, Talk, UsesAllReplies
 
 Made = TypeVar("Made")
 _MAKING = threading.RLock()
@@ -150,8 +150,9 @@ class Exchange(Generic[Result]):
                 requests = row.talk.send(())
         except StopIteration as end:
             self._results[row.position] = end.value
+            uses_all = isinstance(end.value, UsesAllReplies) and end.value.uses_all_replies
             for key in row.good:  # a reply that two conversations share is kept if both can do with it
-                self._flags[key] = self._flags.get(key, True) and row.kept(key)
+                self._flags[key] = self._flags.get(key, True) and (uses_all or row.kept(key))
             row.keys = []
             return []
         row.keys, row.replies = [self.memory.key(request) for request in requests], {}

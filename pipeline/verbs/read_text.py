@@ -6,9 +6,11 @@ from typing import Any, Generic
 
 import pandas as pd
 
+from pipeline.contract.reasons import PASSING_REASONS
 from pipeline.contract.schemas import TEXT_UNITS
+from pipeline.errors import counted
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
-from pipeline.models.parse.graph import ParsedReply, Problem, failed, unreadable
+from pipeline.models.parse.graph import ParsedReply, Problem, cut_problem, failed, has_end_mark, unreadable
 from pipeline.models.parse.records import Item
 from pipeline.text.sentences import halves
 
@@ -19,10 +21,17 @@ REPAIR: Message = {
 }
 
 
+ASKED_IN_HALVES = frozenset({"truncated", "too_long", "unread"})
+"""Problems that a shorter text may solve: the reply was cut, or the prompt was too long or read only in part."""
+
+
 @dataclass(frozen=True)
 class Mark:
-    """``kind``: "row" when nothing of the text is used, "record" when a part of it is lost, "recovered" when all is
-    there though the first reply was of no use."""
+    """A remark on a text, which becomes a reject.
+
+    ``kind``: "row" if nothing of the text is used; "cut" if only the whole records of cut replies are; "record" if a
+    part of a reply is lost; "recovered" if nothing is lost though the first reply was of no use; "unended" if a reply
+    lacks the end mark that the prompt asks for."""
 
     kind: str
     reason: str
@@ -31,10 +40,15 @@ class Mark:
 
 @dataclass(frozen=True)
 class Reading(Generic[Item]):
-    """What was read from one text."""
+    """The records that were read from one text, and the remarks on it."""
 
     records: tuple[Item, ...] = ()
     marks: tuple[Mark, ...] = ()
+
+    @property
+    def uses_all_replies(self) -> bool:
+        """Whether cut replies are kept for their whole records. Then only a retry asks for them again."""
+        return any(mark.kind == "cut" for mark in self.marks)
 
 
 @dataclass(frozen=True)
@@ -56,10 +70,21 @@ class Questions(Generic[Item]):
     def ask(
         self, unit: str, text: str, turns: tuple[Message, ...] = (), mends: ChatRequest | None = None
     ) -> ChatRequest:
-        """Ask about a text. ``turns``: what was said after the opening, and what is asked now."""
+        """Ask about a text. ``turns``: what was said after the opening, and what is asked now.
+
+        Only a prompt without turns is checked for having been read whole. Of a longer conversation some servers count
+        what their own cache did not hold, which says nothing about how much they read.
+        """
         messages = (*self.opening(text), *turns)
         request = ChatRequest(
-            unit, messages, self.response_format, self.complaint, mends, bounded_format=self.bounded_format
+            unit,
+            messages,
+            self.response_format,
+            self.complaint,
+            mends,
+            bounded_format=self.bounded_format,
+            lacks_end=self.lacks_end if self.asks_for_end_mark(messages) else None,
+            whole_prompt=not turns,
         )
         if self.earlier_opening is None:
             return request
@@ -67,12 +92,22 @@ class Questions(Generic[Item]):
         return request if earlier.messages == messages else replace(request, earlier=(earlier,))
 
     def complaint(self, reply: str) -> str | None:
-        problem = unreadable(self.parse(reply), reply)
+        parsed = self.parse(reply)
+        problem = cut_problem(parsed) or unreadable(parsed, reply)
         return problem.message if problem else None
 
     def problem(self, reply: ChatReply) -> Problem | None:
-        """What makes the reply useless."""
-        return failed(reply) or unreadable(self.parse(reply.text), reply.text)
+        """Return what is wrong with a reply as a whole, or None. A cut reply may still hold whole records."""
+        parsed = self.parse(reply.text)
+        return failed(reply) or cut_problem(parsed) or unreadable(parsed, reply.text)
+
+    def asks_for_end_mark(self, messages: tuple[Message, ...]) -> bool:
+        """Whether replies end with a mark: it stands in the prompt, and no JSON is asked for."""
+        return self.response_format is None and any(has_end_mark(message["content"]) for message in messages)
+
+    def lacks_end(self, reply: str) -> bool:
+        parsed = self.parse(reply)
+        return bool(parsed.records) and not parsed.complete and not parsed.cut
 
 
 def by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
@@ -85,53 +120,85 @@ def by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def read_text(unit: str, text: str, questions: Questions[Item]) -> Talk[Reading[Item]]:
-    """The conversation about one text. A reply that was cut off is asked for again in two halves of the text, an
-    unreadable one once more as it is."""
+    """Hold the conversation about one text.
+
+    If the reply was cut, or the prompt was not read whole, two halves of the text are asked about. An unreadable reply
+    is asked for once more.
+    """
     opening = questions.ask(unit, text)
     (reply,) = yield (opening,)
     problem = questions.problem(reply)
     if problem is None:
-        return (yield from _gleaned(unit, text, reply, questions))
-    if problem.reason == "truncated":
-        return (yield from _by_halves(opening, text, problem, questions))
+        return (yield from _gleaned(opening, text, reply, questions))
+    if problem.reason in ASKED_IN_HALVES:
+        return (yield from _by_halves(opening, text, reply, problem, questions))
     if problem.reason == "parse" and questions.repair:
         return (yield from _repaired(opening, text, reply, problem, questions))
     return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _by_halves(opening: ChatRequest, text: str, problem: Problem, questions: Questions[Item]) -> Talk[Reading[Item]]:
-    replies = yield [questions.ask(opening.row_id, half, mends=opening) for half in halves(text)]
-    problems = [found for found in map(questions.problem, replies) if found]
-    if problems or not replies:
+def _by_halves(
+    asked: ChatRequest, text: str, reply: ChatReply, problem: Problem, questions: Questions[Item]
+) -> Talk[Reading[Item]]:
+    """Ask about two halves of a text, and join what they say with the whole records of the ``reply``.
+
+    A text that cannot be divided is not asked about again. Where a half fails too, all whole records are kept; only a
+    text without any is rejected as a row.
+    """
+    first = _whole_records(reply, questions)
+    parts = halves(text)
+    requests = [questions.ask(asked.row_id, part, mends=asked) for part in parts] if len(parts) > 1 else []
+    replies = (yield requests) if requests else []
+    problems = [found for half in replies if (found := questions.problem(half))]
+    readings = [
+        _whole_records(half, questions) if questions.problem(half) else _reading(half, request, questions)
+        for half, request in zip(replies, requests, strict=True)
+    ]
+    if replies and not problems:
+        recovered = Mark("recovered", problem.reason, f"{problem.message}; read in two halves")
+        return _joined(Reading(first.records, (recovered,)), *readings)
+    kept = _joined(first, *readings)
+    worst = next((found for found in problems if found.reason in PASSING_REASONS), problem)
+    if not kept.records:
         worst = (problems or [problem])[0]
         return Reading(marks=(Mark("row", worst.reason, f"{worst.message}, also for half of the text"),))
-    recovered = Mark("recovered", problem.reason, f"{problem.message}; read in two halves")
-    readings = [_reading(questions.parse(reply.text)) for reply in replies]
-    return _joined(Reading(marks=(recovered,)), *readings)
+    halves_too = f"; half of the text: {problems[0].message}" if problems else "; the text cannot be divided"
+    message = f"{problem.message}{halves_too}; kept: {counted(len(kept.records), 'whole record')}"
+    return Reading(kept.records, (Mark("cut", worst.reason, message), *kept.marks))
 
 
 def _repaired(
     opening: ChatRequest, text: str, bad: ChatReply, problem: Problem, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
-    (reply,) = yield (questions.ask(opening.row_id, text, (said(bad), REPAIR), mends=opening),)
-    if questions.problem(reply):
-        return Reading(marks=(Mark("row", problem.reason, problem.message),))
-    recovered = Mark("recovered", problem.reason, f"{problem.message}; read when asked again")
-    return _joined(Reading(marks=(recovered,)), _reading(questions.parse(reply.text)))
+    again = questions.ask(opening.row_id, text, (said(bad), REPAIR), mends=opening)
+    (reply,) = yield (again,)
+    found = questions.problem(reply)
+    if found is None:
+        recovered = Mark("recovered", problem.reason, f"{problem.message}; read when asked again")
+        return _joined(Reading(marks=(recovered,)), _reading(reply, again, questions))
+    if found.reason == "truncated":
+        return (yield from _by_halves(again, text, reply, found, questions))
+    return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _gleaned(unit: str, text: str, reply: ChatReply, questions: Questions[Item]) -> Talk[Reading[Item]]:
-    """The reading of a good reply, and of what the model adds to it when it is asked for more; where it found
-    nothing it is not asked."""
-    reading = _reading(questions.parse(reply.text))
+def _gleaned(opening: ChatRequest, text: str, reply: ChatReply, questions: Questions[Item]) -> Talk[Reading[Item]]:
+    """Return what a good reply says, and what the model adds to it when it is asked for more.
+
+    If the first reply has no record, no more is asked. A gleaning that was cut is the last: its whole records are kept.
+    """
+    reading = _reading(reply, opening, questions)
     turns: tuple[Message, ...] = ()
     for _ in range(questions.gleanings if reading.records else 0):
         turns = (*turns, said(reply), {"role": "user", "content": questions.glean})
-        (reply,) = yield (questions.ask(unit, text, turns),)
+        asked = questions.ask(opening.row_id, text, turns)
+        (reply,) = yield (asked,)
         problem = questions.problem(reply)
+        if problem and problem.reason == "truncated":
+            cut = Mark("cut", problem.reason, f"{problem.message}, when asked for more; its whole records are kept")
+            return _joined(reading, _whole_records(reply, questions), Reading(marks=(cut,)))
         if problem:
             return replace(reading, marks=(*reading.marks, Mark("record", problem.reason, problem.message)))
-        longer = _joined(reading, _reading(questions.parse(reply.text)))
+        longer = _joined(reading, _reading(reply, asked, questions))
         if longer.records == reading.records:
             return longer
         reading = longer
@@ -142,15 +209,29 @@ def said(reply: ChatReply) -> Message:
     return {"role": "assistant", "content": reply.text}
 
 
-def _reading(parsed: ParsedReply[Item]) -> Reading[Item]:
-    marks = (Mark("record", "record", problem.message) for problem in parsed.problems)
+def _reading(reply: ChatReply, request: ChatRequest, questions: Questions[Item]) -> Reading[Item]:
+    """Return what a good reply to the request says."""
+    parsed = questions.parse(reply.text)
+    marks = [Mark("record", "record", problem.message) for problem in parsed.problems]
+    if request.lacks_end and request.lacks_end(reply.text):
+        marks.append(Mark("unended", "unended", "the reply has no end mark; it may have been cut between two records"))
+    return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
+
+
+def _whole_records(reply: ChatReply, questions: Questions[Item]) -> Reading[Item]:
+    """Return the whole records of a reply that was cut, and remarks on its unreadable ones; the cut one is none."""
+    parsed = questions.parse(reply.text)
+    bad = [problem for problem in parsed.problems if problem.reason != "truncated"]
+    marks = (Mark("record", "record", problem.message) for problem in bad)
     return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
 
 
 def _joined(*readings: Reading[Item]) -> Reading[Item]:
-    """Each record once, in order."""
+    """Return each record once, in the order of the readings, and all remarks; a missing end mark is told once."""
     records = dict.fromkeys(record for reading in readings for record in reading.records)
-    return Reading(tuple(records), tuple(mark for reading in readings for mark in reading.marks))
+    marks = [mark for reading in readings for mark in reading.marks]
+    unended = [mark for mark in marks if mark.kind == "unended"]
+    return Reading(tuple(records), (*(mark for mark in marks if mark.kind != "unended"), *unended[:1]))
 
 
 def rejects(found: Iterable[tuple[str, Iterable[Mark]]]) -> Iterator[dict[str, str]]:

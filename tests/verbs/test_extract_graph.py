@@ -22,6 +22,7 @@ NOTHING = "<|COMPLETE|>"
 TWO = "Orla Mill stands by the river. Ivo Brand runs it for his aunt."
 TEXT = "Ivo Brand runs the Orla Mill."
 CUT = ChatReply(f'{IVO}##\n("entity"<|>Orla', finish_reason="length")
+CUT_IN_ITS_FIRST_RECORD = ChatReply('("entity"<|>Orla', finish_reason="length")
 
 
 class ScriptedChat:
@@ -114,7 +115,8 @@ def test_no_text_units_no_call():
     [
         (ChatReply("", reason="timeout", message="no answer within 120 s"), "timeout"),
         (ChatReply(IVO, reason="content_filter", message="filtered"), "content_filter"),
-        (CUT, "truncated"),
+        (CUT_IN_ITS_FIRST_RECORD, "truncated"),
+        ('("entity"<|>Orla', "truncated"),
         ("  ", "empty"),
         ("I'm sorry, I can't help with that.", "refusal"),
         ("A story about a mill.", "parse"),
@@ -159,7 +161,6 @@ def test_gleaning_adds_what_is_new_and_stops_when_nothing_is():
     ("reply", "reason"),
     [
         (ChatReply("", reason="server_error", message="500"), "server_error"),
-        (ChatReply(MILL, finish_reason="length"), "truncated"),
         ("Nothing was missed, I think.", "parse"),
     ],
 )
@@ -170,11 +171,23 @@ def test_a_gleaning_that_fails_keeps_the_first_pass(reply, reason):
     assert len(chat.requests) == 2
 
 
-def test_a_cut_off_reply_is_asked_for_in_two_halves_of_the_text():
+@pytest.mark.parametrize(
+    "reply", [ChatReply(f'{MILL}##("entity"<|>Orla', finish_reason="length"), f'{MILL}##("entity"<|>Orla']
+)
+def test_a_gleaning_that_was_cut_keeps_its_whole_records_and_is_the_last(reply):
+    extractions, rejects, chat = run({"a": [IVO, reply]}, text_units("a"), gleanings=3)
+    assert names(extractions) == ["Ivo Brand", "Orla Mill"]
+    assert list(zip(rejects["kind"], rejects["reason"], strict=True)) == [("cut", "truncated")]
+    assert len(chat.requests) == 2
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "stop"])
+def test_a_cut_off_reply_is_asked_for_in_two_halves_of_the_text(finish_reason):
     left, right = halves(TWO)
-    replies = {TWO: [CUT], left: [f"{MILL}##{RUNS}"], right: [f"{MILL}##{IVO}"]}
+    cut = ChatReply(CUT.text, finish_reason=finish_reason)
+    replies = {TWO: [cut], left: [f"{MILL}##{RUNS}"], right: [f"{MILL}##{IVO}"]}
     extractions, rejects, chat = run(replies, text_units(TWO), gleanings=2)
-    assert extractions["name"].tolist() == ["Orla Mill", "", "Ivo Brand"]
+    assert extractions["name"].tolist() == ["Ivo Brand", "Orla Mill", ""]
     assert extractions["order"].tolist() == [0, 1, 2]
     assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
         {"row_id": "chunk-0", "kind": "recovered", "reason": "truncated"}
@@ -183,16 +196,74 @@ def test_a_cut_off_reply_is_asked_for_in_two_halves_of_the_text():
     assert left + right == TWO
 
 
-@pytest.mark.parametrize(
-    ("half", "reason"), [(CUT, "truncated"), ("prose", "parse"), (ChatReply("", reason="timeout"), "timeout")]
-)
+BAD_HALVES = [
+    (CUT_IN_ITS_FIRST_RECORD, "truncated"),
+    ('("entity"<|>Orla', "truncated"),
+    ("prose", "truncated"),
+    (ChatReply("", reason="timeout"), "timeout"),
+]
+
+
+@pytest.mark.parametrize(("half", "reason"), BAD_HALVES)
 @pytest.mark.parametrize("bad", [0, 1])
-def test_one_bad_half_rejects_the_text_whole_and_is_asked_no_more(half, reason, bad):
-    replies = {TWO: [CUT], **{part: [half if i == bad else IVO] for i, part in enumerate(halves(TWO))}}
+def test_where_a_half_fails_too_all_whole_records_are_kept_and_the_text_is_cut(half, reason, bad):
+    replies = {TWO: [CUT], **{part: [half if i == bad else MILL] for i, part in enumerate(halves(TWO))}}
+    extractions, rejects, chat = run(replies, text_units(TWO))
+    assert names(extractions) == ["Ivo Brand", "Orla Mill"]
+    assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
+        {"row_id": "chunk-0", "kind": "cut", "reason": reason}
+    ]
+    assert len(chat.requests) == 3
+
+
+def test_halves_that_are_cut_too_add_their_whole_records():
+    left, right = halves(TWO)
+    replies = {TWO: [CUT], left: [f'{MILL}##("entity"<|>Or'], right: [f'{IVO}##{RUNS}##("entity"<|>Or']}
+    extractions, rejects, _ = run(replies, text_units(TWO))
+    assert extractions["name"].tolist() == ["Ivo Brand", "Orla Mill", ""]
+    assert rejects["kind"].tolist() == ["cut"]
+    assert "3 whole records" in rejects["message"][0]
+
+
+@pytest.mark.parametrize("half", [CUT_IN_ITS_FIRST_RECORD, "prose", ChatReply("", reason="timeout")])
+def test_a_text_without_any_whole_record_is_rejected_whole(half):
+    replies = {TWO: [CUT_IN_ITS_FIRST_RECORD], **{part: [half] for part in halves(TWO)}}
     extractions, rejects, chat = run(replies, text_units(TWO))
     assert extractions.empty
-    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "row", "reason": reason}]
+    assert rejects["kind"].tolist() == ["row"]
     assert len(chat.requests) == 3
+
+
+def test_a_cut_text_that_cannot_be_divided_keeps_its_whole_records_without_a_further_call():
+    extractions, rejects, chat = run({"a": [CUT]}, text_units("a"))
+    assert names(extractions) == ["Ivo Brand"]
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "cut", "reason": "truncated"}]
+    assert len(chat.requests) == 1
+
+
+def test_a_prompt_that_is_too_long_is_asked_about_in_two_halves_of_the_text():
+    left, right = halves(TWO)
+    replies = {TWO: [ChatReply("", reason="too_long", message="400")], left: [MILL], right: [IVO]}
+    extractions, rejects, _ = run(replies, text_units(TWO))
+    assert names(extractions) == ["Orla Mill", "Ivo Brand"]
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "recovered", "reason": "too_long"}]
+
+
+MARKED = Prompt("extract", "End with <|COMPLETE|>. Types: $entity_types\nText:\n$text")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reply", "unended"),
+    [(MARKED, IVO, True), (MARKED, f"{IVO}{NOTHING}", False), (MARKED, NOTHING, False), (EXTRACT, IVO, False)],
+)
+def test_a_whole_reply_without_the_end_mark_that_its_prompt_asks_for_is_told_and_not_asked_again(
+    prompt, reply, unended
+):
+    chat = ScriptedChat({"a": [reply]})
+    extractions, rejects = extract_graph(text_units("a"), ExtractParams(), prompt, GLEAN, chat)
+    assert len(extractions) == (IVO in reply)
+    assert rejects[["kind", "reason"]].to_dict("records") == ([{"kind": "unended", "reason": "unended"}] * unended)
+    assert len(chat.requests) == 1
 
 
 def test_a_bad_record_in_a_half_is_rejected_alone():
@@ -211,11 +282,28 @@ def test_an_unreadable_reply_is_repaired_once():
     assert chat.requests[1].messages[1]["content"] == "A story."
 
 
-@pytest.mark.parametrize("second", ["Another story.", "", CUT, ChatReply("", reason="server_error")])
-def test_a_repair_that_fails_is_the_last(second):
+def test_a_repair_that_is_cut_is_asked_for_in_two_halves_of_the_text():
+    left, right = halves(TWO)
+    replies = {TWO: ["A story.", CUT], left: [MILL], right: [IVO]}
+    extractions, rejects, chat = run(replies, text_units(TWO), gleanings=2)
+    assert names(extractions) == ["Ivo Brand", "Orla Mill"]
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "recovered", "reason": "truncated"}]
+    assert len(chat.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        ("Another story.", "parse"),
+        ("", "parse"),
+        (CUT_IN_ITS_FIRST_RECORD, "truncated"),
+        (ChatReply("", reason="server_error"), "parse"),
+    ],
+)
+def test_a_repair_that_fails_is_the_last(second, reason):
     extractions, rejects, chat = run({"a": ["A story.", second]}, text_units("a"), gleanings=2)
     assert extractions.empty
-    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "row", "reason": "parse"}]
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "row", "reason": reason}]
     assert len(chat.requests) == 2
 
 

@@ -2,15 +2,23 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Check
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Check, RowsAnew
 from pipeline.models.cache.replies import Completion, ReplyCache
+
+LEAST_SHARE_READ = 0.5
+MOST_TOKENS_UNREAD = 200
+"""An endpoint that counts less than this share of a prompt, and at least so many tokens fewer, has cut the prompt.
+Tokenizers alone do not explain that: for the same text they differ by a third, and a template's few tokens more."""
+BYTES_OF_A_TOKEN = 5
+"""Texts take fewer bytes for each token in nearly every language. A prompt that is short for what the endpoint counted
+was read whole, so its tokens need not be counted: that takes most of the time of a look into the cache."""
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
@@ -30,13 +38,18 @@ def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
 
 @dataclass
 class RememberedReplies:
-    """The Memory of one chat model: replies that can be read, bad ones that have been mended (but those of the rows
-    that are asked ``anew``), and those that nobody has read yet."""
+    """The Memory of one chat model.
+
+    It serves replies that can be read, bad ones that have been mended, and those that nobody has read yet. Bad replies
+    of the rows in ``anew`` are asked for again. ``count`` returns the input tokens of a request; without it no prompt
+    is taken for cut.
+    """
 
     model: str
     identity: Mapping[str, Any]
     cache: ReplyCache
     anew: Anew | None = None
+    count: Callable[[ChatRequest], int] | None = None
     flags: dict[str, bool | None] = field(default_factory=dict)
     mended: dict[str, Completion] = field(default_factory=dict)
     found_under: dict[str, str] = field(default_factory=dict)
@@ -49,26 +62,50 @@ class RememberedReplies:
         """Return every key under which a reply to the request may be stored: its own, then those of earlier forms."""
         return tuple(map(self.key, (request, *request.earlier)))
 
+    def read(self, completion: Completion, request: ChatRequest) -> ChatReply:
+        """Return the reply to a request, judged by the request's check and by how much of the prompt was read."""
+        reply = read(completion, request.check)
+        if reply.reason or not request.whole_prompt or self.count is None:
+            return reply
+        sent = " ".join(message["content"] for message in request.messages)
+        # No count, or zero, says nothing: some endpoints report none.
+        if not 0 < completion.input_tokens * BYTES_OF_A_TOKEN < len(sent.encode(errors="replace")):
+            return reply
+        tokens = self.count(request)
+        if not is_prompt_cut(tokens, completion.input_tokens):
+            return reply
+        message = (
+            f"the endpoint counted {completion.input_tokens:,} tokens of a prompt of about {tokens:,}: the model has "
+            "read only a part of the text"
+        )
+        return replace(reply, message=message, prompt_cut=True)
+
+    def _earlier(self, request: ChatRequest) -> dict[str, ChatRequest]:
+        """Return the earlier forms of a request by their keys."""
+        return {self.key(form): form for form in request.earlier}
+
     def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
         """Return the known replies that may be served, by the key of the request.
 
         They are read again, because the parser may have changed since. The earlier forms of a request are looked up
         in the same query.
         """
-        candidates = {key: (key, *map(self.key, request.earlier)) for key, request in requests.items()}
-        stored = self.cache.completions(chain.from_iterable(candidates.values()))
+        forms = {key: {key: request, **self._earlier(request)} for key, request in requests.items()}
+        stored = self.cache.completions(chain.from_iterable(forms.values()))
         served = {}
-        for key, request in requests.items():
-            for candidate in candidates[key]:
-                reply = self._served(key, candidate, stored[candidate], request) if candidate in stored else None
+        for key, candidates in forms.items():
+            for candidate, form in candidates.items():
+                reply = self._served(key, candidate, stored[candidate], form) if candidate in stored else None
                 if reply is not None:
                     served[key] = reply
                     break
         return served
 
     def _served(self, key: str, stored_under: str, completion: Completion, request: ChatRequest) -> ChatReply | None:
-        """Return the reply as it is served, or None where it may not be; note what storing and flagging need."""
-        reply = read(completion, request.check)
+        """Return the reply as it is served, or None where it may not be; note what storing and flagging need.
+
+        ``request``: in the form in which it is stored; an endpoint counted the tokens of that form."""
+        reply = self.read(completion, request)
         if self._servable(reply, completion, request):
             if stored_under != key:
                 self.found_under[key] = stored_under
@@ -80,27 +117,37 @@ class RememberedReplies:
 
     def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
         if reply.good:
-            return bool(request.check) or completion.valid is not False
+            # A reply that nobody has read yet may be the very one that was asked for its end.
+            read_before = completion.valid is not None
+            usable = bool(request.check) or completion.valid is not False
+            return usable and not (read_before and not self._is_whole(reply, request))
         asked_anew = self.anew is not None and self.anew(request.row_id)
         return completion.valid is None or (completion.valid and not asked_anew)
 
-    def store(self, key: str, completion: Completion, check: Check | None = None) -> None:
-        """Keep the reply, unless it is of no use and was to replace one that had been mended."""
-        if key in self.mended and not read(completion, check).good:
+    def store(self, key: str, completion: Completion, request: ChatRequest) -> None:
+        """Keep the reply, unless it is no better than a mended one, or one without an end mark, that it was to
+        replace."""
+        if key in self.mended and not self._is_whole(self.read(completion, request), request):
             return
         self.cache.store_completion(key, self.model, completion)
         self.found_under.pop(key, None)
         self.flags[key] = None
 
+    def _is_whole(self, reply: ChatReply, request: ChatRequest) -> bool:
+        """Check that a reply is good and, if its row is asked again for that, that it has its end mark."""
+        asked_for_its_end = isinstance(self.anew, RowsAnew) and request.row_id in self.anew.unended
+        lacks_end = asked_for_its_end and request.lacks_end is not None and request.lacks_end(reply.text)
+        return reply.good and not lacks_end
+
     def better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
-        """The fresh reply or, where it is of no use, the mended one that it was to replace: what mended that is known,
-        so a row that could be read stays one."""
+        """Return the fresh reply or, if it is of no use, the one that it was to replace: what mended that one is known,
+        so a row that could be read stays readable."""
         mended = self.mended.pop(key, None)
-        if mended is None or fresh.good:
+        if mended is None or self._is_whole(fresh, request):
             return fresh
         self.cache.store_completion(key, self.model, mended)  # a batch's replies are stored before they are read
         self.flags[key] = mended.valid
-        return replace(read(mended, request.check), cached=True)
+        return replace(self.read(mended, request), cached=True)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
@@ -113,8 +160,13 @@ class RememberedReplies:
         self.cache.forget(keys)
 
 
+def is_prompt_cut(sent: int, counted: int) -> bool:
+    """Check that an endpoint's count of a prompt's tokens is too far below the tokens that were sent."""
+    return counted < LEAST_SHARE_READ * sent and sent - counted > MOST_TOKENS_UNREAD
+
+
 def read(completion: Completion, check: Check | None) -> ChatReply:
-    """The reply, with a reason where nothing was said; ``message`` is why, or ``check``'s objection."""
+    """Return the reply, with a reason if nothing was said; ``message`` is why, or ``check``'s objection."""
     reason, message = None, ""
     if completion.finish_reason == "content_filter":
         reason, message = "content_filter", "the endpoint's content filter stopped the reply"

@@ -18,7 +18,7 @@ from pipeline.models.base import (
     Tokens,
     Usage,
 )
-from pipeline.models.cache.lookup import RememberedReplies, read
+from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import (
     Exchange,
@@ -109,7 +109,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                 arguments = self._arguments(asked)
                 create = client.chat.completions.with_streaming_response.create
                 completion, tokens = read_answer(self.endpoint.fetch(create(**arguments)))
-                memory.store(key, completion, request.check)  # before anybody counts or reads it
+                memory.store(key, completion, request)  # before anybody counts or reads it
                 return completion, tokens
 
             limited = self._schema_limits.applied_to(request)
@@ -122,7 +122,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                 failed = ChatReply("", "error", answer.reason, answer.message)
                 return key, memory.better(key, request, failed)
             self._length_of_a_reply.learn(answer.output_tokens)
-            return key, memory.better(key, request, read(answer, request.check))
+            return key, memory.better(key, request, memory.read(answer, request))
 
         return self.workers(ask, attempts)
 
@@ -133,7 +133,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         return token_counts(soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1).usage)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
-        return RememberedReplies(self.model, self.identity, self.cache, anew)
+        return RememberedReplies(self.model, self.identity, self.cache, anew, self.count)
 
     def tell_known(self, listener: Listener | None, request: ChatRequest, reply: ChatReply) -> None:
         """Tells the listener of a request that needed no call."""
@@ -154,8 +154,8 @@ class OpenAIChat(RemoteModel, ChatModel):
             yield known.text
             return known
         completion = yield from self._stream(request, listener)
-        memory.store(key, completion)
-        reply = read(completion, request.check)
+        memory.store(key, completion, request)
+        reply = memory.read(completion, request)
         if not reply.good:
             self.cache.flag({key: False})
         return reply

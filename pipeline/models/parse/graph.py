@@ -15,6 +15,7 @@ from pipeline.models.parse.lenient_json import (
     QUOTES,
     balanced,
     distinct_names,
+    ending_of,
     first_of,
     folded,
     json_values,
@@ -34,6 +35,7 @@ from pipeline.models.parse.records import (
     Record,
     Relationship,
     claim,
+    cut_problem,
     entity,
     failed,
     problem,
@@ -66,6 +68,10 @@ _SEPARATOR = re.compile(rf"(?<=[{CLOSE}\]}}])\s?##|##\s?(?:\n|\Z)")
 _CLOSED_AFTER_QUOTE = re.compile(rf"(?:{_Q}|\d)\s?[{CLOSE}]{{1,3}}[\s,;]{{0,3}}(?:\n|\Z)")
 _CLOSED = re.compile(rf"[{CLOSE}\]}}][ ,;]{{0,3}}(?:\n|\Z)")
 _LINES = re.compile(r"##|\n")
+_BEGUN_MARK = re.compile(rf"(?<=[{CLOSE}])\s?(?:#|{_LT}\s?{_BAR}?\s?(?:C[A-Z]{{0,7}})?)\Z", re.IGNORECASE)
+"""At the end of a reply: the beginning of a separator or of the completion mark, after a whole record."""
+_BEGUN_RECORD = re.compile(rf"(?:\n|##)\s?(?P<begun>[{OPEN}][^{CLOSE}\n{_MARK}]{{0,60}})\Z")
+"""At the end of a reply: a record of which not even its kind was written whole."""
 _SPACES = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r" ?\n ?")
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -81,6 +87,7 @@ _STRENGTH = ("strength", "relationshipstrength", "weight", "score", "rating")
 _HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
 _QUESTION = ("question", "standalonequestion")
 _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
+ENDS_INSIDE = "the reply ends inside this record"
 FIELDS = 8
 LEAST_FIELDS = 7
 """The source text may be missing."""
@@ -115,20 +122,26 @@ class RecordFormat(Generic[Item]):
         )
 
     def parse(self, reply: str) -> ParsedReply[Item]:
-        """The records of a reply, however damaged."""
+        """Return the records of a reply, however damaged it is."""
         text = _tidied(plain(reply))
         complete = _COMPLETION.search(text) is not None
-        marked = _DELIMITER.sub(_MARK, _COMPLETION.sub("\n##\n", text)).strip()
+        whole = _COMPLETION.sub("\n##\n", text) if complete else _BEGUN_MARK.sub("", text.rstrip())
+        marked = _DELIMITER.sub(_MARK, whole).strip()
         heads = list(self._head.finditer(marked))
         ends = [head.start() for head in heads[1:]] + [len(marked)]
         found: list[Item | Problem] = [*self._stray(marked[: heads[0].start()] if heads else marked)]
         for head, end in zip(heads, ends, strict=False):
             may_be_cut = end == len(marked) and not complete
             found += self._read(head, marked[head.end() : end], may_be_cut)
+        begun = None if complete else _BEGUN_RECORD.search(marked)
+        if heads and begun and begun.start() >= heads[-1].end():
+            found.append(record_problem("truncated", begun["begun"], ENDS_INSIDE))
+        problems = tuple(one for one in found if isinstance(one, Problem))
         return ParsedReply(
             records=tuple(one for one in found if not isinstance(one, Problem)),
-            problems=tuple(one for one in found if isinstance(one, Problem)),
+            problems=problems,
             complete=complete,
+            cut=any(one.reason == "truncated" for one in problems),
         )
 
     def _read(self, head: re.Match[str], region: str, may_be_cut: bool) -> list[Item | Problem]:
@@ -138,14 +151,19 @@ class RecordFormat(Generic[Item]):
         if kind.read is None:
             return [*self._stray(rest)]
         shown = f"{head[0]}{body}"
-        if may_be_cut and not closed and _ends_midway(body):
-            return [record_problem("truncated", shown, "the reply ends inside this record")]
+        if may_be_cut and _is_cut(head, body, closed, kind.marks):
+            return [record_problem("truncated", shown, ENDS_INSIDE)]
         return [kind.read(_fields(head, body, kind.fields), shown), *self._stray(rest)]
 
     def _stray(self, text: str) -> list[Problem]:
         """Lines between records that look like one."""
         lines = _LINES.split(text) if _MARK in text else ()
         return [record_problem("kind", line, self.stray) for line in lines if _MARK in line]
+
+
+def has_end_mark(text: str) -> bool:
+    """Check that the completion mark stands in a prompt or a reply."""
+    return _COMPLETION.search(text) is not None
 
 
 def _tidied(text: str) -> str:
@@ -171,6 +189,22 @@ def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
     if broken < 0:
         return region, separator is not None, rest
     return region[:broken], True, region[broken:] + rest
+
+
+def _is_cut(head: re.Match[str], body: str, closed: bool, marks: int) -> bool:
+    """Check that the last record of a reply without a completion mark is cut.
+
+    A closing parenthesis at its end may belong to its text, as in ``("entity"<|>Ivo (the miller)``: only as many of
+    them as were opened close the record.
+    """
+    record = f"{head[0]}{body}"
+    opened, ended = (sum(map(record.count, brackets)) for brackets in (OPEN, CLOSE))
+    stays_open = opened > ended
+    if closed:
+        return stays_open and body.rstrip()[-1:] in CLOSE
+    # A model that leaves out the last parenthesis still writes all fields.
+    lacks_fields = head["delimiter"] == _MARK and body.count(_MARK) < marks
+    return (stays_open and lacks_fields) or _ends_midway(body)
 
 
 def _ends_midway(body: str) -> bool:
@@ -209,17 +243,38 @@ def record_problem(reason: str, text: str, message: str) -> Problem:
 
 
 def parse_graph_json(reply: str) -> Graph:
-    """The records of a reply that is, or holds, ``{"entities": [...], "relationships": [...]}``.
+    """Return the records of a reply that is, or holds, ``{"entities": [...], "relationships": [...]}``.
 
-    A bare list of records is read too. ``complete`` when there is a list of entities, be it empty.
+    A bare list of records is read too. ``complete``: there is a list of entities, be it empty. ``cut``: the JSON does
+    not close. A record in which it stops is left out, for nobody knows the rest of its fields.
     """
-    values = json_values(reply)
+    values, ending = json_values(reply), ending_of(reply)
+    problems: list[Problem] = []
+    if ending == "inside" and values:
+        values[-1], last = _without_last_record(values[-1])
+        problems.append(problem("truncated", clean(str(last)), ENDS_INSIDE))
     found = [_record(item) for value in values for item in _items(value)]
     return Graph(
         records=tuple(one for one in found if not isinstance(one, Problem)),
-        problems=tuple(one for one in found if isinstance(one, Problem)),
+        problems=(*(one for one in found if isinstance(one, Problem)), *problems),
         complete=any(isinstance(first_of(folded(value), _ENTITIES), list) for value in values),
+        cut=ending != "whole",
     )
+
+
+def _without_last_record(value: Any) -> tuple[Any, Any]:
+    """Take the last record out of a graph, a list of graphs or a list of records. Returns both, the record None if
+    there is none. Objects keep the order of the text, so the last list is the one that was being written."""
+    if isinstance(value, list) and value:
+        if not any(isinstance(part, list) for part in folded(value[-1]).values()):
+            return value[:-1], value[-1]
+        rest, last = _without_last_record(value[-1])
+        return [*value[:-1], rest], last
+    if isinstance(value, Mapping) and value:
+        name = list(value)[-1]
+        rest, last = _without_last_record(value[name])
+        return {**value, name: rest}, last
+    return value, None
 
 
 class SearchTerms(NamedTuple):
@@ -345,7 +400,9 @@ __all__ = [
     "Record",
     "Relationship",
     "Report",
+    "cut_problem",
     "failed",
+    "has_end_mark",
     "parse_claims",
     "parse_graph_json",
     "parse_keywords",

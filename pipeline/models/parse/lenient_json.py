@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.text.ids import clean, clean_name
 
@@ -28,6 +28,9 @@ _LIST_SEPARATOR = re.compile(r"[,;，；、\n]")
 _START = re.compile(r"[{\[]\s{0,20}[\"'“{\[}\]]|\{\s{0,20}\w{1,40}\s?:")
 _BRACKET = re.compile(r"[{}\[\]]")
 _DECODER = json.JSONDecoder(strict=False)
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BEGUN_VALUE = re.compile(r"[-+.\w]{0,8}")
+"""A number or a literal such as ``true`` may be cut in its middle; it is the rest of the text then."""
 _DEEPEST, _LONGEST_REPAIR = 30, 200_000
 """Nesting beyond any graph, and a length at which json_repair still takes seconds at worst."""
 
@@ -162,6 +165,51 @@ def _repaired(text: str) -> list[Any]:
         return [json_repair.loads(text, skip_json_loads=True)]
     except Exception:  # a foreign parser over arbitrary text: whatever it raises means "not JSON"
         return []
+
+
+Ending = Literal["whole", "between", "inside"]
+"""Where the JSON of a reply ends: it closes; it is cut between two records; it is cut inside a record."""
+
+
+def ending_of(reply: str) -> Ending:
+    """Find out whether the JSON of a reply closes, and where it is cut if it does not.
+
+    JSON that is only malformed, and JSON beyond what is read, count as whole: they are no cuts.
+    """
+    text = bare(reply)
+    start = _START.search(text) if _depth(text) <= _DEEPEST else None
+    while start:
+        try:
+            _, end = _DECODER.raw_decode(text, start.start())
+        except json.JSONDecodeError as error:
+            begun = text[start.start() :]
+            if not _ran_out(text, error) and not _stays_open(begun):
+                return "whole"
+            return "inside" if _is_inside_record(begun) else "between"
+        start = _START.search(text, end)
+    return "whole"
+
+
+def _ran_out(text: str, error: json.JSONDecodeError) -> bool:
+    """Check that the decoder met the end of the text, not a mistake before it."""
+    unterminated = error.msg.startswith("Unterminated string")
+    return unterminated or _BEGUN_VALUE.fullmatch(text[error.pos :].strip()) is not None
+
+
+def _stays_open(text: str) -> bool:
+    """Check that malformed JSON is cut too: it does not end in a bracket and opens more of them than it closes."""
+    outside = _TEXT.sub("", text)
+    opened = outside.count("{") + outside.count("[")
+    closed = outside.count("}") + outside.count("]")
+    return not text.rstrip().endswith(("}", "]")) and opened > closed
+
+
+def _is_inside_record(text: str) -> bool:
+    """Check that JSON without its end stops in an object that is an item of a list: records are such objects."""
+    open_brackets = ""
+    for bracket in _BRACKET.findall(_TEXT.sub("", text).partition('"')[0]):
+        open_brackets = open_brackets + bracket if bracket in "{[" else open_brackets[:-1]
+    return "[{" in open_brackets
 
 
 def _depth(text: str) -> int:

@@ -88,11 +88,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class ParsedReply(Generic[Item]):
-    """``records`` in the order they came; ``complete`` when the reply says that it is at its end."""
+    """The content of a reply.
+
+    ``records``: whole records, in the order they came. ``complete``: the reply says that it is at its end.
+    ``cut``: it ends inside a record, or its JSON does not close. The record that was cut is a problem.
+    """
 
     records: tuple[Item, ...]
     problems: tuple[Problem, ...]
     complete: bool
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,18 @@ class Graph(ParsedReply[Record]):
         return tuple(record for record in self.records if isinstance(record, Relationship))
 
 
+def cut_problem(parsed: ParsedReply[Item]) -> Problem | None:
+    """Return the problem of a reply that ends too early, whatever its finish reason is; else None."""
+    if not parsed.cut:
+        return None
+    inside = next((found for found in parsed.problems if found.reason == "truncated"), None)
+    if inside is None:
+        return Problem("truncated", "", "the JSON of the reply does not close")
+    return Problem("truncated", inside.record_text, inside.message)
+
+
 def unreadable(parsed: ParsedReply[Item], reply: str) -> Problem | None:
-    """What makes the reply useless as a whole; None when it has a record, or says that there is none."""
+    """Return the problem that makes a reply useless as a whole; None if it has a record, or says that there is none."""
     if parsed.records or (parsed.complete and not parsed.problems):
         return None
     if parsed.problems:
@@ -125,11 +140,13 @@ def unusable(reply: str) -> Problem | None:
 
 
 def failed(reply: ChatReply) -> Problem | None:
-    """Why the call brought no reply, or not all of it."""
+    """Return why the call brought no reply, or only a part of one, or one to a part of the prompt; else None."""
     if reply.reason:
         return Problem(reply.reason, clipped(reply.text), reply.message)
     if reply.finish_reason == "length":
         return Problem("truncated", "", "the reply was cut off at the model's output limit; ask for less at once")
+    if reply.prompt_cut:
+        return Problem("unread", "", reply.message)
     return None
 
 
