@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.asking import Asking
-from pipeline.errors import UsageError
+from pipeline.errors import GraphmillError, UsageError
 from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+    from pipeline.contract.reasons import Reason
     from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
     from pipeline.engine.bill.expected_calls import Estimate
     from pipeline.engine.bill.forecast import Forecast
     from pipeline.engine.law_check import HeldStep
-    from pipeline.engine.plan import PlannedStep, RunOptions, Selection
+    from pipeline.engine.plan import PlannedStep, Rows, RunOptions, Selection
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.export.picture import Picture
     from pipeline.export.source import ExportReport, ExportSource
@@ -164,20 +165,39 @@ class Project(Asking):
         on_event: OnEvent | None = None,
         options: RunOptions | None = None,
         recovered: bool = False,
+        unended: bool = False,
     ) -> RunReport:
-        """Run the workflow, by default the one that ``table`` reads, with the rejected rows asked for once more, and
-        with ``recovered`` also those that were answered by halves or by repair; one that cannot be loaded is indexed.
+        """Run the workflow, by default the one that ``table`` reads, and ask again for the rows that were lost or cut.
+
+        ``recovered``: also for those that were answered by halves or by repair. ``unended``: also for those of which a
+        reply lacks its end mark; such a reply is replaced only by one that has the mark. A workflow that cannot be
+        loaded is indexed.
         """
-        from pipeline.engine.losses import ASKED_AGAIN, RECOVERED
         from pipeline.engine.plan import RunOptions
 
         workflow = self.workflow(name or self.shown_workflow()).name
         run = self.index if self.why_not_loadable(workflow) else self.run
-        kinds = ASKED_AGAIN | ({RECOVERED} if recovered else set())
-        rejects = self.table("rejects", workflow)
-        chosen = rejects[rejects["kind"].isin(kinds)]
-        again = {str(step): frozenset(rows) for step, rows in chosen.groupby("step")["row_id"]}
-        return run(workflow, progress, on_event, replace(options or RunOptions(), again=again))
+        again, without_end = self._asked_again(workflow, recovered, unended)
+        wanted = replace(options or RunOptions(), again=again, unended=without_end)
+        return run(workflow, progress, on_event, wanted)
+
+    def forecast_retry(self, name: str | None = None, recovered: bool = False, unended: bool = False) -> list[Forecast]:
+        """Return what each step would do and cost in a ``retry``. No model is asked."""
+        from pipeline.engine.bill.forecast import forecast
+
+        workflow = self.workflow(name or self.shown_workflow())
+        again, without_end = self._asked_again(workflow.name, recovered, unended)
+        return forecast(workflow, self.resources, self.snapshots, self.usage(), again=again, unended=without_end)
+
+    def _asked_again(self, workflow: str, recovered: bool, unended: bool) -> tuple[Rows, Rows]:
+        """Return the rows that a retry asks for, by step, and those of them that it asks for an end mark."""
+        from pipeline.engine.losses import ASKED_AGAIN, RECOVERED, UNENDED
+
+        rejects = self.rejects(workflow)
+        lost = rejects["kind"].isin(ASKED_AGAIN) & (rejects["class"] == "lost")
+        without_end = (rejects["kind"] == UNENDED) & unended
+        chosen = lost | without_end | ((rejects["kind"] == RECOVERED) & recovered)
+        return _rows_by_step(rejects[chosen]), _rows_by_step(rejects[without_end])
 
     def export(
         self, kind: str, folder: str | Path, name: str | None = None, force: bool = False, advanced: Advanced = silent
@@ -345,6 +365,23 @@ class Project(Asking):
 
         return examine(self, long, consent)
 
+    def rejects(self, workflow: str | None = None) -> pd.DataFrame:
+        """Return the rejects of the last completed run (by default as ``table``), and the ``class`` of each: "lost", or
+        "decided" for what a rule left out or only remarked on (contract/reasons.py)."""
+        from pipeline.engine.losses import classes_of_steps
+
+        found = self.table("rejects", workflow)
+        own = self.own_reasons(workflow or self.shown_workflow())
+        return found.assign(**{"class": classes_of_steps(found, own)})
+
+    def own_reasons(self, workflow: str) -> Mapping[str, Mapping[str, Reason]]:
+        """Return the reasons that verbs of a workflow declare, by step; none if its file cannot be read any more."""
+        try:
+            steps = self.workflow(workflow).steps
+        except GraphmillError:
+            return {}
+        return {step.id: step.verb.reasons for step in steps}
+
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
         """A table of the workflow's last completed run; by default of the workflow that the workspace shows, else of
         the one that settings name. Relationships have their ranks (snapshots/ranks.py). Raises UsageError when there is
@@ -422,3 +459,7 @@ class Project(Asking):
         with self.runs.alone():
             PurgeIntents(self.root).refuse_broken_off()
             return run_stages(self, name, progress, options or RunOptions(), *stages)
+
+
+def _rows_by_step(rejects: pd.DataFrame) -> Rows:
+    return {str(step): frozenset(rows) for step, rows in rejects.groupby("step")["row_id"]}

@@ -95,19 +95,24 @@ def plan(
 ) -> None:  # fmt: skip
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.engine.bill.forecast import totals
-        from pipeline.engine.extraction_check import why_nothing_found
+        _show_plan(project, name, project.forecast(name, _selection(start, only, skip, force)), as_json)
 
-        workflow = project.workflow(name).name
-        forecasts = project.forecast(name, _selection(start, only, skip, force))
-        sums = totals(forecasts)
-        fact = project.why_not_loadable(name)
-        found = why_nothing_found(project.runs.last_health(workflow))
-        traded = project.trades(name)
+
+def _show_plan(project: "Project", name: str | None, forecasts: "list[Forecast]", as_json: bool) -> None:
+    """Print what a run or a retry would do and cost."""
+    from pipeline.engine.bill.forecast import totals
+    from pipeline.engine.extraction_notes import extraction_notes
+
+    planned = project.workflow(name)
+    workflow = planned.name
+    sums = totals(forecasts)
+    fact = project.why_not_loadable(name)
+    found = extraction_notes(project.runs.last_health(workflow), planned)
+    traded = project.trades(name)
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     counts = changes.counts if changes else {}
     notes = _notes(forecasts, fact and f"{fact}; until then 'graphmill index {workflow}' alone runs it", counts)
-    notes += (*traded, *((f"the last run: {found}",) if found else ()))
+    notes += (*traded, *(f"the last run: {note}" for note in found))
     if as_json:
         report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
         print_json({**report.to_json(), "estimate": sums, "documents": counts})
@@ -197,20 +202,32 @@ def retry(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto",
     recovered: Annotated[bool, typer.Option("--recovered", help="Also rows answered by halves or repair.")] = False,
+    unended: Annotated[bool, typer.Option("--unended", help="Also rows of which a reply lacks its end mark.")] = False,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Only say what would be asked, and its cost.")] = False,
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
     page: Page = None,
 ) -> None:  # fmt: skip
-    """Run, and ask again for exactly the rows that were rejected."""
+    """Run, and ask again for exactly the rows that were lost or cut."""
     from pipeline.engine.plan import RunOptions
+
+    if only_plan:
+        with open_project(context, folder, overrides, as_json) as project:
+            shown = name or project.shown_workflow()
+            _show_plan(project, shown, project.forecast_retry(shown, recovered, unended), as_json)
+        return
 
     owners = tuple(take_over or ())
     options = RunOptions(max_cost=max_cost, max_tokens=max_tokens, allow_deletes=allow_deletes,
                          memory_profile=memory_profile, replace=replace, re_embed=re_embed,
                          take_over=owners)  # fmt: skip
-    carry_out(lambda project, progress: project.retry(name, progress, options=options, recovered=recovered),
-              context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
+    carry_out(
+        lambda project, progress: project.retry(
+            name, progress, options=options, recovered=recovered, unended=unended
+        ),
+        context, folder, overrides, as_json, log, owners, yes, page=page,
+    )  # fmt: skip
 
 
 def _selection(
@@ -242,7 +259,7 @@ def carry_out(
         confirm_take_over(project, owners, yes)
         with run_progress(log) as progress:
             report = stages(project, progress).to_json()
-        rejects = project.table("rejects", report["workflow"]) if report["totals"]["rejects"] else None
+        rejects = project.rejects(report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:
         print_json(report)
     else:

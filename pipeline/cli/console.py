@@ -41,6 +41,7 @@ def describe(report: StepReport) -> str:
         f"{report.rejects - kept:,} left out ({reasons})" if reasons else "",
         f"{kept:,} kept of the last run" if kept else "",
         f"not read: {told(report.not_read)}" if report.not_read else "",
+        f"decided: {told(report.decided_reasons)}" if report.decided_reasons else "",
         f"{report.recovered:,} recovered" if report.recovered else "",
     ]
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
@@ -121,7 +122,7 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     """The end of a run; ``report`` is RunReport's JSON."""
     totals = report["totals"]
     if rejects is not None:
-        lost = rejects[~rejects["kind"].isin(["recovered", "skipped", "unrefreshed"])]
+        lost = rejects[rejects["class"] == "lost"]
         for step, row, reason, message in lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
             what = "kept" if reason == KEPT_UNREAD else "left out"
             print(f"{what} by {step}: {row}: {reason}: {message}")
@@ -132,11 +133,11 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{counted(totals['calls'], 'model call')} ({totals['cached_calls']:,} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
-    recovered = f", {totals['recovered']:,} recovered" if totals.get("recovered") else ""
+    beside = "".join(f", {totals[name]:,} {name}" for name in ("decided", "recovered") if totals.get(name))
     if counts := report.get("documents"):
         changes = ", ".join(f"{counts[change]:,} {change}" for change in ("new", "edited", "gone") if change in counts)
         print(f"documents: {counts['all']:,}; {changes or 'those of the run before are not known'}")
-    print(f"{calls}, {tokens}, {counted(totals['rejects'], 'reject')}{recovered}, {totals['seconds']:.1f} s")
+    print(f"{calls}, {tokens}, {counted(totals['rejects'], 'reject')}{beside}, {totals['seconds']:.1f} s")
     print_notes(report.get("notes", ()))
     if report.get("health"):
         print(
@@ -151,12 +152,17 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
-    """A line a row, and how many there are of each reason."""
-    for row in rejects.itertuples(index=False):
-        print(f"{row.step:<22} {row.kind:<9} {row.reason:<15} {row.row_id}  {row.message}")
-    counts = rejects.groupby(["kind", "reason"]).size().reset_index(name="rows")
-    told = ", ".join(f"{row.rows:,} {row.kind} {row.reason}" for row in counts.itertuples()) or "no rejects"
-    print(f"{workflow}: {told}")
+    """Print a line for each row, then for each class how many rows there are of each kind and reason."""
+    columns = rejects[["step", "class", "kind", "reason", "row_id", "message"]]
+    for step, loss, kind, reason, row_id, message in columns.itertuples(index=False, name=None):
+        print(f"{step:<22} {loss:<7} {kind:<9} {reason:<15} {row_id}  {message}")
+    for loss in ("lost", "decided"):
+        counts = rejects[rejects["class"] == loss].groupby(["kind", "reason"]).size().reset_index(name="rows")
+        shown = ", ".join(f"{row.rows:,} {row.kind} {row.reason}" for row in counts.itertuples())
+        if shown:
+            print(f"{workflow}: {loss}: {shown}")
+    if rejects.empty:
+        print(f"{workflow}: no rejects")
 
 
 def print_usage(usage: "pd.DataFrame", by: str) -> None:

@@ -133,7 +133,7 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
         return
     print(
         f"{'run':<29} {'began (UTC)':<16} {'workflow':<14} {'outcome':<22} {'took':>8} {'calls':>7} {'cost':>10} "
-        f"{'rejects':>7}  tables"
+        f"{'rejects':>7} {'decided':>7}  tables"
     )
     for entry in entries:
         took = "" if entry.seconds is None else span(entry.seconds)
@@ -142,7 +142,7 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
         tables = "new" if entry.manifest == entry.run_id else f"of {entry.manifest}" if entry.manifest else "-"
         print(
             f"{entry.run_id:<29} {moment(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14} "
-            f"{outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,}  {tables}"
+            f"{outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,} {entry.decided:>7,}  {tables}"
         )
 
 

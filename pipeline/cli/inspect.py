@@ -23,10 +23,10 @@ def rejects(
     as_json: Json = False,
     reason: Annotated[str | None, typer.Option(help=f"Only those with this reason: {', '.join(REASONS)}.")] = None,
 ) -> None:  # fmt: skip
-    """The rows that the last run left out, or answered by halves or by repair, and why."""
+    """List the rows that the last run lost, left out by a rule, or answered by halves or by repair, and why."""
     with open_project(context, folder, overrides, as_json) as project:
         workflow = name or project.shown_workflow()
-        found = project.table("rejects", workflow)
+        found = project.rejects(workflow)
     given = {*REASONS, *found["reason"]}
     if reason and reason not in given:
         from pipeline.settings.validation import did_you_mean

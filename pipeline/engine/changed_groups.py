@@ -15,6 +15,7 @@ from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
 from pipeline.engine.kept_documents import KEPT, NAMING
+from pipeline.engine.losses import UNENDED
 from pipeline.engine.memory import release_memory
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone
 from pipeline.engine.workflow import REJECTS, Step
@@ -39,10 +40,11 @@ ROWS_AT_ONCE = 100_000
 @dataclass(frozen=True)
 class LastRun:
     """The tables of the last run, by the verb's names. ``inputs``: None where what the step makes now may differ in
-    more than what they do."""
+    more than what they do. ``retried``: the step runs for the sake of rejects of the last run."""
 
     inputs: Tables | None
     outputs: Tables
+    retried: bool = False
 
 
 def last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastRun:
@@ -55,7 +57,8 @@ def last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore)
     if planned.reason not in ("input", "retry") or not differs_in_inputs_alone(planned, record, previous):
         return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
-    return LastRun(inputs if all(map(snapshots.exists, inputs.values())) else None, outputs)
+    there = all(map(snapshots.exists, inputs.values()))
+    return LastRun(inputs if there else None, outputs, planned.reason == "retry")
 
 
 def last_tables(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastTables:
@@ -80,7 +83,7 @@ def parts_of(step: Step) -> tuple[Part, ...]:
 @dataclass(frozen=True)
 class Night:
     """What a piece of a step reads ``now``, by its names, and what it read and wrote in the last run. ``again``: kinds
-    of rejects that are worked on again; None: any."""
+    of rejects that are worked on again; None: any, but in a retry alone those of rows that were used whole."""
 
     part: Part
     now: Tables
@@ -111,10 +114,14 @@ class Night:
         return pc.unique(law.groups(distinct(found)))
 
     def _rejected(self, column: str) -> pa.ChunkedArray:
-        """Of the last run, what is to be worked on again."""
+        """Return the rows of the last run that are to be worked on again, named by a column of the rejects."""
         rejects = self.snapshots.table(self.last.outputs[REJECTS], [column, "kind"])
         if self.again is not None:
             rejects = rejects.filter(pc.is_in(rejects["kind"], value_set=pa.array(sorted(self.again), STRING)))
+        elif not self.last.retried:
+            # A model that never writes end marks leaves such a remark on every row: to read them all again each night
+            # would change nothing.
+            rejects = rejects.filter(pc.not_equal(rejects["kind"], UNENDED))
         return rejects[column]
 
     def readings(self, groups: Groups | None, at_once: int | None) -> Iterator[tuple[Groups | None, Frames]]:

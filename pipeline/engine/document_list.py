@@ -12,7 +12,7 @@ import pyarrow.compute
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.deletions import DOCUMENTS, document_changes, documents_before, identities, not_converted
 from pipeline.engine.kept_documents import named_sources, with_kept
-from pipeline.engine.losses import RECOVERED, UNREFRESHED
+from pipeline.engine.losses import RECOVERED, UNENDED, UNREFRESHED
 from pipeline.engine.plan import following
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -85,6 +85,8 @@ def _loads(step: Step) -> bool:
 pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
 TEXT_UNITS = "text_units"
 GIVEN = ("entities", "relationships")
+NOTHING_LEFT_OUT = (RECOVERED, UNREFRESHED, UNENDED)
+"""Kinds of rejects of rows that are there whole."""
 
 
 def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
@@ -102,7 +104,7 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
     for table in GIVEN:
         listed[table] = _counted(listed["id"], _documents_of(manifest, snapshots, table, document_of))
     rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
-    rejects = rejects[~rejects["kind"].isin([RECOVERED, UNREFRESHED])]
+    rejects = rejects[~rejects["kind"].isin(NOTHING_LEFT_OUT)]
     left_out, elsewhere = _left_out(rejects, listed, document_of, _loaders(manifest))
     listed["left_out"] = pd.Series([left_out.get(id, []) for id in listed["id"]], index=listed.index, dtype=object)
     nothing = {"id": "", "title": "", "since": "", TEXT_UNITS: 0, **dict.fromkeys(GIVEN, 0)}
@@ -113,9 +115,9 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
 
 
 def left_out_of(rows: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
-    """The rejects of these rows, which may be sources, documents or text units; the columns of REJECTS."""
+    """Return what was left out of these rows, which may be sources, documents or text units: the columns of REJECTS."""
     rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
-    return rejects[rejects["row_id"].isin(list(rows))]
+    return rejects[rejects["row_id"].isin(list(rows)) & ~rejects["kind"].isin(NOTHING_LEFT_OUT)]
 
 
 def _read(manifest: Manifest, snapshots: SnapshotStore, table: str, columns: list[str]) -> pd.DataFrame:

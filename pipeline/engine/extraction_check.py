@@ -1,6 +1,6 @@
-"""What the tables of a run say of its extraction."""
+"""Measure the extraction by the tables of a run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,10 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import NAMING, STRING, TITLE_FROM
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.engine.workflow import REJECTS
+from pipeline.engine.losses import CUT, ROW, UNENDED
+from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError
+from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import match_key
 
@@ -20,40 +22,109 @@ pc: Any = pyarrow.compute  # its functions are made as it is imported: type chec
 COLUMNS = {
     "documents": ["id", "title", TITLE_FROM],
     "text_units": ["id", "document_id"],
-    "rejects": ["reason"],
+    "rejects": ["step", "row_id", "kind", "reason"],
 }
+EXTRACTIONS, TEXT_UNITS = "extractions", "text_units"
 MOST_FORMS = 3
 """Entities that the title of a document may be: itself, without its brackets, and what stands in them."""
 MANY_WITHOUT_NAMES = 0.5
-"""Of the text units those in which nothing was found, from which on a run says so."""
+"""The share of the text units in which nothing was found from which on a run says so."""
+FAST = "extract_graph_fast"
+TEXTS_LOOKED_AT, CHARACTERS_LOOKED_AT = 200, 2000
+"""So many text units, and so much of each, tell which scripts a corpus is written in."""
 
 
-def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore) -> dict[str, float]:
-    """Counts, as far as the workflow writes the tables they need: ``text_units``, those ``without_entities``, those
-    of whose text no entity is but the title of their document (``only_title``), ``entities_per_unit``, ``ungrounded``
-    (records with a name that does not stand in their text), ``orphan_relationships`` (with an end that no record
-    describes). What was dropped for it is counted too."""
-    if not {"text_units", "extractions"} <= set(tables):
+def extracting_steps(workflow: Workflow) -> list[Step]:
+    """Return the steps that write extractions."""
+    return [step for step in workflow.steps if EXTRACTIONS in step.outputs.values()]
+
+
+def reading_steps(workflow: Workflow) -> list[Step]:
+    """Return the steps that ask a chat model about each text unit."""
+    return [
+        step
+        for step in workflow.steps
+        if step.verb.rowwise
+        and step.inputs.get(step.verb.rowwise) == TEXT_UNITS
+        and step.verb.roles_of(ChatModel)
+        and step.models
+    ]
+
+
+def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore, workflow: Workflow) -> dict[str, float]:
+    """Count what the tables of a workflow say of its extraction, as far as it writes the tables that are needed.
+
+    ``text_units``; those that were rejected (``rejected_units``); of the others, those ``without_entities`` and those
+    of whose text no entity is but the title of their document (``only_title``); ``entities_per_unit``; ``ungrounded``
+    records (with a name that does not stand in their text); ``orphan_relationships`` (with an end that no record
+    describes). What was dropped for it is counted too.
+
+    If a chat model reads the text units: those of which only the whole records of cut replies are used (``cut_units``),
+    and ``share_without_end_mark``, the share of the replies that lack the end mark that their prompt asks for.
+
+    If `extract_graph_fast` found next to nothing: ``share_of_caseless_letters``, those of scripts without capitals.
+    """
+    if not {TEXT_UNITS, EXTRACTIONS} <= set(tables):
         return {}
     read = {name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables}
-    records, ungrounded = _read_records(tables["extractions"], snapshots)
+    records, ungrounded = _read_records(tables[EXTRACTIONS], snapshots)
     unit, name = (records[column].combine_chunks() for column in ("text_unit_id", "name"))
     pairs = np.unique(unit.indices.to_numpy().astype(np.int64) * (len(name.dictionary) + 1) + name.indices.to_numpy())
     of_unit, called = np.divmod(pairs, len(name.dictionary) + 1)
     few = np.bincount(of_unit)[of_unit] <= MOST_FORMS
     named = {"text_unit_id": unit.dictionary.take(of_unit[few]), "name": name.dictionary.take(called[few])}
-    units, dropped = len(read["text_units"]), read["rejects"].to_pandas()["reason"].value_counts()
-    counts = {
+    units, rejects = len(read[TEXT_UNITS]), read["rejects"].to_pandas()
+    dropped = rejects["reason"].value_counts()
+    extracting = {step.id for step in extracting_steps(workflow)}
+    rejected = _rows_of_kind(rejects, ROW, extracting) - set(unit.dictionary.to_pylist())
+    counts: dict[str, float] = {
         "text_units": units,
-        "without_entities": units - len(unit.dictionary),
-        "only_title": _only_title(read.get("documents"), read["text_units"], pa.table(named)),
+        "rejected_units": len(rejected),
+        "without_entities": units - len(unit.dictionary) - len(rejected),
+        "only_title": _only_title(read.get("documents"), read[TEXT_UNITS], pa.table(named)),
         "entities_per_unit": round(len(records) / max(units, 1), 2),
         "ungrounded": int(ungrounded + dropped.get("ungrounded", 0)),
     }
+    if reading := {step.id for step in reading_steps(workflow)}:
+        counts["cut_units"] = len(_rows_of_kind(rejects, CUT, reading))
+        counts["share_without_end_mark"] = _share_without_end_mark(rejects, units, reading)
     if "merged_entities" in tables:
         of_stubs = _orphans(tables["merged_entities"], tables["merged_relationships"], snapshots)
         counts["orphan_relationships"] = int(of_stubs + dropped.get("orphan", 0))
+    if found_little(counts) and any(step.verb.name == FAST for step in extracting_steps(workflow)):
+        counts["share_of_caseless_letters"] = _share_of_caseless_letters(tables[TEXT_UNITS], snapshots)
     return counts
+
+
+def found_little(health: Mapping[str, float]) -> bool:
+    """Check that in many of the text units that were not rejected nothing was found but a title."""
+    units = health.get("text_units", 0) - health.get("rejected_units", 0)
+    empty = health.get("without_entities", 0) + health.get("only_title", 0)
+    return units > 0 and empty >= MANY_WITHOUT_NAMES * units
+
+
+def _rows_of_kind(rejects: pd.DataFrame, kind: str, steps: Collection[str]) -> set[str]:
+    return set(rejects.loc[(rejects["kind"] == kind) & rejects["step"].isin(list(steps)), "row_id"])
+
+
+def _share_without_end_mark(rejects: pd.DataFrame, units: int, steps: Collection[str]) -> float:
+    """Return the share of the text units with a usable reply that have one without an end mark, over all steps."""
+    answered = sum(units - len(_rows_of_kind(rejects, ROW, [step])) for step in steps)
+    unended = sum(len(_rows_of_kind(rejects, UNENDED, [step])) for step in steps)
+    return round(unended / answered, 4) if answered else 0.0
+
+
+def _share_of_caseless_letters(text_units: Snapshot, snapshots: SnapshotStore) -> float:
+    letters = caseless = looked_at = 0
+    for batch in snapshots.unordered(text_units, ["text"]):
+        for text in batch["text"].to_pylist()[: TEXTS_LOOKED_AT - looked_at]:
+            of_text = [letter for letter in text[:CHARACTERS_LOOKED_AT] if letter.isalpha()]
+            letters += len(of_text)
+            caseless += sum(letter.lower() == letter.upper() for letter in of_text)
+            looked_at += 1
+        if looked_at >= TEXTS_LOOKED_AT:
+            break
+    return round(caseless / letters, 4) if letters else 0.0
 
 
 def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pa.Table:
@@ -75,18 +146,6 @@ def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.T
         coded = {name: pc.fill_null(entities[name], "").cast(STRING).dictionary_encode() for name in told}
         records.append(pa.table(coded))
     return pa.concat_tables(records).unify_dictionaries(), ungrounded
-
-
-def why_nothing_found(health: Mapping[str, float]) -> str | None:
-    """A word on a text of which next to nothing was found, for a run's notes."""
-    units, empty = health.get("text_units", 0), health.get("without_entities", 0) + health.get("only_title", 0)
-    if not units or empty < MANY_WITHOUT_NAMES * units:
-        return None
-    return (
-        f"extraction: in {empty:,.0f} of {units:,.0f} text units nothing was found but the title of their document; "
-        "of scripts without capital letters 'extract_graph_fast' reads little but what a text repeats: a chat model "
-        "reads them ('index')"
-    )
 
 
 def refuse_all_empty(

@@ -29,16 +29,15 @@ _LINE = re.compile(r":\d+$")
 
 
 def classes(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.Series:
-    """Return the class of each reject, "lost" or "decided". ``own``: the reasons that the verb of their step declares."""
+    """Return the class of each reject, "lost" or "decided". ``own``: the reasons that the step's verb declares."""
     pairs = rejects[["kind", "reason"]].drop_duplicates().itertuples(index=False, name=None)
-    known = {pair: loss_of(*pair, own) for pair in pairs}
+    known = {(kind, reason): loss_of(kind, reason, own) for kind, reason in pairs}
     found = [known[pair] for pair in zip(rejects["kind"], rejects["reason"], strict=True)]
     return pd.Series(found, index=rejects.index, dtype=object)
 
 
-def classes_of_steps(rejects: pd.DataFrame, workflow: Workflow) -> pd.Series:
-    """Return the class of each reject of a run. ``rejects``: of all steps of the workflow, with the column ``step``."""
-    own = {step.id: step.verb.reasons for step in workflow.steps}
+def classes_of_steps(rejects: pd.DataFrame, own: Mapping[str, Mapping[str, Reason]]) -> pd.Series:
+    """Return the class of each reject of a run. ``own``: step -> the reasons that its verb declares."""
     found = pd.Series("", index=rejects.index, dtype=object)
     for step, rows in rejects.groupby("step"):
         found.loc[rows.index] = classes(rows, own.get(str(step), {}))
@@ -92,8 +91,8 @@ def reject_ratio(
 ) -> float:
     """Return which share of what a step had to decide is lost: the larger of two.
 
-    Of its rows, the share of which nothing, or only the whole records of cut replies, is used. Of the records, the share
-    that could not be read: a night in which each row loses half of them has lost half, though no row is rejected.
+    The first is the share of rows of which nothing, or only the whole records of cut replies, is used. The second is
+    the share of records that could not be read: if each row loses half of them, half is lost without a rejected row.
 
     Of a source those count that could be read before: its kept documents, and what has failed since the stores were
     loaded (``loaded``: the rejects of then, None before the first load)."""

@@ -9,6 +9,7 @@ from pipeline.engine.kept_documents import keeps_nothing, last_documents, record
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
+from pipeline.models.base import RowsAnew
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 
@@ -237,12 +238,20 @@ def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: 
 
 Rows = Mapping[str, frozenset[str]]
 """Step -> ids of its rows."""
+NO_ROWS: Rows = {}
+
+
+def rows_anew(step: str, again: Rows, unended: Rows) -> RowsAnew | None:
+    """Return the rows of a step whose bad replies are asked for again, or None."""
+    rows = again.get(step)
+    return RowsAnew(rows, unended.get(step, frozenset())) if rows else None
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
     lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
+    ``unended``: those of them of which good replies without an end mark are asked for again too;
     ``manifest``: the run whose tables are loaded, by default the newest; ``may_go``: a source that may be gone whatever
     ``max_delete_ratio`` is; ``direct``: nothing is asked in batches; ``reconvert``: files are converted again that
     have a conversion; ``full``, ``replace``, ``re_embed`` and
@@ -254,6 +263,7 @@ class RunOptions:
     allow_deletes: bool = False
     memory_profile: bool = False
     again: Rows = field(default_factory=dict)
+    unended: Rows = field(default_factory=dict)
     manifest: str | None = None
     full: bool = False
     may_go: str | None = None

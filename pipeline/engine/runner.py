@@ -39,6 +39,7 @@ from pipeline.engine.plan import (
     Rows,
     Selection,
     following,
+    rows_anew,
     stamped_anew,
     tables_of,
     version_of,
@@ -74,8 +75,8 @@ class IndexResult:
 class Runner:
     """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
     is known even when a later step raises; ``documents`` counts those that are new, edited and gone, and all.
-    ``again``: rows that are to be asked for once more, by step, though their step has nothing new; ``reconvert``: so
-    are all conversions of files.
+    ``again``: rows that are to be asked for once more, by step, though their step has nothing new; ``unended``: those
+    of them whose replies without an end mark are asked for again; ``reconvert``: all files are converted again.
     ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
     the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
     raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone;
@@ -88,6 +89,7 @@ class Runner:
     budget: Budget = field(default_factory=Budget)
     journal: Journal | None = None
     again: Rows = field(default_factory=dict)
+    unended: Rows = field(default_factory=dict)
     reconvert: bool = False
     watch_memory: bool = False
     max_delete_ratio: float | None = None
@@ -280,9 +282,8 @@ class Runner:
     ) -> tuple[PlannedStep, dict[str, Snapshot], bool]:
         """What the step wrote, with the stamp of what it read. What was written to meanwhile is read again; False where
         it never stands still: then the record is no ground for reuse."""
-        step, again = planned.step, self.again.get(planned.step.id)
+        step, anew = planned.step, rows_anew(planned.step.id, self.again, self.unended)
         before = NOTHING_WRITTEN if self.may_go else last_tables(planned, previous, self.snapshots)
-        anew = again.__contains__ if again else None
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         last = last_run(planned, previous, self.snapshots)
         asked: Mapping[str, pd.DataFrame] = {}

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.contract.reasons import REASONS
-from pipeline.engine.kept_documents import SKIPPED
-from pipeline.engine.losses import RECOVERED, UNREFRESHED
+from pipeline.contract.reasons import REASONS, Loss, Reason, loss_of
+from pipeline.engine.losses import UNREFRESHED
 from pipeline.engine.run_report import RunReport
 from pipeline.errors import DataError, UsageError, exit_code_of, in_words
 from pipeline.runs.reports import RunEntry, UnfinishedRun, with_manifest
@@ -32,14 +31,14 @@ SAYS_WHAT_IT_IS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 LONGEST_ROW = 300
 """Characters that are shown of one."""
 DONE = frozenset({"reused", "ran"})
-NOT_LOST = frozenset({RECOVERED, SKIPPED})
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that a step rejected for a reason: how many there are, and (row id, content, message) of the first. The
-    content is cut, and "" of what is in no table, as a file that was not read. ``meaning``: of the reason, "" for one
-    of an own verb."""
+    """Rows that a step rejected for a reason: how many there are, and (row id, content, message) of the first.
+
+    The content is cut, and "" of what is in no table, as a file that was not read. ``meaning``: of the reason.
+    ``loss``: the class of the rejects."""
 
     step: str
     kind: str
@@ -47,6 +46,7 @@ class LeftOut:
     meaning: str
     rows: int
     first: Sequence[tuple[str, str, str]]
+    loss: Loss = "lost"
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,22 @@ def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) ->
     if snapshot is None:
         return None
     try:
-        return by_reason(project.snapshots.read(snapshot), manifest, project.snapshots)
+        own = project.own_reasons(entry.workflow)
+        return by_reason(project.snapshots.read(snapshot), manifest, project.snapshots, own)
     except DataError:  # another machine may have deleted it just now
         return None
 
 
-def by_reason(rejects: "pd.DataFrame", manifest: "Manifest", snapshots: "SnapshotStore") -> list[LeftOut]:
-    """What is lost first, then what was no input or was answered by halves or by repair; the most frequent first."""
+def by_reason(
+    rejects: "pd.DataFrame",
+    manifest: "Manifest",
+    snapshots: "SnapshotStore",
+    own: Mapping[str, Mapping[str, Reason]],
+) -> list[LeftOut]:
+    """Return rejects by step, kind and reason: losses first, then decisions; the most frequent first.
+
+    ``own``: step -> the reasons that its verb declares.
+    """
     reasons = rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True)
     contents = _contents(reasons.head(ROWS_SHOWN)["row_id"], manifest, snapshots)
     found = []
@@ -121,8 +130,11 @@ def by_reason(rejects: "pd.DataFrame", manifest: "Manifest", snapshots: "Snapsho
         step, kind, reason = (str(rows[column].iloc[0]) for column in ("step", "kind", "reason"))
         told = rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)
         first = [(row, contents.get(row, ""), message) for row, message in told]
-        found.append(LeftOut(step, kind, reason, REASONS.get(reason, ""), len(rows), first))
-    return sorted(found, key=lambda each: (each.kind in NOT_LOST, -each.rows))
+        declared = own.get(step, {})
+        known = REASONS.get(reason) or declared.get(reason)
+        meaning, loss = known.meaning if known else "", loss_of(kind, reason, declared)
+        found.append(LeftOut(step, kind, reason, meaning, len(rows), first, loss))
+    return sorted(found, key=lambda each: (each.loss == "decided", -each.rows))
 
 
 def _contents(ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStore") -> dict[str, str]:

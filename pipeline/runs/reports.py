@@ -78,6 +78,7 @@ class RunEntry:
     input_tokens: int = 0
     output_tokens: int = 0
     rows_written: int = 0
+    decided: int = 0
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RunEntry":
@@ -92,6 +93,7 @@ class RunEntry:
             run_id, report["workflow"], report["outcome"], start, end, report["exit_code"], totals["calls"],
             totals["cost"], totals["rejects"], message=report["message"], input_tokens=totals["input_tokens"],
             output_tokens=totals["output_tokens"], rows_written=rows_written(report["load"]),
+            decided=totals.get("decided", 0),  # reports of earlier versions count it among the rejects
         )  # fmt: skip
 
     @property

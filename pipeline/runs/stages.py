@@ -13,7 +13,8 @@ import pandas as pd
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
-from pipeline.engine.extraction_check import health, why_nothing_found
+from pipeline.engine.extraction_check import health
+from pipeline.engine.extraction_notes import extraction_notes
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
@@ -74,8 +75,7 @@ class RunState:
             f"{self.workflow.name}'"
         )
         told = [unread] if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects else []
-        found = why_nothing_found(self.health)
-        return (*self.runner.notes, *told, *filter(None, [found]), *self.store_notes)
+        return (*self.runner.notes, *told, *extraction_notes(self.health, self.workflow), *self.store_notes)
 
     @property
     def above_max_rejects(self) -> bool:
@@ -110,9 +110,9 @@ class RunState:
             return self.report("completed_with_rejects", 0)
         name = self.workflow.name
         message = (
-            f"{self.reject_ratio:.0%} of a step's rows rejected; the stores are left as they were; see 'graphmill "
-            f"rejects {name}', mend the cause, then 'graphmill retry {name}'; 'graphmill load {name}' loads what "
-            "there is"
+            f"{self.reject_ratio:.0%} of a step's rows or records are lost; the stores are left as they were; see "
+            f"'graphmill rejects {name}', mend the cause, then 'graphmill retry {name}'; 'graphmill load {name}' loads "
+            "what there is"
         )
         return self.report("completed_with_rejects", ABOVE_MAX_REJECTS, message)
 
@@ -218,7 +218,7 @@ def index_stage(project: Services, state: RunState) -> None:
         result = state.runner.run(state.workflow, state.run_id, loaded)
     emit(state.workflow, result.manifest, project.snapshots, project.output_folder / state.workflow.name)
     state.reject_ratio, state.unread_ratio = result.reject_ratio, result.unread_ratio
-    state.health = health(result.manifest.tables, project.snapshots)
+    state.health = health(result.manifest.tables, project.snapshots, state.workflow)
 
 
 def load_stage(project: Services, state: RunState) -> None:
@@ -277,6 +277,7 @@ def _runner(
         budget=Budget(options.max_cost, options.max_tokens),
         journal=journal,
         again=options.again,
+        unended=options.unended,
         reconvert=options.reconvert,
         watch_memory=options.memory_profile,
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.contract.reasons import REASONS, refuse_unknown_reasons
-from pipeline.engine.runner import PASSING_REASONS
+from pipeline.contract.reasons import PASSING_REASONS, REASONS, Reason, decided, loss_of, refuse_unknown_reasons
 from pipeline.errors import DataError
 
 ROOT = Path(__file__).parents[2]
@@ -35,4 +34,15 @@ def test_another_reason_is_refused():
 
 def test_the_documentation_explains_every_reason():
     section = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8").partition("| Reason |")[2].partition("\n## ")[0]
-    assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE)) == REASONS
+    told = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", section, re.MULTILINE)
+    assert {name: (loss, meaning) for name, loss, meaning in told} == {
+        name: (reason.loss, reason.meaning) for name, reason in REASONS.items()
+    }
+
+
+def test_the_class_of_a_reject_is_that_of_its_reason_unless_its_kind_is_never_a_loss():
+    own = {"unwanted": decided("not wanted"), "odd": Reason("an odd number")}
+    assert loss_of("row", "parse", own) == loss_of("cut", "truncated", own) == loss_of("row", "odd", own) == "lost"
+    assert loss_of("record", "record", own) == loss_of("row", "of an earlier version", own) == "lost"
+    assert loss_of("record", "self_loop", own) == loss_of("row", "unwanted", own) == "decided"
+    assert loss_of("skipped", "empty", own) == loss_of("recovered", "truncated", own) == "decided"

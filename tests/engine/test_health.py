@@ -17,7 +17,9 @@ from pipeline.contract.schemas import (
     TEXT_UNITS,
     TableSchema,
 )
-from pipeline.engine.extraction_check import health, refuse_all_empty, why_nothing_found
+from pipeline.engine.extraction_check import health, refuse_all_empty
+from pipeline.engine.extraction_notes import extraction_notes
+from pipeline.engine.workflow_file import read_workflow
 from pipeline.errors import DataError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
@@ -44,15 +46,17 @@ def measured(
     merged, links, _, rejects = merge_graphs(found, texts, params)
     rejects = REJECTS.frame([
         *rejects.itertuples(index=False, name=None),
-        *(("extract", unit, "row", "timeout", "no answer") for unit in rejected),
+        *(("extract_graph", unit, "row", "timeout", "no answer") for unit in rejected),
     ])  # fmt: skip
     tables = snapshots(store, {
         "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found), "rejects": (REJECTS, rejects),
         "merged_entities": (MERGED_ENTITIES, merged), "merged_relationships": (MERGED_RELATIONSHIPS, links),
     })  # fmt: skip
-    return health(tables, store)
+    return health(tables, store, INDEX)
 
 
+ROOT = Path(__file__).parents[2]
+INDEX, ON_CPU = (read_workflow(ROOT / "workflows" / f"{name}.yaml", {}) for name in ("index", "fast"))
 UNITS = {
     "d/0": [entity("Ada"), entity("Otto"), link("Ada", "Otto")],
     "d/1": [{**entity("Nobody"), "grounded": False}, {**link("Ada", "Phantom"), "grounded": False}],
@@ -63,10 +67,11 @@ UNITS = {
 
 def test_counts(store: SnapshotStore):
     assert measured(store, UNITS, rejected=("d/3",)) == {
-        "text_units": 4, "without_entities": 2, "only_title": 0, "entities_per_unit": 0.75, "ungrounded": 2,
-        "orphan_relationships": 2,
+        "text_units": 4, "rejected_units": 1, "without_entities": 1, "only_title": 0, "entities_per_unit": 0.75,
+        "ungrounded": 2, "cut_units": 0, "share_without_end_mark": 0.0, "orphan_relationships": 2,
     }  # fmt: skip
-    assert measured(store, {"d/0": []}, rejected=("d/0",))["without_entities"] == 1
+    assert measured(store, {"d/0": []}, rejected=("d/0",))["without_entities"] == 0
+    assert measured(store, {"d/0": []})["without_entities"] == 1
     assert measured(store, {})["entities_per_unit"] == 0
 
 
@@ -80,11 +85,66 @@ def test_units_whose_only_entity_is_their_title_are_counted(store: SnapshotStore
         "extractions": (EXTRACTIONS, found),
         "rejects": (REJECTS, REJECTS.frame()),
     }
-    counts = health(snapshots(store, tables), store)
+    counts = health(snapshots(store, tables), store, INDEX)
     assert (counts["only_title"], counts["without_entities"]) == (1, 1)
-    assert "in 2 of 3 text units" in (why_nothing_found(counts) or "")
-    assert why_nothing_found({**counts, "only_title": 0}) is None
-    assert why_nothing_found({}) is None
+    [note] = extraction_notes(counts, INDEX)
+    assert "in 2 of 3 text units" in note
+    assert not list(extraction_notes({**counts, "only_title": 0}, INDEX))
+    assert not list(extraction_notes({}, INDEX))
+
+
+def test_text_units_that_were_rejected_are_not_text_units_without_entities(store: SnapshotStore):
+    counts = measured(store, {"d/0": [entity("Ada")], "d/1": [], "d/2": []}, rejected=("d/1", "d/2"))
+    assert (counts["rejected_units"], counts["without_entities"]) == (2, 0)
+    assert not list(extraction_notes(counts, INDEX))
+
+
+def test_where_a_model_finds_nothing_the_advice_is_to_look_at_the_model(store: SnapshotStore):
+    [note] = extraction_notes(measured(store, {"d/0": [], "d/1": [], "d/2": [entity("Ada")]}), INDEX)
+    assert "look at the model with 'graphmill doctor'" in note
+    assert "capital letters" not in note
+    assert "extract_graph_fast" not in note
+
+
+@pytest.mark.parametrize(("text", "caseless"), [("كتب الحارس في الليل.", True), ("Nothing is named here.", False)])
+def test_capital_letters_are_spoken_of_only_where_a_corpus_has_none(store: SnapshotStore, text: str, caseless: bool):
+    found, texts = extractions({"d/0": []})
+    tables = {
+        "text_units": (TEXT_UNITS, texts.assign(text=text)),
+        "extractions": (EXTRACTIONS, found),
+        "rejects": (REJECTS, REJECTS.frame()),
+    }
+    counts = health(snapshots(store, tables), store, ON_CPU)
+    assert counts["share_of_caseless_letters"] == float(caseless)
+    [note] = extraction_notes(counts, ON_CPU)
+    assert ("scripts without capital letters" in note) == caseless
+    assert "doctor" not in note
+
+
+def test_replies_without_an_end_mark_and_cut_ones_are_told_with_what_asks_again(store: SnapshotStore):
+    units = {f"d/{number}": [entity("Ada")] for number in range(20)}
+    found, texts = extractions(units)
+
+    def told(unended: int, cut: int) -> tuple[dict[str, float], str]:
+        rejects = [("extract_graph", f"d/{n}", "unended", "unended", "no mark") for n in range(unended)]
+        rejects += [("extract_graph", f"d/{n}", "cut", "truncated", "cut") for n in range(cut)]
+        tables = {
+            "text_units": (TEXT_UNITS, texts),
+            "extractions": (EXTRACTIONS, found),
+            "rejects": (REJECTS, REJECTS.frame(rejects)),
+        }
+        counts = health(snapshots(store, tables), store, INDEX)
+        return counts, "\n".join(extraction_notes(counts, INDEX))
+
+    counts, notes = told(unended=1, cut=0)
+    assert counts["share_without_end_mark"] == 0.05
+    assert "5% of the replies have no end mark" in notes
+    assert "'graphmill retry index --unended --plan'" in notes
+    counts, notes = told(unended=0, cut=2)
+    assert (counts["cut_units"], counts["share_without_end_mark"]) == (2, 0)
+    assert "the replies to 2 text units were cut" in notes
+    assert "'graphmill retry index'" in notes
+    assert told(0, 0)[1] == ""
 
 
 @pytest.mark.parametrize(("found_in", "counted"), [("heading", 1), ("first_line", 0), ("file_name", 0), (None, 1)])
@@ -97,7 +157,7 @@ def test_a_title_that_is_no_name_is_not_what_a_unit_is_about(store: SnapshotStor
         "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found), "rejects": (REJECTS, REJECTS.frame()),
     })  # fmt: skip
     earlier = documents if found_in else documents.drop_columns(["title_from"])  # as versions before left it
-    assert health({**tables, "documents": store.write("documents", earlier)}, store)["only_title"] == counted
+    assert health({**tables, "documents": store.write("documents", earlier)}, store, INDEX)["only_title"] == counted
 
 
 def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: SnapshotStore):
@@ -108,7 +168,7 @@ def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: Snapsho
         "extractions": (EXTRACTIONS, found),
         "rejects": (REJECTS, REJECTS.frame()),
     }
-    assert health(snapshots(store, tables), store)["only_title"] == 1
+    assert health(snapshots(store, tables), store, INDEX)["only_title"] == 1
 
 
 def test_run_and_plan_say_that_a_script_without_capitals_has_no_names(tmp_path: Path):
@@ -161,7 +221,7 @@ def test_where_all_was_rejected_the_rejects_say_so(store: SnapshotStore):
 
 def test_a_workflow_without_extraction_has_no_health(store: SnapshotStore):
     texts = extractions({"d/0": []})[1]
-    assert health(snapshots(store, {"text_units": (TEXT_UNITS, texts)}), store) == {}
+    assert health(snapshots(store, {"text_units": (TEXT_UNITS, texts)}), store, INDEX) == {}
 
 
 def nothing(messages: Messages, body: Mapping[str, Any]) -> Reply:
@@ -217,7 +277,7 @@ def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
         before = postgres_versions(postgres_url, workspace)
         report = project.run("index")
         assert (report.exit_code, report.outcome, report.load) == (3, "completed_with_rejects", {})
-        assert "100% of a step's rows rejected; the stores are left as they were" in report.message
+        assert "100% of a step's rows or records are lost; the stores are left as they were" in report.message
         assert "'graphmill load index' loads what there is" in report.message
         assert project.run("index").exit_code == 3
         assert postgres_versions(postgres_url, workspace) == before

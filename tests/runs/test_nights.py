@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.contract.reasons import REASONS, decided
 from pipeline.contract.schemas import REJECTS, STRING, TableSchema, table
 from pipeline.runs.nights import LeftOut, by_reason
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
@@ -23,4 +24,19 @@ def test_what_a_row_says_is_looked_up_where_a_table_has_it(tmp_path: Path):
     }
     rejects = REJECTS.frame([("own", row, "row", "own", "why") for row in ("chunk-1", "doc-1", "ent-1")])
     expected = [("chunk-1", "The Tollen Quay.", "why"), ("doc-1", "", "why"), ("ent-1", "", "why")]
-    assert by_reason(rejects, Manifest("own", tables), snapshots) == [LeftOut("own", "row", "own", "", 3, expected)]
+    assert by_reason(rejects, Manifest("own", tables), snapshots, {}) == [LeftOut("own", "row", "own", "", 3, expected)]
+
+
+def test_losses_come_before_decisions_whoever_declares_them(tmp_path: Path):
+    rejects = REJECTS.frame([
+        *(("own", f"a-{n}", "record", "ungrounded", "why") for n in range(3)),
+        *(("own", f"b-{n}", "row", "unwanted", "why") for n in range(2)),
+        ("own", "c", "cut", "truncated", "why"),
+    ])  # fmt: skip
+    own = {"own": {"unwanted": decided("not wanted")}}
+    found = by_reason(rejects, Manifest("own", {}), SnapshotStore(tmp_path), own)
+    assert [(each.reason, each.loss, each.meaning) for each in found] == [
+        ("truncated", "lost", REASONS["truncated"].meaning),
+        ("ungrounded", "decided", REASONS["ungrounded"].meaning),
+        ("unwanted", "decided", "not wanted"),
+    ]

@@ -123,7 +123,7 @@ def test_totals_are_over_the_steps_and_the_load():
     totals = report("r").totals
     assert totals == {
         "calls": 2, "throttled_calls": 0, "cached_calls": 3, "input_tokens": 0, "output_tokens": 0, "rejects": 1,
-        "recovered": 0, "not_read": {}, "seconds": 1.75, "cost": 0.5,
+        "decided": 0, "recovered": 0, "not_read": {}, "seconds": 1.75, "cost": 0.5,
     }  # fmt: skip
     unpriced = RunReport("r", "index", "completed", 0, (StepReport("a", "v", "ran", cost=None),))
     assert unpriced.totals["cost"] is None

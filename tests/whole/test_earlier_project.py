@@ -29,11 +29,11 @@ batch, which is under way. ``earlier_loaded.zip``: of ``fast``, loaded, with a d
 
 SINCE = {
     "load_documents", "chunk_documents", "extract_graph_fast", "extract_graph", "merge_graphs",
-    "compute_degrees", "compose_texts",
+    "summarize_descriptions", "compute_degrees", "compose_texts",
 }  # fmt: skip
 """Verbs whose steps run once more: documents say where their title comes from, grounding asks for whole words, people
-of one name are told apart, relationships have no ranks beside them, and texts are composed of the columns that they are
-made of, no others."""
+of one name are told apart, a reply to a part of a prompt is no good one, relationships have no ranks beside them, and
+texts are composed of the columns that they are made of, no others."""
 ANEW = {"documents", "relationships"}
 """Tables that are others for that."""
 

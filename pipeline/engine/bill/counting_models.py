@@ -42,7 +42,7 @@ class ForgettingMemory(Memory, Protocol):
 
 @dataclass
 class Tally:
-    """``rows`` of model work, of which ``known`` needed no call."""
+    """``rows`` of model work, of which ``known`` needed no call. ``anew``: rows whose bad replies count as unknown."""
 
     tokenizer: Tokenizer
     rows: int = 0
@@ -52,6 +52,7 @@ class Tally:
     input_tokens: int = 0
     batch_size: int = 1
     """Texts that one call of an embedding model takes."""
+    anew: Anew | None = None
     keys: set[str] = field(default_factory=set)
     """Of all that was looked for in the cache."""
 
@@ -78,7 +79,7 @@ class RehearsedChat(WrappedChat):
     ) -> list[Result]:
         if not isinstance(self.model, RememberingChat):
             raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model, memory = self.model, _ReadOnly(self.model.memory(), self.tally.keys)
+        model, memory = self.model, _ReadOnly(self.model.memory(self.tally.anew), self.tally.keys)
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
             if reply.reason != NOT_ASKED:

@@ -7,7 +7,7 @@ Nothing is written but in a folder of its own, which goes with it, and the list 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +35,7 @@ from pipeline.engine.changed_groups import Groups, last_run, last_tables, output
 from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_between, documents_before, not_converted
 from pipeline.engine.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
-from pipeline.engine.plan import ALL, PlannedStep, Planner, Selection, tables_of
+from pipeline.engine.plan import ALL, NO_ROWS, PlannedStep, Planner, Rows, Selection, rows_anew, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
@@ -65,25 +65,32 @@ def forecast(
     snapshots: SnapshotStore,
     usage: pd.DataFrame,
     selection: Selection = ALL,
+    again: Rows = NO_ROWS,
+    unended: Rows = NO_ROWS,
 ) -> list[Forecast]:
-    """What each step would do and cost; ``usage``: the calls of former runs, which tell how long replies are."""
+    """Return what each step would do and cost.
+
+    ``usage``: the calls of former runs, which tell how long replies are. ``again``, ``unended``: the rows that a retry
+    asks for (RunOptions)."""
     previous = snapshots.manifest(workflow.name)
-    planner = Planner(workflow, resources, snapshots, selection, (), previous.steps)
+    planner = Planner(workflow, resources, snapshots, selection, again, previous.steps)
     with TemporaryDirectory(prefix="graphmill-plan-", ignore_cleanup_errors=True) as folder:
         tried = SnapshotStore(Path(folder), beneath=snapshots)
-        return list(Forecaster(planner, tried, previous, PastCalls(usage)).forecasts())
+        return list(Forecaster(planner, tried, previous, PastCalls(usage), again, unended).forecasts())
 
 
 @dataclass
 class Forecaster:
     """Through the steps, in their order. Of a table there is a snapshot that is certain, or one that is tried, which
     lacks what is to come, or only what is to come. ``snapshots``: where those of the last run can be read, and
-    those that are tried written."""
+    those that are tried written. ``again``, ``unended``: the rows that a retry asks for."""
 
     planner: Planner
     snapshots: SnapshotStore
     previous: Manifest
     former: PastCalls
+    again: Rows = field(default_factory=dict)
+    unended: Rows = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.workflow, self.resources = self.planner.workflow, self.planner.resources
@@ -150,7 +157,8 @@ class Forecaster:
 
     def _rehearse(self, planned: PlannedStep) -> Tally:
         """The step's outputs are tried."""
-        step, tally, tables = planned.step, Tally(self.resources.tokenizer), self._at_hand
+        step, tables = planned.step, self._at_hand
+        tally = Tally(self.resources.tokenizer, anew=rows_anew(step.id, self.again, self.unended))
         rowwise, worked_on = step.verb.rowwise, 0
 
         def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:

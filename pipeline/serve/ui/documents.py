@@ -111,6 +111,6 @@ def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]]
     found: dict[str, list[LeftOut]] = {}
     for row in rejects.to_dict("records"):
         reason = str(row["reason"])
-        why = row["message"] if tells_why(door) else REASONS.get(reason, "")
+        why = row["message"] if tells_why(door) else REASONS[reason].meaning if reason in REASONS else ""
         found.setdefault(of[row["row_id"]], []).append(LeftOut(row["step"], reason, why))
     return found

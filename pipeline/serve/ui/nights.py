@@ -65,7 +65,7 @@ def _opened(door: Door, run: str) -> dict[str, Any]:
 
 def _can_be_retried(door: Door, night: Night) -> bool:
     """Whether it has lost rows that a retry asks for: its tables are those that its workflow has now."""
-    lost = any(each.kind in ASKED_AGAIN for each in night.left_out or ())
+    lost = any(each.kind in ASKED_AGAIN and each.loss == "lost" for each in night.left_out or ())
     return lost and night.entry.manifest in door.project.snapshots.history(night.entry.workflow)[-1:]
 
 
