@@ -102,7 +102,9 @@ def test_the_address_may_be_copied_in_any_form(address: str, tmp_path: Path, azu
     chat = chat_of(tmp_path, azure, base_url=address.format(azure.address))
     chat.preflight()
     assert chat.complete(ASKED)[0].reason is None
-    assert [visit.path for visit in azure.visits] == ["/openai/models", "/openai/deployments/our-gpt/chat/completions"]
+    looked, asked = (visit.path for visit in azure.visits)
+    assert looked.endswith("/models")  # openai below 3 puts the deployment in front of it
+    assert asked == "/openai/deployments/our-gpt/chat/completions"
     version = "2024-02-01" if "?" in address else "2024-10-21"
     assert {visit.query["api-version"] for visit in azure.visits} == {version}
 
