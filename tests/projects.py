@@ -145,7 +145,10 @@ def new_project(
     project = ProjectFolder(root, endpoint.env if endpoint else {})
     for name, text in documents.items():
         project.write(name, text)
+    models = read_yaml(root / "settings.yaml")["models"]
+    models["chat"]["default"].setdefault("price", {"input": 0.15, "output": 0.60})
     project.edit_settings(
+        models=settings.pop("models", models),
         workspace=workspace_of(root),
         stores={"postgres": {"url": postgres_url}, **settings.pop("stores", {})},
         **{"max_delete_ratio": 1, **settings},

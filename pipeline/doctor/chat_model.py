@@ -23,11 +23,13 @@ from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 from pipeline.models.base import ChatReply, Tokens
 from pipeline.models.cache.replies import NO_CACHE
+from pipeline.models.endpoint.client import Endpoint
 from pipeline.models.measured import ROOM_FOR_A_REPLY, Measured, MeasuredModels
 from pipeline.models.parse.graph import parse_graph_json, parse_records
 from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT
 from pipeline.runs.adapters import chat_model
 from pipeline.runs.services import Services
+from pipeline.settings.schema import SHIPPED_MODEL, ChatSettings
 from pipeline.verbs.graph_prompt import JSON, RECORDS
 
 MUCH_HIDDEN = 0.5
@@ -81,6 +83,8 @@ def examine_chat(
     model.preflight()
     fact = "is there" if chat.needs_no_address else "answers, the key is taken"
     yield Finding("chat", name, "ok", f"{model.model} {fact} ({model.endpoint.shown})")
+    yield from guarded("chat", f"{name} num_ctx", lambda: examine_window(name, model.window, model.endpoint))
+    yield from examine_price(name, chat)
     needs = needs_of(name, workflows, resources, settings.query)
     checkup = Checkup(
         name, needs, Probe(model, resources.tokenizer), measuring, model.endpoint.digest,
@@ -88,6 +92,27 @@ def examine_chat(
     )  # fmt: skip
     yield from guarded("chat", name, checkup.findings)
     yield from checkup.bill()
+
+
+def examine_window(name: str, window: int | None, endpoint: Endpoint) -> Iterator[Finding]:
+    """Compare the window that settings give a model with what the model itself can read, where the server tells it."""
+    own = endpoint.context_length()
+    if window is None or own is None:
+        return
+    if own < window:
+        fact = f"num_ctx is {window:,}, but the model itself reads only {own:,} tokens"
+        yield Finding("chat", f"{name} num_ctx", "warning", fact, f"set num_ctx to {own} or less")
+    else:
+        fact = f"num_ctx is {window:,} tokens, prompt and reply together; the model itself reads up to {own:,}"
+        yield Finding("chat", f"{name} num_ctx", "ok", fact)
+
+
+def examine_price(name: str, chat: ChatSettings) -> Iterator[Finding]:
+    """Warn of a price that earlier versions wrote into settings.yaml and that is another model's."""
+    if chat.has_price_of_another_model:
+        fact = f"the price in settings.yaml is that of {SHIPPED_MODEL} at OpenAI, and the model is '{chat.model}'"
+        action = "set price to what this model costs, {input: 0, output: 0} for one of your own machine"
+        yield Finding("chat", f"{name} price", "warning", fact, action)
 
 
 @dataclass(frozen=True)
@@ -279,6 +304,6 @@ def _longer(wanted: int) -> str:
     """The next power of two that holds the prompt and a reply."""
     size = 1 << (wanted + ROOM_FOR_A_REPLY - 1).bit_length()
     return (
-        f"give the server a context of {size:,}: Ollama num_ctx {size} (OLLAMA_CONTEXT_LENGTH, or PARAMETER num_ctx in "
-        f"a Modelfile), vLLM --max-model-len {size}, llama.cpp -c {size}"
+        f"give the server a context of {size:,}: Ollama num_ctx {size} (in settings.yaml with provider: ollama, else "
+        f"OLLAMA_CONTEXT_LENGTH), vLLM --max-model-len {size}, llama.cpp -c {size}"
     )

@@ -173,8 +173,8 @@ class Runner:
         for model in models.values():
             if self.budget.max_cost is not None and getattr(model, "cost", _free)(ONE_TOKEN) is None:
                 raise UsageError(
-                    f"--max-cost: model '{model.identity['model']}' has no price; set its price in settings.yaml, or "
-                    "use --max-tokens"
+                    f"--max-cost: model '{model.identity['model']}' has no price; set its price in settings.yaml "
+                    "({input: 0, output: 0} for a model of your own machine), or use --max-tokens"
                 )
             if isinstance(model, ServedModel):
                 model.begin_run(self.progress.told)

@@ -87,11 +87,11 @@ def chat_model(
     """``urgent``: its calls go before those of models that are not, as a query's before those of a run. ``root``: the
     project's folder, in which certificates and modules are found. ``waits``: for a server that is starting, as a run's
     do."""
-    from pipeline.models.endpoint.chat import OpenAIChat
     from pipeline.models.endpoint.limits import Rate
 
     chat = _named(settings.models.chat, name, "models.chat")
-    return OpenAIChat(
+    price = chat.known_price
+    return _spoken_to(chat)(
         **reached(chat, root, tuple(_options_set(chat))),
         cache=cache,
         concurrency=chat.concurrency,
@@ -99,12 +99,23 @@ def chat_model(
         max_retries=chat.max_retries,
         rate=Rate(chat.requests_per_minute, chat.tokens_per_minute),
         options=chat.options,
-        input_price=chat.price.input if chat.price else None,
-        output_price=chat.price.output if chat.price else 0.0,
+        input_price=price.input if price else None,
+        output_price=price.output if price else 0.0,
         where=f"models.chat.{name}",
         urgent=urgent,
         wait_for_model=chat.wait_for_model if waits else 0.0,
     )
+
+
+def _spoken_to(chat: ChatSettings) -> Callable[..., OpenAIChat]:
+    """Return the adapter for the protocol of the model's provider."""
+    if chat.kind == "ollama":
+        from pipeline.models.endpoint.ollama import NUM_CTX, OllamaChat
+
+        return partial(OllamaChat, num_ctx=chat.num_ctx or NUM_CTX, keep_alive=chat.keep_alive)
+    from pipeline.models.endpoint.chat import OpenAIChat
+
+    return OpenAIChat
 
 
 def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
@@ -195,6 +206,13 @@ def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -
             api_version=model.api_version,
             entra_id=model.entra_id,
         )
+    elif model.kind == "ollama":
+        from pipeline.models.endpoint.ollama import OllamaEndpoint, native_address
+
+        arguments["base_url"] = native_address(model.base_url)
+        arguments["connect"] = partial(OllamaEndpoint, connection=connected)
+        # Under /v1 the same model is asked with other defaults, and with prompts that may be cut.
+        arguments["origin"] = {"provider": "ollama"}
     elif model.kind == "litellm":
         from pipeline.models.endpoint.litellm import LitellmEndpoint
 

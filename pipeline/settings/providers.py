@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+    model_validator,
+)
 
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 """The characters of a token in RFC 9110."""
@@ -88,12 +96,15 @@ class ProviderSettings(ConnectionSettings):
     ``azure``: ``deployment`` (by default the model's name), ``api_version``, and ``entra_id``: sign in with Microsoft
     Entra ID instead of a key. ``python``: ``function``, and its ``version``, which its author raises when its replies
     change. ``litellm``: ``arguments``, for the region, project or credentials of the cloud; they may be secrets.
+    ``ollama``, of chat models: ``num_ctx``, the tokens of the window, by default 8,192; ``keep_alive``: how long the
+    model stays loaded.
     """
 
     ONLY_OF: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "azure": ("deployment", "api_version", "entra_id"),
         "python": ("function", "version"),
         "litellm": ("arguments",),
+        "ollama": ("num_ctx", "keep_alive"),
     }
     WITHOUT: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "builtin": CONNECTION,
@@ -118,7 +129,7 @@ class ProviderSettings(ConnectionSettings):
     @property
     def needs_no_address(self) -> bool:
         """Tell whether the provider works without base_url and api_key."""
-        return self.kind in ("python", "litellm")
+        return self.kind in ("python", "litellm", "ollama")
 
     @property
     def secrets(self) -> Iterator[str]:
@@ -136,7 +147,7 @@ class ProviderSettings(ConnectionSettings):
     @model_validator(mode="after")
     def _has_only_settings_of_its_provider(self) -> Self:
         for provider, names in self.ONLY_OF.items():
-            foreign = [name for name in names if getattr(self, name) and provider != self.kind]
+            foreign = [name for name in names if getattr(self, name, None) and provider != self.kind]
             if foreign:
                 raise ValueError(f"{foreign[0]} is for provider: {provider}; set that provider, or remove {foreign[0]}")
         useless = [name for name in self.WITHOUT.get(self.kind, ()) if getattr(self, name)]

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from pipeline.settings.addresses import fault_of_neo4j, fault_of_object_store, fault_of_postgres, is_object_store
-from pipeline.settings.providers import ConnectionSettings, ProviderSettings
+from pipeline.settings.providers import ConnectionSettings, ProviderSettings, Text
 from pipeline.settings.query_options import Mode, QuerySettings
 
 EMBEDDED = "embedded"
@@ -59,6 +59,12 @@ class Price(Section):
     output: NonNegativeFloat = 0.0
 
 
+SHIPPED_MODEL = "gpt-4o-mini"
+SHIPPED_PRICE = Price(input=0.15, output=0.60)
+"""Of the shipped model at OpenAI, in dollars."""
+OPENAI_HOSTS = ("", "https://api.openai.com/v1")
+
+
 class EndpointSettings(Section, ProviderSettings):
     model: str = ""
     base_url: str = ""
@@ -95,8 +101,10 @@ class BatchSettings(Section):
 
 
 class ChatSettings(EndpointSettings):
-    provider: Literal["openai", "azure", "litellm", "python"] = "openai"
-    model: str = "gpt-4o-mini"
+    provider: Literal["openai", "ollama", "azure", "litellm", "python"] = "openai"
+    model: str = SHIPPED_MODEL
+    num_ctx: PositiveInt | None = None
+    keep_alive: Text = ""
     batch: BatchSettings = BatchSettings()
     temperature: float | None = None
     top_p: float | None = None
@@ -108,6 +116,18 @@ class ChatSettings(EndpointSettings):
     @property
     def kind(self) -> str:
         return self.provider
+
+    @property
+    def known_price(self) -> Price | None:
+        """Return the price that settings give; else that of the shipped model, where it is OpenAI that answers."""
+        at_openai = self.provider == "openai" and self.base_url.rstrip("/") in OPENAI_HOSTS
+        shipped = SHIPPED_PRICE if at_openai and self.model == SHIPPED_MODEL else None
+        return self.price or shipped
+
+    @property
+    def has_price_of_another_model(self) -> bool:
+        """Tell whether the price is that of the shipped model, which earlier versions wrote into settings.yaml."""
+        return self.price == SHIPPED_PRICE and SHIPPED_MODEL not in self.model
 
     @property
     def options(self) -> dict[str, Any]:

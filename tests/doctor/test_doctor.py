@@ -18,6 +18,7 @@ from pipeline.errors import StoreError
 from tests.buckets import Bucket
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
+from tests.servers.ollama_server import ollama_server
 from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import RerankReply, rerank_server
@@ -442,3 +443,27 @@ def test_a_bucket_that_is_not_there_is_one_finding(bucket: Bucket, tmp_path: Pat
     found = examined(folder)["snapshots object store"]
     assert (found.verdict, found.fact) == ("failed", "s3://no-such-bucket/p: there is no such bucket")
     assert found.action == "make it, or correct 'snapshots' in settings.yaml"
+
+
+def test_a_price_of_another_model_is_a_warning(project: ProjectFolder) -> None:
+    found = examined(project, "models.chat.default.model=llama3.2")
+    price = found["chat default price"]
+    assert (price.verdict, "{input: 0, output: 0}" in price.action) == ("warning", True)
+    assert "chat default price" not in examined(project)
+
+
+@pytest.mark.parametrize(("own", "verdict"), [(131_072, "ok"), (2048, "warning")])
+def test_ollama_tells_what_the_model_itself_reads(tmp_path: Path, postgres_url: str, own: int, verdict: str) -> None:
+    with ollama_server() as server:
+        server.models = {"llama3.2": own}
+        project = new_project(tmp_path / "p", postgres_url)
+        where = "models.chat.default"
+        found = examined(
+            project, f"{where}.provider=ollama", f"{where}.base_url={server.address}/v1", f"{where}.model=llama3.2",
+            f"{where}.num_ctx=8192",
+        )  # fmt: skip
+    window = found["chat default num_ctx"]
+    assert (window.verdict, "8,192" in window.fact, f"{own:,}" in window.fact) == (verdict, True, True)
+    assert found["chat default extraction"].verdict == found["chat default JSON"].verdict == "ok"
+    assert found["chat default streaming"].fact == "answers come in pieces"
+    assert found["chat default context"].verdict != "failed"

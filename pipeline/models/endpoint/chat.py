@@ -106,9 +106,7 @@ class OpenAIChat(RemoteModel, ChatModel):
             key, request = item
 
             def send(asked: ChatRequest, client: "OpenAI") -> tuple[Completion, Tokens]:
-                arguments = self._arguments(asked)
-                create = client.chat.completions.with_streaming_response.create
-                completion, tokens = read_answer(self.endpoint.fetch(create(**arguments)))
+                completion, tokens = self._fetch(asked, client)
                 memory.store(key, completion, request)  # before anybody counts or reads it
                 return completion, tokens
 
@@ -131,6 +129,11 @@ class OpenAIChat(RemoteModel, ChatModel):
         soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
         messages: Any = [{"role": "user", "content": WORD_OF_A_LOOK}]
         return token_counts(soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1).usage)
+
+    def _fetch(self, request: ChatRequest, client: "OpenAI") -> tuple[Completion, Tokens]:
+        """Send the request and return the whole reply."""
+        create = client.chat.completions.with_streaming_response.create
+        return read_answer(self.endpoint.fetch(create(**self._arguments(request))))
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
         return RememberedReplies(self.model, self.identity, self.cache, anew, self.count)

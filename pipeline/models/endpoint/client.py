@@ -136,6 +136,10 @@ class Endpoint:
         """Names the address and the model without telling them."""
         return hashlib.sha256(f"{self.address}\n{self.model}".encode()).hexdigest()
 
+    def context_length(self) -> int | None:
+        """Return the tokens that the model itself can read; None where the server does not tell it."""
+        return None
+
     @property
     def shown(self) -> str:
         """Return the provider and the address, without secrets."""
