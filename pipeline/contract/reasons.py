@@ -69,6 +69,7 @@ REASONS: Mapping[str, Reason] = {
     "content_filter": lost("the endpoint's filter stopped the request or the reply"),
     # of rows that stand
     "unrefreshed": decided("a report that stands though a little of what it was made of has changed (keep_within)"),
+    "purged": lost("a reply that a purge took away with its document, or would have had to ask for; the next run asks"),
     # of calls
     "timeout": lost("no answer within the model's timeout"),
     "server_error": lost("the endpoint failed, or the connection broke, at every attempt"),

@@ -276,13 +276,16 @@ def outputs_of(
     snapshots: SnapshotStore,
     make: Make,
     in_buckets: Callable[[int, Night], Mapping[str, Snapshot] | None] = whole,
+    rejects_too: bool = True,
 ) -> dict[str, Snapshot]:
     """What a step writes, by its verb's names: what ``make`` makes of the groups that changed, beside what stays.
-    ``in_buckets``: makes all anew of the piece of this number, or leaves that to ``make``."""
+    ``in_buckets``: makes all anew of the piece of this number, or leaves that to ``make``. ``rejects_too``: a step
+    with models works on its rejected groups again too."""
+    again = None if step.models and rejects_too else _unread(step)
     now = {name: tables[table] for name, table in step.inputs.items()}
     outputs: dict[str, Snapshot] = {}
     for number, part in enumerate(parts_of(step)):
-        night = Night(part, {**now, **outputs}, last, snapshots, again=None if step.models else _unread(step))
+        night = Night(part, {**now, **outputs}, last, snapshots, again)
         groups = night.changed()
         if groups is not None and not len(groups):
             outputs |= {name: last.outputs[name] for name in part.outputs}

@@ -61,6 +61,10 @@ COMPONENTS: Mapping[str, Reason] = {
 """The parts of a fingerprint, in the order in which the first difference is named."""
 
 
+INCOMPLETE = "incomplete"
+"""A part of a record whose tables lack what no model was asked for: the step is made whole by the next run."""
+
+
 @dataclass(frozen=True)
 class PlannedStep:
     """``maybe``: an input of the step will be made anew and may come out equal. ``components`` are those of
@@ -218,6 +222,8 @@ def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:
 def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
     if previous is None:
         return "new"
+    if previous.components.get(INCOMPLETE):
+        return "missing"
     for part, reason in COMPONENTS.items():
         if parts[part] != previous.components.get(part):
             return reason

@@ -1,5 +1,7 @@
 """Remove a document and every trace of it: file, tables, history, cached replies, rows of the stores, remote files.
 
+No model is asked and no input is read: what a model would have to say anew is left to the next run (taken_out.py).
+
 Text that a surviving document has too stays. What a database server keeps in its files and logs is beyond this
 (docs/nightly.md).
 """
@@ -8,25 +10,31 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, without
 from pipeline.engine.document_list import present_documents
+from pipeline.engine.extraction_check import health
 from pipeline.engine.kept_documents import name_of, told_name
-from pipeline.engine.plan import RunOptions, Selection
-from pipeline.engine.run_report import Progress, RunReport
+from pipeline.engine.run_report import RunReport
 from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import DataError, UsageError, counted
-from pipeline.export.emit import withdraw
+from pipeline.export.emit import emit, withdraw
 from pipeline.load.last_load import LoadedVersions
+from pipeline.load.projection import require_sources
 from pipeline.purge import workspaces
 from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import PurgeIntent, PurgeIntents
+from pipeline.purge.next_calls import NextCalls
+from pipeline.purge.taken_out import TakenOut, take_out
 from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_of, survey, told, total_of
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
+from pipeline.runs.reports import clock_now
 from pipeline.runs.services import HASHES_FOLDER, Services
-from pipeline.runs.stages import index_stage, run_stages
+from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import silent
 from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
@@ -111,10 +119,14 @@ def purge(project: Services, document: str) -> PurgeReport:
 
 
 def survey_document(project: Services, document: str) -> Survey:
-    """What ``purge`` would find; it raises the same."""
+    """Return what ``purge`` would find, and what the next run would have to ask; raises what ``purge`` raises."""
     with project.runs.alone():
         subject = _subject(project, document)
-        return survey(project, subject.target, subject.found, subject.intention is not None)
+        with TemporaryDirectory(prefix="graphmill-purge-", ignore_cleanup_errors=True) as folder:
+            tried = SnapshotStore(Path(folder), beneath=project.snapshots)
+            taken = [take_out(project, name, subject.target, tried) for name in subject.workflows]
+        asks = NextCalls.after(project, taken)
+        return survey(project, subject.target, subject.found, subject.intention is not None, asks)
 
 
 def _subject(project: Services, document: str) -> _Subject:
@@ -139,23 +151,47 @@ def _is_being_remade(intention: PurgeIntent | None) -> bool:
     return intention is not None and intention.embedded is not None and not intention.remade
 
 
-def _options(project: Services, workflow: str, target: PurgeTarget) -> RunOptions:
-    """Nothing stands that was made of what was there before. Nothing is asked in batches: one would be abandoned again
-    by a purge that goes on."""
-    standing = tuple(step.id for step in project.workflow(workflow).steps if step.params.trade())
-    return RunOptions(Selection(force=standing), may_go=target.source, direct=True)
+def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
+    """Make the tables without the document those of the workflow, under the id of a run of their own."""
+    run_id, began = project.runs.new_id(), clock_now()
+    manifest = taken.manifest
+    project.snapshots.publish(manifest, run_id)
+    emit(project.workflow(name), manifest, project.snapshots, project.output_folder / name)
+    has_rejects = any(step.rejects for step in taken.steps)
+    found = health(manifest.tables, project.snapshots, project.workflow(name))
+    report = RunReport(
+        run_id, name, "completed_with_rejects" if has_rejects else "completed", 0, taken.steps,
+        health=found, notes=taken.notes, ended=clock_now(), began=began,
+    )  # fmt: skip
+    project.runs.save(report)
+    return report
+
+
+def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> None:
+    """Raises UsageError, before anything is deleted, where a workspace could not be loaded again."""
+    shown = {held.live.workflow for held in subject.found.held}
+    for name in sorted(shown & set(taken)):
+        changed = taken[name].changed
+        try:
+            require_sources(taken[name].manifest.tables)
+        except UsageError as error:
+            steps = ", ".join(changed) or "its steps"
+            raise UsageError(
+                f"purge: workflow '{name}' has been changed since its last run ({steps}), and a workspace shows it; "
+                f"'graphmill index {name}', then purge again"
+            ) from error
 
 
 def _purge(project: Services, subject: _Subject) -> PurgeReport:
     target, found, intentions = subject.target, subject.found, PurgeIntents(project.root)
+    project.cache.mend()
+    taken = {name: take_out(project, name, target, project.snapshots) for name in subject.workflows}
+    _refuse_unloadable(subject, taken)
     intention = intentions.save(_begun(project, subject))
     shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
     if target.path:
         target.path.unlink(missing_ok=True)
-    runs = [
-        run_stages(project, name, Progress(), _options(project, name, target), index_stage)
-        for name in subject.workflows
-    ]
+    runs = [_publish(project, name, taken[name]) for name in subject.workflows]
     _require_gone(project, target, subject.workflows)
     LoadedVersions(project.snapshots).forget()
     cleaned: dict[Workspace, Deleted] = {}
@@ -183,9 +219,12 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         {str(workspace): counts for workspace, counts in cleaned.items()},
         _told(project, target, unreached, found.foreign),
         [
-            f"{workspace}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load "
-            f"--set workspace={workspace.name}', then purge again"
-            for workspace in found.unowned
+            *(note for name in subject.workflows for note in taken[name].notes),
+            *(
+                f"{workspace}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load "
+                f"--set workspace={workspace.name}', then purge again"
+                for workspace in found.unowned
+            ),
         ],
     )
 

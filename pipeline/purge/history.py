@@ -1,13 +1,15 @@
 """Forget what only earlier nights hold: their snapshots and reports, and replies that nothing needs at present."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.engine.bill.counting_models import needed_keys
-from pipeline.errors import UsageError, counted
+from pipeline.errors import DataError, SettingsError, UsageError, counted
 from pipeline.load.last_load import LoadedVersions
 from pipeline.purge.intention import PurgeIntents
+from pipeline.purge.recorded_steps import needed_as_recorded
 from pipeline.runs.gc import GcReport, collect_garbage
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import SnapshotStore
@@ -67,9 +69,22 @@ def forget_history(project: Services, workflows: Sequence[str], since: str) -> H
         project.snapshots.clear(name)
     collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
     reports = project.runs.forget_before(since)
-    keys = [needed_keys(project.workflow(name), project.resources, project.snapshots) for name in workflows]
-    replies = project.cache.forget_all_but(set().union(*keys))
+    keys = set().union(*(_needed(project, name) for name in workflows))
+    replies = project.cache.forget_all_but(keys)
     return HistoryReport(False, collected, reports, replies, project.cache.unowned())
+
+
+def _needed(project: Services, name: str) -> set[str]:
+    """Return the keys of what the workflow's tables were made of, and of what a run of now would need.
+
+    Both are the same unless a prompt or a setting was edited since. Then the edit can be taken back, and nothing is
+    paid for again.
+    """
+    workflow, manifest = project.workflow(name), project.snapshots.manifest(name)
+    recorded = needed_as_recorded(workflow, manifest, project.resources, project.cache, project.snapshots)
+    with suppress(SettingsError, DataError):  # a prompt or workflow that was edited and cannot be used as it is
+        return recorded | needed_keys(workflow, project.resources, project.snapshots)
+    return recorded
 
 
 def _forget_later(snapshots: SnapshotStore) -> None:

@@ -19,6 +19,7 @@ from pipeline.contract.cells import as_frame
 from pipeline.documents.files import list_files, one_line
 from pipeline.engine.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
+from pipeline.purge.next_calls import NextCalls
 from pipeline.purge.workspaces import WorkspaceSearch
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest, SnapshotStore
@@ -182,8 +183,8 @@ UNREADABLE = (OSError, ValueError, pa.ArrowException, DataError)
 @dataclass(frozen=True)
 class Survey:
     """``size``: of its file in bytes, None where there is none; ``rows``: of the newest tables that have it;
-    ``nights``: kept manifests, ``replies``: cached ones of this project, of which those go that no other document
-    needs."""
+    ``asks``: what the next run has to ask for what goes; ``nights``: kept manifests, ``replies``: cached ones of this
+    project, of which those go that no other document needs."""
 
     document: str
     size: int | None
@@ -193,6 +194,7 @@ class Survey:
     workspaces: Sequence[Workspace]
     unreached: Mapping[Workspace, str]
     going_on: bool = False
+    asks: NextCalls = NextCalls()
 
     def lines(self) -> list[str]:
         size = "no file (any more)" if self.size is None else f"its file, {counted(self.size, 'byte')}"
@@ -203,6 +205,7 @@ class Survey:
             f"with it go {counted(self.nights, 'kept night')} of all workflows, their reports, and of "
             f"{counted(self.replies, 'cached reply or vector', 'cached replies and vectors')} those that nothing else "
             "needs",
+            self.asks.line(),
             *(f"{workspace}: loaded again without it" for workspace in self.workspaces),
             *(f"{workspace}: cannot be reached ({why})" for workspace, why in self.unreached.items()),
         ]
@@ -220,7 +223,7 @@ def total_of(rows: Rows) -> str:
     return f"{least}{counted(sum(filter(None, counts)), 'row')}"
 
 
-def survey(project: Services, target: PurgeTarget, found: WorkspaceSearch, going_on: bool) -> Survey:
+def survey(project: Services, target: PurgeTarget, found: WorkspaceSearch, going_on: bool, asks: NextCalls) -> Survey:
     return Survey(
         target.source,
         target.path.lstat().st_size if target.path else None,
@@ -230,6 +233,7 @@ def survey(project: Services, target: PurgeTarget, found: WorkspaceSearch, going
         [held.workspace for held in found.held],
         found.unreached,
         going_on,
+        asks,
     )
 
 

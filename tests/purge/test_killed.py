@@ -48,7 +48,7 @@ root, point = sys.argv[1:]
     "batches": lambda: after(document, "_abandon_batches"),
     "intention": lambda: after(PurgeIntents, "save"),
     "file": after_file,
-    "index": lambda: after(document, "run_stages"),
+    "index": lambda: after(document, "_publish"),
     "checked": lambda: after(document, "_require_gone"),
     "stopped": lambda: setattr(workspaces.shutil, "rmtree", die),
     "dropped": lambda: setattr(workspaces, "_load", die),

@@ -196,7 +196,8 @@ def test_a_half_mounted_folder_is_refused_before_anything_is_lost(
         folder.write("renamed.txt", documents["d1.txt"])
         folder.delete("d2.txt")
         project.purge("d0.txt")
-        assert set(project.table("documents", "index")["source"]) == {"renamed.txt", "d3.txt", "d4.txt", "d5.txt"}
+        # A purge reads nothing: what else has changed in the folder is left to the next run.
+        assert set(project.table("documents", "index")["source"]) == {f"d{n}.txt" for n in range(1, 6)}
         assert openai.count("chat") == calls
 
 

@@ -1,0 +1,213 @@
+"""The steps of a workflow as its last run recorded them: with the params, prompts and models of then.
+
+A purge works with these, so that an edited prompt, workflow or setting changes nothing that it does. Only the code of
+a verb is that of today.
+"""
+
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pipeline.contract.prompts import Prompt
+from pipeline.engine.bill.counting_models import Tally
+from pipeline.engine.resources import Resources
+from pipeline.engine.workflow import Step, Workflow
+from pipeline.errors import UsageError
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk
+from pipeline.models.cache.lookup import RememberedReplies, embedding_keys, recall_vectors
+from pipeline.models.cache.replies import ReplyCache
+from pipeline.models.conversations import Exchange, in_rounds
+from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
+
+PURGED = "purged"
+"""The reason of a reply that a purge does not ask for."""
+NOT_ASKED = "what the reply was made of has changed with a purge, which asks no model; the next run asks for it"
+
+
+@dataclass
+class Missing:
+    """Requests that nothing in the cache answers: ``chats`` (key -> input tokens) and ``texts`` without a vector
+    (key -> tokens)."""
+
+    chats: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.chats or self.texts)
+
+
+@dataclass(frozen=True)
+class SilentChat(ChatModel):
+    """A chat model that answers from the cache alone. ``tally`` collects the keys of all requests."""
+
+    recorded: Mapping[str, Any]
+    cache: ReplyCache
+    tally: Tally
+    missing: Missing
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.recorded
+
+    def converse(self, talks: Iterable[Talk[Result]], listener: object = None, anew: object = None) -> list[Result]:
+        memory = _ReadOnlyReplies(
+            RememberedReplies(str(self.recorded.get("model", "")), self.recorded, self.cache), self.tally.keys
+        )
+
+        def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+            for key, request in requests.items():
+                words = (str(message["content"]) for message in request.messages)
+                self.missing.chats[key] = sum(map(self.tally.tokenizer.count, words))
+            return dict.fromkeys(requests, ChatReply("", reason=PURGED, message=NOT_ASKED))
+
+        return in_rounds(Exchange(talks, memory, lambda request, reply: None), ask)
+
+    def stream(self, request: ChatRequest, listener: object = None) -> Generator[str, None, ChatReply]:
+        raise UsageError("a purge: its models are not asked; nothing streams")
+
+    def preflight(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class _ReadOnlyReplies:
+    """What the cache knows; ``keys`` collects those that were looked for. No reply is flagged."""
+
+    known: RememberedReplies
+    keys: set[str]
+
+    def key(self, request: ChatRequest) -> str:
+        key = self.known.key(request)
+        self.keys.add(key)
+        return key
+
+    def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+        return self.known.recall(requests)
+
+    def flag(self, valid: Mapping[str, bool]) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class SilentEmbedding(EmbeddingModel):
+    """An embedding model that gives the vectors of the cache, and zeros for other texts.
+
+    A row of zeros keeps the stores loadable: every row of theirs has a vector. The next run replaces it.
+    ``dimensions``: of the vectors that the step wrote last.
+    """
+
+    recorded: Mapping[str, Any]
+    cache: ReplyCache
+    tally: Tally
+    missing: Missing
+    dimensions: int
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.recorded
+
+    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
+        self.tally.keys |= embedding_keys(self.recorded, texts)
+        found = recall_vectors(self.cache, self.recorded, texts)
+        self.missing.texts |= {key: self.tally.tokenizer.count(text) for key, text in found.missing.items()}
+        width = next((len(vector) for vector in found.known.values()), self.dimensions)
+        found.known.update({key: np.zeros(width, dtype=np.float32) for key in found.missing})
+        return found.stack(width)
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """``step``: as the workflow has it, with the params of ``record``."""
+
+    step: Step
+    record: StepRecord
+
+    def resources(self, today: Resources, cache: ReplyCache, tally: Tally, missing: Missing, width: int) -> Resources:
+        """Return what the step asked then, as models that ask nobody.
+
+        A model of this machine that is still the one of then is used itself: it costs nothing.
+        """
+        identities = self.record.components["models"]
+        prompts = self.record.components["prompts"]
+        own = {role: self._of_this_machine(today, role, identities[role]) for role in self.step.models}
+
+        def chat(role: str) -> ChatModel:
+            return SilentChat(identities[role], cache, tally, missing)
+
+        def embedding(role: str) -> EmbeddingModel:
+            return own[role] or SilentEmbedding(identities[role], cache, tally, missing, width)
+
+        return Resources(lambda role: Prompt(role, prompts[role]), chat, embedding, today.tokenizer)
+
+    def _of_this_machine(self, today: Resources, role: str, identity: Mapping[str, Any]) -> EmbeddingModel | None:
+        if self.step.verb.roles[role] is not EmbeddingModel:
+            return None
+        model = today.embedding(self.step.models[role])
+        is_paid = hasattr(model, "cost")
+        return None if is_paid or dict(model.identity) != dict(identity) else model
+
+    def bound_by_role(self) -> Step:
+        """Return the step whose prompts and models go by the names of their roles, as ``resources`` knows them."""
+        by_role = {name: name for name in self.record.components["prompts"]}
+        return replace(self.step, prompts=by_role, models={role: role for role in self.step.models})
+
+
+def recorded_steps(workflow: Workflow, manifest: Manifest) -> tuple[list[RecordedStep], list[str]]:
+    """Return the steps that are as the manifest has them, and the ids of those that the workflow file has changed.
+
+    A step that the file lacks, or has with another verb or other tables, cannot be worked on as it was recorded.
+    """
+    steps = {step.id: step for step in workflow.steps}
+    found: list[RecordedStep] = []
+    changed: list[str] = []
+    for name, record in manifest.steps.items():
+        step = steps.get(name)
+        if step is None or not _is_as_recorded(step, record, manifest):
+            changed.append(name)
+        else:
+            found.append(RecordedStep(_with_params_of(step, record), record))
+    order = list(steps)
+    found.sort(key=lambda one: order.index(one.step.id))
+    return found, changed
+
+
+def _is_as_recorded(step: Step, record: StepRecord, manifest: Manifest) -> bool:
+    parts, tables = record.components, manifest.tables
+    inputs = {name: tables[table].sha256 for name, table in step.inputs.items() if table in tables}
+    outputs = {name: tables[table] for name, table in step.outputs.items() if table in tables and name != "rejects"}
+    models = {role for role in parts["models"] if step.verb.roles.get(role) in (ChatModel, EmbeddingModel)}
+    return (
+        step.verb.name == parts["verb"]
+        and len(inputs) == len(step.inputs)
+        and all(parts["inputs"].get(name) == sha256 for name, sha256 in inputs.items())
+        and all(record.outputs.get(name) == snapshot for name, snapshot in outputs.items())
+        and set(step.models) == models
+        and set(step.prompts) == set(parts["prompts"])
+    )
+
+
+def _with_params_of(step: Step, record: StepRecord) -> Step:
+    """Return the step with the params of then. What is no part of a fingerprint, such as a folder, is that of now."""
+    recorded = type(step.params).model_validate(record.components["params"])
+    known = {name: getattr(recorded, name) for name in record.components["params"]}
+    return replace(step, params=step.params.model_copy(update=known))
+
+
+def needed_as_recorded(
+    workflow: Workflow, manifest: Manifest, today: Resources, cache: ReplyCache, snapshots: SnapshotStore
+) -> set[str]:
+    """Return the keys of the replies and vectors that the tables were made of, by the prompts and models of then."""
+    tally, missing = Tally(today.tokenizer), Missing()
+    steps, _ = recorded_steps(workflow, manifest)
+    for one in steps:
+        if one.step.models and _all_there(one.step.inputs.values(), manifest, snapshots):
+            inputs = one.step.inputs_from(lambda table: snapshots.read(manifest.tables[table]))
+            resources = one.resources(today, cache, tally, missing, 1)
+            resources.call(one.bound_by_role(), inputs)
+    return tally.keys
+
+
+def _all_there(tables: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> bool:
+    return all(table in manifest.tables and snapshots.exists(manifest.tables[table]) for table in tables)

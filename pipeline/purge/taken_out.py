@@ -1,0 +1,217 @@
+"""The tables of a workflow without a document, made of its last tables alone.
+
+Rows of the document are filtered out of what the sources wrote. The steps behind work on the groups of rows that this
+changes, as in any run, but with the params and prompts of their last run and with models that ask nobody. Where the
+cache has no reply, the row has the reject ``purged``; where it has no vector, the row has zeros. Such a step counts as
+missing, so that the next run makes it and asks, within its own budget. Nothing of the input folder is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
+from pipeline.contract.laws import Part
+from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.engine.bill.counting_models import Tally
+from pipeline.engine.changed_groups import Groups, LastRun, outputs_of
+from pipeline.engine.deletions import DOCUMENTS
+from pipeline.engine.losses import lost
+from pipeline.engine.plan import INCOMPLETE, STAMP, tables_of
+from pipeline.engine.run_report import StepReport
+from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.errors import counted
+from pipeline.purge.recorded_steps import Missing, RecordedStep, recorded_steps
+from pipeline.purge.target import PurgeTarget
+from pipeline.runs.services import Services
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+
+SOURCE_COLUMN = {DOCUMENTS: "source", REJECTS: "row_id", "files": "name"}
+"""Outputs of a source, and the column of each that names where a row is from."""
+
+
+@dataclass(frozen=True)
+class TakenOut:
+    """``manifest``: the tables without the document; ``missing``: what the next run has to ask, by step;
+    ``changed``: steps that the workflow file has changed since, whose tables are left out."""
+
+    manifest: Manifest
+    steps: tuple[StepReport, ...] = ()
+    missing: Mapping[str, Missing] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        name = self.manifest.workflow
+        chats = sum(len(missing.chats) for missing in self.missing.values())
+        texts = sum(len(missing.texts) for missing in self.missing.values())
+        left = [f"{counted(chats, 'reply', 'replies')}"] if chats else []
+        left += [f"{counted(texts, 'vector')}"] if texts else []
+        asks = f"{name}: {' and '.join(left)} went with the document; the next run asks for them"
+        steps = (
+            f"{name}: the workflow file has changed {', '.join(self.changed)} since; the next run makes their tables"
+        )
+        return (*([asks] if left else []), *([steps] if self.changed else []))
+
+
+def take_out(project: Services, name: str, target: PurgeTarget, snapshots: SnapshotStore) -> TakenOut:
+    """Return the workflow's tables without the document, written to ``snapshots``. No manifest is published."""
+    workflow = project.workflow(name)
+    previous = project.snapshots.manifest(name)
+    steps, changed = recorded_steps(workflow, previous)
+    taking = _Taking(project, workflow, previous, target, snapshots)
+    for one in steps:
+        taking.work_on(one)
+    return TakenOut(taking.manifest(), tuple(taking.reports), taking.missing, tuple(changed))
+
+
+@dataclass
+class _Taking:
+    """The steps one after the other. ``tables``: by the workflow's names, what is there by now."""
+
+    project: Services
+    workflow: Workflow
+    previous: Manifest
+    target: PurgeTarget
+    snapshots: SnapshotStore
+    tables: dict[str, Snapshot] = field(default_factory=dict)
+    records: dict[str, StepRecord] = field(default_factory=dict)
+    rejected: list[pd.DataFrame] = field(default_factory=list)
+    reports: list[StepReport] = field(default_factory=list)
+    missing: dict[str, Missing] = field(default_factory=dict)
+
+    def work_on(self, one: RecordedStep) -> None:
+        step = one.step
+        if not set(step.inputs.values()) <= set(self.tables):
+            return  # a step before it was changed in the workflow file: its tables are not known any more
+        record = self._record(one)
+        self.records[step.id] = record
+        self.tables |= tables_of(step, record)
+        rejects = self._rejects(record)
+        self.rejected.append(rejects.assign(step=step.id))
+        self.reports.append(_report(one, record, rejects))
+
+    def manifest(self) -> Manifest:
+        frames = [frame for frame in self.rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
+        gathered = REJECTS_SCHEMA.encode(pd.concat(frames, ignore_index=True), REJECTS)
+        rejects = self.snapshots.write(REJECTS, gathered, REJECTS_SCHEMA.order)
+        return Manifest(self.workflow.name, {**self.tables, REJECTS: rejects}, self.records)
+
+    def _record(self, one: RecordedStep) -> StepRecord:
+        step, before = one.step, one.record
+        if not step.verb.inputs:
+            return self._source_record(one)
+        is_unchanged = all(self.tables[table] == self.previous.tables[table] for table in step.inputs.values())
+        if is_unchanged and all(map(self.snapshots.exists, before.outputs.values())):
+            return before
+        outputs, missing = self._made(one)
+        return self._new_record(one, outputs, missing)
+
+    def _new_record(self, one: RecordedStep, outputs: Mapping[str, Snapshot], missing: Missing) -> StepRecord:
+        """Return the record of the step, for reuse only where nothing is missing and its code is still that of then."""
+        step, before = one.step, one.record
+        inputs = {name: self.tables[table].sha256 for name, table in step.inputs.items()}
+        parts = {**before.components, "inputs": {**before.components["inputs"], **inputs}}
+        if missing:
+            self.missing[step.id] = missing
+        if missing or INCOMPLETE in parts or not _has_code_of_then(step, parts):
+            return incomplete(step.id, parts, outputs, before.retry)
+        record = StepRecord(step.id, fingerprint(parts), parts, outputs, before.retry)
+        self.snapshots.record(record)
+        return record
+
+    def _made(self, one: RecordedStep) -> tuple[dict[str, Snapshot], Missing]:
+        step, before = one.bound_by_role(), one.record
+        missing, tally = Missing(), Tally(self.project.resources.tokenizer)
+        resources = one.resources(
+            self.project.resources, self.project.cache, tally, missing, self._width(before.outputs)
+        )
+
+        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+            return resources.call(step, inputs, part=part)
+
+        known = {name: table for name, table in before.outputs.items() if self.snapshots.exists(table)}
+        inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
+        last = LastRun(inputs if all(map(self.snapshots.exists, inputs.values())) else None, known)
+        outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)
+        return outputs, missing
+
+    def _width(self, outputs: Mapping[str, Snapshot]) -> int:
+        """Return the dimensions of the vectors that a step wrote; 1 where it wrote none."""
+        for snapshot in outputs.values():
+            if self.snapshots.exists(snapshot) and "vector" in self.snapshots.columns(snapshot):
+                for batch in self.snapshots.batches(snapshot, ["vector"]):
+                    if len(batch):
+                        return len(batch["vector"][0])
+        return 1
+
+    def _source_record(self, one: RecordedStep) -> StepRecord:
+        """Return the record of a source, without the rows that name the document or its file.
+
+        The record keeps the stamp of what was read then, so that the next run sees what has changed since. A source
+        that writes a graph of its own, such as ``read_graphrag``, is read again instead: nobody else can tell what of
+        the graph came of the document.
+        """
+        step, before = one.step, one.record
+        if set(step.verb.outputs) - {DOCUMENTS, REJECTS}:
+            outputs, _ = self._made(one)
+            stamp = {STAMP: step.verb.stamp(step.params)} if step.verb.stamp else {}
+            parts = {**before.components, "inputs": {**before.components["inputs"], **stamp}}
+            return incomplete(step.id, parts, outputs, before.retry)
+        outputs = {name: self._filtered(step, name, snapshot) for name, snapshot in before.outputs.items()}
+        if outputs == before.outputs:
+            return before
+        # A document that comes back must be read again, though all else is as it was: no plan has this fingerprint.
+        other = fingerprint({**before.components, INCOMPLETE: True})
+        return StepRecord(step.id, other, before.components, outputs, before.retry)
+
+    def _filtered(self, step: Step, name: str, snapshot: Snapshot) -> Snapshot:
+        column = SOURCE_COLUMN.get(name)
+        if column is None or column not in self.snapshots.columns(snapshot):
+            return snapshot
+        table = self.snapshots.table(snapshot)
+        names = table[column].to_pylist()
+        stays = [not self._is_of_target(name, value) for value in names]
+        if all(stays):
+            return snapshot
+        place = step.outputs.get(name, f"{step.id}.{name}")
+        return self.snapshots.write(place, table.filter(pa.array(stays)), snapshot.order, snapshot)
+
+    def _is_of_target(self, table: str, value: str) -> bool:
+        """A reject names a place in a file too: ``name:3``, ``name#page=2``."""
+        is_place = table == REJECTS and value.startswith(f"{self.target.source}:")
+        return is_place or self.target.names(value)
+
+    def _rejects(self, record: StepRecord) -> pd.DataFrame:
+        if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
+            return REJECTS_SCHEMA.frame()
+        return self.snapshots.read(record.outputs[REJECTS])
+
+
+def incomplete(step: str, parts: Mapping[str, Any], outputs: Mapping[str, Snapshot], retry: bool) -> StepRecord:
+    """Return a record that no run takes for the result of the step, nor for a part of it that it can go on from."""
+    parts = {**parts, INCOMPLETE: True}
+    return StepRecord(step, fingerprint(parts), parts, outputs, retry)
+
+
+def _has_code_of_then(step: Step, parts: Mapping[str, Any]) -> bool:
+    """Check that the verb, its schemas and the libraries that matter are those that the step was recorded with."""
+    schemas = {name: schema.describe() for name, schema in {**step.reads, **step.writes}.items()}
+    return (
+        parts["code"] == code_fingerprint(step.verb.function)
+        and parts["schemas"] == schemas
+        and parts["libraries"] == library_versions(step.verb.libraries)
+    )
+
+
+def _report(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
+    step = one.step
+    rows = {step.outputs[name]: record.outputs[name].rows for name in step.writes if name != REJECTS}
+    left_out = lost(rejects, step.verb.reasons)
+    reasons = {str(reason): int(count) for reason, count in left_out["reason"].value_counts().items()}
+    if record == one.record:
+        return StepReport(step.id, step.verb.name, "reused", "", rows, rejects=len(left_out), reject_reasons=reasons)
+    return StepReport(step.id, step.verb.name, "ran", "purge", rows, rejects=len(left_out), reject_reasons=reasons)
