@@ -9,7 +9,7 @@ import psycopg
 from neo4j import GraphDatabase
 
 from pipeline.project import Project
-from pipeline.stores.postgres.schema import LIVE, TABLES
+from pipeline.stores.postgres.schema import LIVE, ROW_TABLES
 from tests.projects import ProjectFolder, read_yaml, write_yaml
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, Request
@@ -75,7 +75,7 @@ def empty_postgres(url: str, workspace: str) -> None:
 
 def _tables(connection: psycopg.Connection) -> list[tuple[str, str]]:
     """Those that are there, with what orders their rows."""
-    named = [*((table.name, "id") for table in TABLES.values()), (LIVE.name, "workspace")]
+    named = [*ROW_TABLES.items(), (LIVE.name, "workspace")]
     return [
         (name, key) for name, key in named if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
     ]

@@ -169,7 +169,7 @@ def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts
     if shown is None or shown != live or shown.loading:
         return None
     states = store.table_states()
-    if states != shown.tables or store.outdated():
+    if states != shown.tables or store.outdated() or store.miscounted():
         return None
     nothing = {"inserted": 0, "updated": 0, "deleted": 0}
     return {reported_name(table): {**nothing, "unchanged": state.rows} for table, state in states.items()}

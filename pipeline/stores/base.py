@@ -210,6 +210,11 @@ class Store(Protocol):
         for a workspace that has been loaded."""
         ...
 
+    def miscounted(self) -> int:
+        """Return how many counts of relationships between communities are not those of the rows that are there; 0 for
+        a store without a graph. A load puts them right."""
+        ...
+
     def notes(self) -> Sequence[str]:
         """What who loads should know of the workspace as it is now. Only for one that has been loaded."""
         ...

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.contract.schema_version import SCHEMA_VERSION
 from pipeline.contract.schemas import HASHES
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, counted
 from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.loader import VECTORS, live_of, target_of
 from pipeline.load.one_store import reported_name
@@ -173,6 +173,11 @@ def _settings(stores: Sequence[Store], repair: str) -> Iterator[str]:
     for store in stores:
         for fact in store.outdated():
             yield f"{store.name}: {fact}; run '{repair}'"
+        if wrong := store.miscounted():
+            yield (
+                f"{store.name}: between communities, {counted(wrong, 'count')} of relationships differ from what is "
+                f"loaded; run '{repair}'"
+            )
 
 
 def _changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iterator[str]:

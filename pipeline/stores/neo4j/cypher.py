@@ -199,16 +199,39 @@ WRITE_PARENTS = """
 # Of communities of one parent; of what the checksums of these tables say, which is kept with it.
 COUNTED = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.between"
 DELETE_BETWEEN = "MATCH (:Community {workspace: $workspace})-[r:BETWEEN]->() DELETE r"
-COUNT_BETWEEN = """
+# Sums of floats depend on their order, which depends on the history of the database: weights are added by size.
+EXPECTED_BETWEEN: LiteralString = """
     MATCH (n:Entity {workspace: $workspace})-[:IN_COMMUNITY]->(c:Community)
     WITH n, c
     MATCH (n)-[r {workspace: $workspace}]->(:Entity)-[:IN_COMMUNITY]->(other:Community)
     WHERE r.id IS NOT NULL AND other.level = c.level AND other.parent = c.parent AND other <> c
-    WITH CASE WHEN c.id < other.id THEN [c, other] ELSE [other, c] END AS ends, r
-    WITH ends, count(r) AS relationships, sum(coalesce(r.weight, 0.0)) AS weight
-    WITH ends[0] AS one, ends[1] AS other, relationships, weight
+    WITH CASE WHEN c.id < other.id THEN [c, other] ELSE [other, c] END AS ends, coalesce(r.weight, 0.0) AS weight
+    ORDER BY weight
+    WITH ends, collect(weight) AS weights
+    WITH ends[0] AS one, ends[1] AS other, size(weights) AS relationships,
+         reduce(total = 0.0, weight IN weights | total + weight) AS weight
+    """
+COUNT_BETWEEN = (
+    EXPECTED_BETWEEN
+    + """
     CREATE (one)-[:BETWEEN {relationships: relationships, weight: weight}]->(other)
     """
+)
+MISCOUNTED = (
+    "CALL () {"
+    + EXPECTED_BETWEEN
+    + """
+        OPTIONAL MATCH (one)-[r:BETWEEN]->(other)
+        WITH one, other, relationships, weight, collect(r) AS stored
+        WITH size(stored) = 1 AND all(r IN stored WHERE r.relationships = relationships AND r.weight = weight) AS same
+        RETURN count(*) AS expected, count(CASE WHEN same THEN 1 END) AS same
+    }
+    CALL () {
+        MATCH (:Community {workspace: $workspace})-[r:BETWEEN]->() RETURN count(r) AS stored
+    }
+    RETURN (expected - same) + CASE WHEN stored > expected THEN stored - expected ELSE 0 END
+    """
+)
 DELETE_COMMUNITIES = """
     UNWIND $rows AS id
     MATCH (c:Community {workspace: $workspace, id: id})

@@ -85,6 +85,9 @@ class Neo4jStore(Neo4jDrawing):
     def beside(self, vectors: VectorStore) -> "Neo4jStore":
         return self
 
+    def miscounted(self) -> int:
+        return next((count for [count] in self.read(cypher.MISCOUNTED)), 0)
+
     def notes(self) -> list[str]:
         return self.outdated()
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, select, text, union
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, text, union
 
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.reads import PostgresReads
@@ -16,8 +16,8 @@ BY_DEGREE = (NODES.c.degree.desc(), NODES.c.id.collate("C"))
 BY_ID = EDGES.c.id.collate("C")
 HASHING = {"work_mem": "64MB", "enable_nestloop": "off", "enable_mergejoin": "off"}
 """The planner takes no list of a community's entities for longer than ten, and would sort all that they make."""
-COUNT_BETWEEN = text(
-    """
+# Sums of floats depend on the order of the rows, which depends on the history of the table. Sums of numerics do not.
+EXPECTED_BETWEEN = """
     WITH numbered AS MATERIALIZED (
         SELECT id, entity_ids, row_number() OVER (ORDER BY id COLLATE "C")::int AS number,
                dense_rank() OVER (ORDER BY level, coalesce(parent, ''))::int AS parent
@@ -26,16 +26,45 @@ COUNT_BETWEEN = text(
         SELECT number, parent, unnest(entity_ids) AS entity FROM numbered
     ), counted AS MATERIALIZED (
         SELECT least(one.number, other.number) AS one, greatest(one.number, other.number) AS other,
-               count(*) AS relationships, coalesce(sum(edge.weight), 0) AS weight
+               count(*) AS relationships, coalesce(sum(edge.weight::numeric), 0)::float8 AS weight
         FROM graphmill_edges AS edge
         JOIN members AS one ON one.entity = edge.source_entity_id
         JOIN members AS other ON other.entity = edge.target_entity_id AND other.parent = one.parent
         WHERE edge.workspace = :workspace AND one.number <> other.number
         GROUP BY 1, 2
+    ), expected AS MATERIALIZED (
+        SELECT one.id AS one_id, other.id AS other_id, relationships, weight
+        FROM counted
+        JOIN numbered AS one ON one.number = counted.one
+        JOIN numbered AS other ON other.number = counted.other
+    ), stored AS MATERIALIZED (
+        SELECT one_id, other_id, relationships, weight FROM graphmill_between WHERE workspace = :workspace
     )
+    """
+MISCOUNTED = text(  # of constants alone
+    EXPECTED_BETWEEN  # noqa: S608
+    + """
+    SELECT count(*) FROM expected FULL JOIN stored USING (one_id, other_id)
+    WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships, stored.weight)
+    """
+)
+DELETE_BETWEEN = text(  # of constants alone
+    EXPECTED_BETWEEN  # noqa: S608
+    + """
+    DELETE FROM graphmill_between AS there WHERE there.workspace = :workspace AND NOT EXISTS (
+        SELECT FROM expected WHERE expected.one_id = there.one_id AND expected.other_id = there.other_id
+    )
+    """
+)
+WRITE_BETWEEN = text(  # of constants alone
+    EXPECTED_BETWEEN  # noqa: S608
+    + """
     INSERT INTO graphmill_between (workspace, one_id, other_id, relationships, weight)
-    SELECT :workspace, one.id, other.id, relationships, weight
-    FROM counted JOIN numbered AS one ON one.number = counted.one JOIN numbered AS other ON other.number = counted.other
+    SELECT :workspace, one_id, other_id, expected.relationships, expected.weight
+    FROM expected LEFT JOIN stored USING (one_id, other_id)
+    WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships, stored.weight)
+    ON CONFLICT (workspace, one_id, other_id)
+    DO UPDATE SET relationships = excluded.relationships, weight = excluded.weight
     """
 )
 
@@ -128,13 +157,24 @@ def _line() -> list[ColumnElement]:
     return [EDGES.c.id, EDGES.c.source_entity_id, EDGES.c.target_entity_id, keyword, EDGES.c.weight]
 
 
-def nothing_counted(connection: Connection, workspace: str) -> bool:
-    """As of a workspace that an earlier version has loaded, whose rows may all stay."""
-    return not connection.execute(select(exists().where(BETWEEN.c.workspace == workspace))).scalar()
+def miscounted(connection: Connection, workspace: str) -> int:
+    """Return how many rows of ``graphmill_between`` are missing, wrong, or too many for what is loaded."""
+    if not connection.execute(select(func.to_regclass(BETWEEN.name))).scalar():
+        return connection.execute(select(func.count()).where(COMMUNITIES.c.workspace == workspace)).scalar_one()
+    _plan_by_hashes(connection)
+    return connection.execute(MISCOUNTED, {"workspace": workspace}).scalar_one()
 
 
 def count_between(connection: Connection, workspace: str) -> None:
-    """Anew, of what is loaded; the last thing in a transaction, whose planning it changes."""
-    connection.execute(delete(BETWEEN).where(BETWEEN.c.workspace == workspace))
+    """Bring ``graphmill_between`` to what is loaded; write only what differs.
+
+    It has to be the last thing in a transaction, whose planning it changes.
+    """
+    _plan_by_hashes(connection)
+    if connection.execute(MISCOUNTED, {"workspace": workspace}).scalar_one():
+        connection.execute(DELETE_BETWEEN, {"workspace": workspace})
+        connection.execute(WRITE_BETWEEN, {"workspace": workspace})
+
+
+def _plan_by_hashes(connection: Connection) -> None:
     connection.execute(select(*(func.set_config(name, value, True) for name, value in HASHING.items())))
-    connection.execute(COUNT_BETWEEN, {"workspace": workspace})

@@ -13,6 +13,7 @@ from pipeline.errors import StoreError
 from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
 from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
+from pipeline.stores.postgres.drawing import miscounted
 from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, indexes, outdated_indexes, unindexed
 from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.lightrag_views import make_views
@@ -104,6 +105,10 @@ class PostgresStore(PostgresReads):
             *(f"{table}: its vectors have no index such as stores.postgres.hnsw asks for" for table in without),
             *(f"index {name} of earlier settings or another model is still there" for name in old),
         ]
+
+    def miscounted(self) -> int:
+        with self.connection() as connection:
+            return miscounted(connection, self.workspace)
 
     def notes(self) -> list[str]:
         live = self.live()

@@ -14,13 +14,13 @@ from pipeline.stores.base import Advanced, Delta, Live, TableState
 from pipeline.stores.binary_copy import Kind, copy_stream
 from pipeline.stores.connection import ahead
 from pipeline.stores.postgres.database import cursor
-from pipeline.stores.postgres.drawing import count_between, nothing_counted
+from pipeline.stores.postgres.drawing import count_between
 from pipeline.stores.postgres.hnsw import Hnsw, build_index
 from pipeline.stores.postgres.lexical import build_lexical_index, read_statistics
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import build_document_index, build_mention_index, watched
 from pipeline.stores.postgres.rows import hashes, table_states
-from pipeline.stores.postgres.schema import GRAPH_TABLES, KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
+from pipeline.stores.postgres.schema import KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
 from pipeline.stores.postgres.workspaces import workspaces
 
 SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
@@ -84,9 +84,7 @@ class PostgresWriter:
         statement = insert(LIVE).values(workspace=self.workspace, **values)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
         self.views_made = make_views(self.connection, workspaces)
-        changed = GRAPH_TABLES.keys() & (self.written.keys() | TABLES.keys() - set(self.tables))
-        if changed or nothing_counted(self.connection, self.workspace):
-            count_between(self.connection, self.workspace)
+        count_between(self.connection, self.workspace)  # rows of it may have been changed by hand, as any others
 
     def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
         table = TABLES[name]

@@ -1,0 +1,114 @@
+"""Check that the counts between communities depend on the rows alone, and are verified and repaired as all else is."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from neo4j import GraphDatabase
+
+from tests.projects import ProjectFolder, new_project
+from tests.servers.neo4j_server import Neo4jAddress
+from tests.servers.openai_server import OpenAIServer
+from tests.states import postgres_rows, set_args
+
+DOCUMENTS = {
+    f"{place.lower()}.txt": (
+        f"{place} Hall was built by Anselm Torr. {place} Bridge met {place} Gate. Mira Vale sold {place} Mill to "
+        f"Governor Pell. Idra Senn saw {place} Quay and {place} Hall."
+    )
+    for place in ("Asken", "Brack", "Harrow", "Quill", "Tollen")
+}
+
+
+def communities(root: Path, postgres_url: str, openai: OpenAIServer, **settings: object) -> ProjectFolder:
+    folder = new_project(root, postgres_url, DOCUMENTS, openai, **settings)
+    set_args(folder, "communities", detect_communities={"max_cluster_size": 4})
+    return folder
+
+
+CHANGES = {
+    "wrong": "UPDATE graphmill_between SET relationships = 999, weight = 1 WHERE workspace = %s",
+    "gone": "DELETE FROM graphmill_between WHERE workspace = %s",
+    "too many": "INSERT INTO graphmill_between SELECT workspace, one_id, 'com-none', 1, 1 FROM graphmill_between "
+    "WHERE workspace = %s LIMIT 1",
+}
+
+
+@pytest.mark.parametrize("full", [(), ("--full",)], ids=["load", "load --full"])
+def test_postgres_counts_that_were_changed_by_hand_are_seen_and_repaired(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, full: tuple[str, ...]
+):
+    folder = communities(tmp_path / "p", postgres_url, openai)
+    folder.report("run", "communities")
+    with folder.open(*folder.endpoint_overrides) as project:
+        workspace = project.settings.workspace
+    whole = postgres_rows(postgres_url, workspace)["graphmill_between"]
+    assert len(whole) > 1
+    for change in CHANGES.values():
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(change.encode(), [workspace])
+        assert "between communities" in str(folder.report("verify", "communities")["problems"])
+        assert folder.invoke("load", "communities", *full).exit_code == 0
+        assert folder.report("verify", "communities")["agrees"]
+        assert postgres_rows(postgres_url, workspace)["graphmill_between"] == whole
+
+
+def test_sums_in_postgres_do_not_depend_on_the_order_of_rows(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    """Weights whose float sum depends on their order, written in two orders."""
+    folder = communities(tmp_path / "p", postgres_url, openai)
+    folder.report("run", "communities")
+    with folder.open(*folder.endpoint_overrides) as project:
+        workspace = project.settings.workspace
+        found = []
+        for order in ("id", "id DESC"):
+            with psycopg.connect(postgres_url) as connection:
+                rows = connection.execute(
+                    "DELETE FROM graphmill_edges WHERE workspace = %s RETURNING *", [workspace]
+                ).fetchall()
+                rows.sort(key=lambda row: row[1], reverse=order == "id DESC")
+                cells = ", ".join(["%s"] * len(rows[0]))
+                for row in rows:
+                    connection.execute(f"INSERT INTO graphmill_edges VALUES ({cells})".encode(), row)
+                connection.execute(
+                    b"UPDATE graphmill_edges SET weight = (ARRAY[0.1, 0.2, 0.3, 0.7, 97.2])"
+                    b"[1 + ascii(right(id, 1)) %% 5] WHERE workspace = %s",
+                    [workspace],
+                )
+            with psycopg.connect(postgres_url) as connection:
+                connection.execute("DELETE FROM graphmill_between WHERE workspace = %s", [workspace])
+            project.load("communities")
+            found.append(postgres_rows(postgres_url, workspace)["graphmill_between"])
+    assert found[0] == found[1]
+
+
+def test_neo4j_counts_that_were_changed_by_hand_are_seen_and_repaired(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, neo4j_address: Neo4jAddress
+):
+    neo4j = {"uri": neo4j_address.uri, "user": neo4j_address.user, "password": neo4j_address.password}
+    stores = {"graph": "neo4j", "neo4j": {**neo4j, "database": neo4j_address.database}}
+    folder = communities(tmp_path / "p", postgres_url, openai, stores=stores)
+    folder.report("run", "communities")
+    with folder.open(*folder.endpoint_overrides) as project:
+        workspace = project.settings.workspace
+    read = "MATCH (a:Community {workspace: $w})-[r:BETWEEN]->(b) RETURN a.id, b.id, r.relationships, r.weight"
+    changes = [
+        "MATCH (:Community {workspace: $w})-[r:BETWEEN]->() SET r.relationships = 999",
+        "MATCH (:Community {workspace: $w})-[r:BETWEEN]->() DELETE r",
+        "MATCH (a:Community {workspace: $w})-[:BETWEEN]->(b) WITH a, b LIMIT 1 "
+        "CREATE (b)-[:BETWEEN {relationships: 1, weight: 1.0}]->(a)",
+    ]
+    auth = (neo4j_address.user, neo4j_address.password)
+    with GraphDatabase.driver(neo4j_address.uri, auth=auth) as driver:
+
+        def run(query: str) -> list[str]:
+            found = driver.execute_query(query, {"w": workspace}, database_=neo4j_address.database)
+            return sorted(str(record.values()) for record in found.records)
+
+        whole = run(read)
+        assert len(whole) > 1
+        for change in changes:
+            run(change)
+            assert "between communities" in str(folder.report("verify", "communities")["problems"])
+            assert folder.invoke("load", "communities").exit_code == 0
+            assert folder.report("verify", "communities")["agrees"]
+            assert run(read) == whole
