@@ -266,7 +266,9 @@ def _without_last_record(value: Any) -> tuple[Any, Any]:
     """Take the last record out of a graph, a list of graphs or a list of records. Returns both, the record None if
     there is none. Objects keep the order of the text, so the last list is the one that was being written."""
     if isinstance(value, list) and value:
-        if not any(isinstance(part, list) for part in folded(value[-1]).values()):
+        fields = folded(value[-1])
+        is_graph = any(isinstance(first_of(fields, names), list) for names in (_ENTITIES, _RELATIONSHIPS))
+        if not is_graph:
             return value[:-1], value[-1]
         rest, last = _without_last_record(value[-1])
         return [*value[:-1], rest], last

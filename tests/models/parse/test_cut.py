@@ -1,0 +1,54 @@
+"""Which replies end too early, wherever the cut is."""
+
+import json
+
+import pytest
+
+from pipeline.models.parse.graph import parse_claims, parse_graph_json, parse_records
+
+IVO = '("entity"<|>Ivo Brand<|>person<|>The miller (of Tarn) came.)'
+RUNS = '("relationship"<|>Ivo Brand<|>Orla Mill<|>Ivo ran it in 1921 (or so)<|>work<|>8)'
+RECORDS = f"{IVO}##\n{RUNS}##\n{IVO.replace('Ivo', 'Ada')}<|COMPLETE|>"
+GRAPH = json.dumps({
+    "entities": [{"name": "Ivo", "type": "person", "description": "He said \"no\"."}, {"name": "Ada", "type": "x"}],
+    "relationships": [{"source": "Ivo", "target": "Ada", "keywords": ["a", "b"], "strength": 5}],
+})  # fmt: skip
+
+
+def test_json_is_cut_at_every_place_but_its_end_and_gives_whole_records_alone():
+    whole = parse_graph_json(GRAPH).records
+    begins = GRAPH.index('"Ivo"')
+    for end in range(begins, len(GRAPH)):
+        parsed = parse_graph_json(GRAPH[:end])
+        assert parsed.cut, GRAPH[:end]
+        assert set(parsed.records) <= set(whole), GRAPH[:end]
+    assert not parse_graph_json(GRAPH).cut
+
+
+@pytest.mark.parametrize(
+    "reply", ["{'entities': [{'name': 'Ada'}]} Done.", '{"entities": [{"name": "A "b" c"}]}', "prose", ""]
+)
+def test_json_that_is_only_malformed_is_not_cut(reply: str):
+    assert not parse_graph_json(reply).cut
+
+
+def test_records_are_cut_wherever_the_reply_ends_inside_one():
+    second, third = RECORDS.index(RUNS), RECORDS.index("Ada") - len('("entity"<|>')
+    inside = [
+        *range(second + 1, second + len(RUNS) - len("8)")),
+        *range(third + 1, third + len('("entity"<|>Ada Brand<|>p')),
+    ]
+    for end in inside:
+        assert parse_records(RECORDS[:end]).cut, RECORDS[:end]
+
+
+@pytest.mark.parametrize("end", ["", "<|COMPL", "<|", "##", "#", "##\n"])
+def test_whole_records_with_a_part_of_what_stands_between_or_after_them_are_not_cut(end: str):
+    parsed = parse_records(f"{IVO}##\n{RUNS}{end}")
+    assert (parsed.cut, parsed.complete, len(parsed.records)) == (False, False, 2)
+
+
+def test_a_claim_is_cut_as_other_records_are():
+    claim = '("claim"<|>Otto<|>NONE<|>BRIBERY<|>TRUE<|>NONE<|>NONE<|>Otto was bribed.<|>Otto was bribed.)'
+    assert not parse_claims(claim).cut
+    assert parse_claims(f'{claim}##\n("claim"<|>Otto<|>NO').cut
