@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from pipeline.models.endpoint.attempts import WORD_OF_A_LOOK
 from tests.servers.openai_server import Request
 
 UNREPORTED = frozenset({"no_usage", "zero_usage"})
@@ -19,8 +20,8 @@ ESTIMATE = 0.10
 """How far an estimate may be from the true number of tokens."""
 
 
-ANSWERED = ("ok", "look")
-"""Outcomes of answered calls in the usage; "look" is the small call that shows whether a starting server answers."""
+LOOK = "look"
+"""The outcome of the small call that shows whether a starting server answers."""
 Tokens = tuple[int, int]
 """Input and output tokens of one call."""
 
@@ -33,7 +34,9 @@ class Bill:
     the other answered calls of the usage, and of the answers without usage in the ledger. ``cut_off``: answers of the
     ledger that no usage row has as answered: calls that were under way at a kill or a timeout. ``unknown``,
     ``timeouts``: calls of the usage that can be such. ``unanswered`` and ``failed``: calls that failed, by the ledger
-    and by the usage, which also has those that no server heard.
+    and by the usage, which also has those that no server heard. ``looks``: the small calls of the usage that showed
+    whether a server is there, and ``looks_heard``: those of the ledger; this endpoint pays no heed to their limit of
+    one token, so that their tokens are not compared.
     """
 
     exact: int
@@ -49,6 +52,8 @@ class Bill:
     unanswered: int
     failed: int
     failed_tokens: Tokens
+    looks: int
+    looks_heard: int
 
     def check(self) -> None:
         """Raise AssertionError where the bill is not what the endpoint's ledger says."""
@@ -59,21 +64,25 @@ class Bill:
         if self.unreported_calls == self.estimated_calls:
             for mine, theirs in zip(self.estimated, self.unreported, strict=True):
                 assert abs(mine - theirs) <= ESTIMATE * theirs, self
+        assert self.looks <= self.looks_heard, self
         assert self.failed >= self.unanswered - self.unknown, self
 
 
 def compare(usage: pd.DataFrame, requests: Sequence[Request]) -> Bill:
     """Match every answered call of the usage with one of the ledger that has the same tokens."""
-    asked = [request for request in requests if request.kind in ("chat", "embeddings")]
+    calls = [request for request in requests if request.kind in ("chat", "embeddings")]
+    asked = [request for request in calls if not _is_look(request)]
+    looks = usage["outcome"] == LOOK
+    usage, heard = usage[~looks], len(calls) - len(asked)
     silent = [_tokens(request) for request in asked if request.fault in UNREPORTED]
     answered = Counter(
         _tokens(request) for request in asked if request.fault not in UNREPORTED and request.fault not in UNANSWERED
         and request.status == 200
     )  # fmt: skip
-    billed = Counter(_rows(usage[usage["outcome"].isin(ANSWERED)]))
+    billed = Counter(_rows(usage[usage["outcome"] == "ok"]))
     exact, cut_off, others = billed & answered, answered - billed, billed - answered
     unknown = usage[usage["outcome"] == "unknown"]
-    failed = usage[~usage["outcome"].isin([*ANSWERED, "unknown"])]
+    failed = usage[~usage["outcome"].isin(["ok", "unknown"])]
     return Bill(
         exact=exact.total(),
         estimated=_sum(others.elements()),
@@ -88,7 +97,14 @@ def compare(usage: pd.DataFrame, requests: Sequence[Request]) -> Bill:
         unanswered=sum(request.fault in UNANSWERED or request.status != 200 for request in asked),
         failed=len(failed),
         failed_tokens=_sum(_rows(failed)),
+        looks=int(looks.sum()),
+        looks_heard=heard,
     )
+
+
+def _is_look(request: Request) -> bool:
+    words = [message.get("content") for message in request.messages] or list(request.inputs)
+    return words == [WORD_OF_A_LOOK]
 
 
 def _tokens(request: Request) -> Tokens:
