@@ -1,8 +1,9 @@
 """A chat model: key, address, and by a few real calls how much it reads, in which form it answers, how fast."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pipeline.doctor.chat_probe import (
     COUNT,
@@ -11,7 +12,7 @@ from pipeline.doctor.chat_probe import (
     Probe,
     canary,
     context_length,
-    found,
+    files_with_extraction,
     needs_of,
     remembers,
     sight,
@@ -25,12 +26,12 @@ from pipeline.models.base import ChatReply, Tokens
 from pipeline.models.cache.replies import NO_CACHE
 from pipeline.models.endpoint.client import Endpoint
 from pipeline.models.measured import ROOM_FOR_A_REPLY, Measured, MeasuredModels
-from pipeline.models.parse.graph import parse_graph_json, parse_records
-from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT
+from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
 from pipeline.runs.adapters import chat_model
 from pipeline.runs.services import Services
 from pipeline.settings.schema import SHIPPED_MODEL, ChatSettings
-from pipeline.verbs.graph_prompt import JSON, RECORDS
+from pipeline.verbs.format_trial import found, parsed_in
+from pipeline.verbs.graph_prompt import AUTO, JSON, RECORDS, Format
 
 MUCH_HIDDEN = 0.5
 PASSING = ("server_error", "timeout")
@@ -88,7 +89,7 @@ def examine_chat(
     needs = needs_of(name, workflows, resources, settings.query)
     checkup = Checkup(
         name, needs, Probe(model, resources.tokenizer), measuring, model.endpoint.digest,
-        lambda tokens: model.cost(Tokens(tokens, 0)), chat.timeout,
+        lambda tokens: model.cost(Tokens(tokens, 0)), chat.timeout, project.root,
     )  # fmt: skip
     yield from guarded("chat", name, checkup.findings)
     yield from checkup.bill()
@@ -115,10 +116,26 @@ def examine_price(name: str, chat: ChatSettings) -> Iterator[Finding]:
         yield Finding("chat", f"{name} price", "warning", fact, action)
 
 
+SHOWN: Mapping[Format, str] = {RECORDS: "in records", JSON: "as JSON"}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The reply to an extraction of the planted fact in one format."""
+
+    format: Format
+    reply: ChatReply
+
+    @property
+    def works(self) -> bool:
+        """Whether the reply names what was planted."""
+        return self.reply.reason is None and found(parsed_in(self.format, self.reply.text))
+
+
 @dataclass(frozen=True)
 class Checkup:
     """``name``: the model's in settings.yaml; ``digest``: its address's and its own; ``timeout``: seconds that settings
-    give a call."""
+    give a call; ``root``: the project's."""
 
     name: str
     needs: Needs
@@ -127,36 +144,67 @@ class Checkup:
     digest: str
     cost: Callable[[int], float | None]
     timeout: float
+    root: Path
 
     def findings(self) -> Iterator[Finding]:
-        reply = self.probe.ask(canary(self.needs, RECORDS, 0, self.probe.tokenizer))
-        if reply.reason:
-            yield self._failed("extraction", f"{reply.reason}: {reply.message}", "mend what the message names")
+        """Try both formats, first the one that workflows use, and measure the context with one that works."""
+        order: tuple[Format, Format] = (JSON, RECORDS) if set(self.needs.formats) == {JSON} else (RECORDS, JSON)
+        first = self._tried(order[0])
+        json_is_refused = first.format == JSON and first.reply.reason == "bad_request"
+        if first.reply.reason and not json_is_refused:
+            fact = f"{first.reply.reason}: {first.reply.message}"
+            yield self._failed("extraction", fact, "mend what the message names")
             return
-        yield from self.extraction(reply)
-        if found(parse_records(reply.text)):
-            yield from guarded("chat", f"{self.name} context", self.context)
-        yield from guarded("chat", f"{self.name} JSON", self.json)
+        tried: dict[Format, Tried] = {one.format: one for one in (first, self._tried(order[1]))}
+        yield from self.extraction(tried)
+        working: Format | None = next((format for format in order if tried[format].works), None)
+        if working is not None:
+            yield from guarded("chat", f"{self.name} context", lambda: self.context(working))
+        yield from self.json(tried[JSON])
         yield from guarded("chat", f"{self.name} streaming", self.streaming)
         yield from self.thinking()
         yield from self.speed()
 
-    def extraction(self, reply: ChatReply) -> Iterator[Finding]:
-        if found(parse_records(reply.text)):
-            yield self._ok("extraction", "finds a planted fact")
+    def _tried(self, format: Format, tokens: int = 0) -> Tried:
+        """Ask for the planted fact in this format, with a prompt of about so many tokens."""
+        messages = canary(self.needs, format, tokens, self.probe.tokenizer)
+        schemas = (GRAPH_JSON_FORMAT, BOUNDED_GRAPH_JSON_FORMAT) if format == JSON else (None, None)
+        return Tried(format, self.probe.ask(messages, *schemas))
+
+    def extraction(self, tried: Mapping[Format, Tried]) -> Iterator[Finding]:
+        """Check the formats that workflows use; of ``auto``, either will do."""
+        formats: tuple[Format, Format] = (RECORDS, JSON)
+        wanted: list[Format] = [format for format in formats if format in self.needs.formats]
+        working: list[Format] = [format for format in formats if tried[format].works]
+        if not wanted:
+            wanted = working[:1] if AUTO in self.needs.formats and working else [RECORDS]
+        broken: Format | None = next((format for format in wanted if format not in working), None)
+        if broken is None:
+            yield self._ok("extraction", f"finds a planted fact {' and '.join(SHOWN[format] for format in wanted)}")
+            return
+        reply = tried[broken].reply
+        said = reply.message if reply.reason else spoken(reply)
+        missed = f"a planted fact of one sentence is not found {SHOWN[broken]}"
+        if working:
+            files = ", ".join(files_with_extraction(self.root, self.needs.formats.get(broken, ())))
+            action = f"set format: {working[0]} in extract_graph's args{f' of {files}' if files else ''}"
+            yield self._failed("extraction", f"{missed}, but it is {SHOWN[working[0]]}: {said}", action)
         elif reply.finish_reason == "length":
             action = "raise or remove max_tokens; a model that thinks needs more of it"
-            yield self._failed("extraction", f"the reply was cut off: {spoken(reply)}", action)
+            yield self._failed("extraction", f"the reply was cut off: {said}", action)
         else:
             action = "take a model that follows instructions better, or mend prompts/extract_graph.md"
-            yield self._failed("extraction", f"a planted fact of one sentence is not found: {spoken(reply)}", action)
+            yield self._failed("extraction", f"{missed}: {said}", action)
 
-    def context(self) -> Iterator[Finding]:
-        """An extraction as long as indexing needs, and a code word from the first line of the longest prompt:
-        the records come out well even where only the instructions before them are cut."""
+    def context(self, format: Format) -> Iterator[Finding]:
+        """Report how long a prompt the model reads.
+
+        It is asked for an extraction as long as indexing needs, and for a code word from the first line of the longest
+        prompt: records come out well even where only the instructions before them are cut.
+        """
         needed = self.needs.extraction
-        reply = self.probe.ask(canary(self.needs, RECORDS, needed, self.probe.tokenizer))
-        reads = reply.reason is None and found(parse_records(reply.text))
+        long = self._tried(format, needed)
+        reply, reads = long.reply, long.works
         if reply.reason not in (None, "too_long"):
             yield self._failed("context", f"{needed:,} tokens: {reply.reason}: {reply.message}", "look at the server")
             return
@@ -235,9 +283,9 @@ class Checkup:
         spare = "" if verdict == "failed" else ", or lower query.max_total_tokens and max_input_tokens"
         return self._finding("context", verdict, fact, _longer(tried) + spare)
 
-    def json(self) -> Iterator[Finding]:
-        reply = self.probe.ask(canary(self.needs, JSON, 0, self.probe.tokenizer), GRAPH_JSON_FORMAT)
-        follows = reply.reason is None and found(parse_graph_json(reply.text))
+    def json(self, tried: Tried) -> Iterator[Finding]:
+        """Report whether replies follow a JSON schema, and keep that for questions."""
+        reply, follows = tried.reply, tried.works
         if reply.reason not in PASSING:
             self.measuring.models.note(self.digest, json_schema=follows)
         if follows:

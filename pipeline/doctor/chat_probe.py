@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -15,10 +16,10 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Tokenizer
 from pipeline.models.no_answer import limits_in
-from pipeline.models.parse.graph import Graph
 from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
-from pipeline.verbs.graph_prompt import Format, opening
+from pipeline.verbs.format_trial import FACT
+from pipeline.verbs.graph_prompt import RECORDS, Format, opening
 
 EXTRACT_GRAPH = "extract_graph"
 """The verb whose request is tried, and its prompt's usual name."""
@@ -29,13 +30,18 @@ GLEANING_TOKENS = 1000
 
 @dataclass(frozen=True)
 class Needs:
-    """Tokens of the longest prompt of an extraction, and of all; ``json``: a workflow needs JSON replies."""
+    """Tokens of the longest prompt of an extraction, and of all; ``json``: a workflow needs JSON replies.
+
+    ``formats``: format -> the workflows whose extract_graph asks for it, in the order in which they are tried; without
+    any the default is tried, and nothing is said of workflows. A format that is still to be decided is ``auto``.
+    """
 
     extract: Prompt
     entity_types: str
     extraction: int
     longest: int
     json: bool
+    formats: Mapping[Format, tuple[str, ...]] = field(default_factory=dict)
 
 
 def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, query: QueryOptions) -> Needs:
@@ -56,7 +62,23 @@ def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, qu
         extraction=extraction,
         longest=max(extraction, summary, query.max_total_tokens),
         json=any(arg.get("format") == "json" or arg.get("structured") for arg in args),
+        formats=_formats([(workflow, step) for workflow, step in extractions if step.verb.name == EXTRACT_GRAPH]),
     )
+
+
+def _formats(extractions: Sequence[tuple[Workflow, Step]]) -> dict[Format, tuple[str, ...]]:
+    """Return format -> names of the workflows that extract in it."""
+    found: dict[Format, tuple[str, ...]] = {}
+    for workflow, step in extractions:
+        format: Format = getattr(step.params, "format", RECORDS)
+        found[format] = tuple(sorted({*found.get(format, ()), workflow.name}))
+    return found
+
+
+def files_with_extraction(root: Path, workflows: Sequence[str]) -> list[str]:
+    """Return the files, of these workflows, that name extract_graph: one that extends another only takes its steps."""
+    files = [f"workflows/{name}.yaml" for name in workflows]
+    return [file for file in files if f"verb: {EXTRACT_GRAPH}" in (root / file).read_text(encoding="utf-8")]
 
 
 def workflows_with(model: str, workflows: Sequence[Workflow]) -> list[str]:
@@ -98,8 +120,15 @@ class Probe:
     tokenizer: Tokenizer
     calls: list[Call] = field(default_factory=list)
 
-    def ask(self, messages: Sequence[Message], response_format: Mapping[str, Any] | None = None) -> ChatReply:
-        request = ChatRequest(f"doctor-{len(self.calls)}", tuple(messages), response_format)
+    def ask(
+        self,
+        messages: Sequence[Message],
+        response_format: Mapping[str, Any] | None = None,
+        bounded_format: Mapping[str, Any] | None = None,
+    ) -> ChatReply:
+        """Make one call; the formats are those of a ChatRequest."""
+        row = f"doctor-{len(self.calls)}"
+        request = ChatRequest(row, tuple(messages), response_format, bounded_format=bounded_format)
         started = time.perf_counter()
         [reply] = self.chat.complete([request])
         seconds = time.perf_counter() - started
@@ -159,10 +188,6 @@ def spoken(reply: ChatReply) -> str:
 
 COUNT: Message = {"role": "user", "content": "Count from one to thirty, in words and in one line."}
 """Its answer is long enough to come in many pieces, where the endpoint streams."""
-NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
-FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
-ENOUGH_NAMES = 2
-"""A small model may miss one; a cut prompt loses them all."""
 
 
 def canary(needs: Needs, format: Format, tokens: int, tokenizer: Tokenizer) -> tuple[Message, ...]:
@@ -173,12 +198,6 @@ def canary(needs: Needs, format: Format, tokens: int, tokenizer: Tokenizer) -> t
     asked = partial(opening, needs.extract, format, entity_types=needs.entity_types)
     bare = sum(tokenizer.count(message["content"]) for message in asked(text=FACT))
     return asked(text=f"{FACT}\n\n{filler(tokens - bare, tokenizer)}".strip())
-
-
-def found(parsed: Graph) -> bool:
-    """Whether the records name what was planted."""
-    names = " | ".join(entity.name for entity in parsed.entities).casefold()
-    return sum(name.casefold() in names for name in NAMES) >= ENOUGH_NAMES
 
 
 def filler(tokens: int, tokenizer: Tokenizer) -> str:

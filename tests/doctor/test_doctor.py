@@ -23,6 +23,7 @@ from tests.servers.openai_replies import Messages, Reader, Reply, content_of, co
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import RerankReply, rerank_server
 from tests.servers.s3_server import between, s3_server
+from tests.servers.small_models import json_alone
 
 KEY = "test-key"
 CLOSED = "127.0.0.1:9"
@@ -36,12 +37,12 @@ def examined(project: ProjectFolder, *overrides: str, long: bool = False) -> dic
     return {f"{finding.area} {finding.what}": finding for finding in findings}
 
 
-def cutting(tokens: int) -> Reader:
+def cutting(tokens: int, model: Reader = default_reply) -> Reader:
     """A server that keeps the last so many tokens of a prompt and says nothing of it."""
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         prompt = "\n".join(map(content_of, messages)).encode()[-4 * tokens :].decode(errors="ignore")
-        return default_reply([{"role": "user", "content": prompt}], body)
+        return model([{"role": "user", "content": prompt}], body)
 
     return reply
 
@@ -177,6 +178,55 @@ def test_a_model_that_extracts_nothing(project: ProjectFolder, openai: OpenAISer
     assert found["chat default extraction"].verdict == "failed"
     assert "I am a teapot." in found["chat default extraction"].fact
     assert "chat default context" not in found
+
+
+def set_format(project: ProjectFolder, format: str) -> None:
+    workflow = project.root / "workflows" / "index.yaml"
+    workflow.write_text(workflow.read_text().replace("gleanings: 0", f"format: {format}"))
+
+
+def test_a_model_that_writes_json_alone_is_told_to_be_asked_for_json(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
+    openai.reply = json_alone
+    found = examined(project)
+    extraction = found["chat default extraction"]
+    assert extraction.verdict == "failed"
+    assert "not found in records, but it is as JSON: ### Records Only" in extraction.fact
+    assert extraction.action == "set format: json in extract_graph's args of workflows/index.yaml"
+    assert found["chat default context"].verdict == "ok" or "not tried" in found["chat default context"].fact
+
+
+@pytest.mark.parametrize("format", ["json", "auto"])
+def test_a_model_that_writes_json_alone_is_well_where_json_is_asked_for(
+    project: ProjectFolder, openai: OpenAIServer, format: str
+) -> None:
+    openai.reply = json_alone
+    set_format(project, format)
+    found = examined(project, long=True)
+    assert found["chat default extraction"].verdict == "ok"
+    assert "as JSON" in found["chat default extraction"].fact
+    assert found["chat default context"].verdict == "ok", found["chat default context"]
+    assert found["chat default JSON"].verdict == "ok"
+
+
+def test_the_window_of_a_model_that_writes_json_alone_is_measured(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = cutting(2048, json_alone)
+    set_format(project, "json")
+    context = examined(project)["chat default context"]
+    assert context.verdict == "failed"
+    assert "the server's context is about" in context.fact
+
+
+def test_a_server_without_schemas_is_told_to_be_asked_for_records(project: ProjectFolder, openai: OpenAIServer) -> None:
+    openai.reply = deaf_to_json
+    set_format(project, "json")
+    found = examined(project)
+    assert found["chat default extraction"].verdict == "failed"
+    assert found["chat default extraction"].action == (
+        "set format: records in extract_graph's args of workflows/index.yaml"
+    )
+    assert "chat default context" in found
 
 
 def test_a_wrong_key_and_nobody_there(project: ProjectFolder) -> None:
