@@ -44,6 +44,7 @@ from pipeline.engine.plan import (
     tables_of,
     version_of,
 )
+from pipeline.engine.reply_lengths import lengths_of
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
@@ -80,7 +81,8 @@ class Runner:
     ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
     the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
     raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone;
-    ``task_rows``: from how many rows on (engine/tasks.py)."""
+    ``task_rows``: from how many rows on (engine/tasks.py). ``longest_reply``: of a step, the tokens of its longest
+    good reply in earlier runs."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -97,6 +99,7 @@ class Runner:
     before_calls: Callable[[], None] | None = None
     workers: Workers | None = None
     task_rows: int | None = None
+    longest_reply: Callable[[str], int] = lambda step: 0
     reports: list[StepReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     documents: dict[str, int] = field(default_factory=dict)
@@ -292,6 +295,7 @@ class Runner:
         def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
             nonlocal asked
             asked, meter.documents = inputs, _documents(inputs.values())
+            meter.lengths = lengths_of(step, inputs, self.longest_reply)
             frames = self.resources.call(planned.step, inputs, wrap, meter, before, part)
             return with_kept(step, frames, previous, self.snapshots, self.may_go, part.law, groups)
 

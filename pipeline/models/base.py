@@ -51,7 +51,10 @@ class ChatRequest:
 
     ``lacks_end`` reads a good reply's text and says whether the end mark that was asked for is missing.
     ``whole_prompt``: a reply is bad if the endpoint reports that it counted far fewer tokens than were sent. Neither is
-    sent or in the cache key."""
+    sent or in the cache key.
+
+    ``max_tokens`` ends a reply that would never end. It is sent, but it is not in the cache key: a reply that reaches
+    it is never good, and any other reply is what it would be without it."""
 
     row_id: str
     messages: tuple[Message, ...]
@@ -63,6 +66,7 @@ class ChatRequest:
     earlier: "tuple[ChatRequest, ...]" = field(default=(), compare=False)
     lacks_end: Callable[[str], bool] | None = field(default=None, compare=False)
     whole_prompt: bool = field(default=False, compare=False)
+    max_tokens: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.extraction_check import health
 from pipeline.engine.extraction_notes import extraction_notes
 from pipeline.engine.plan import RunOptions
+from pipeline.engine.reply_lengths import longest_replies
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
 from pipeline.engine.tasks import Workers, Workplace
 from pipeline.engine.usage.budget import Budget
-from pipeline.engine.usage.journal import Journal, settle
+from pipeline.engine.usage.journal import Journal, read_usage, settle
 from pipeline.engine.workers import Processes
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import (
@@ -285,7 +286,14 @@ def _runner(
         before_calls=before_calls,
         workers=_workers(project, workflow, progress),
         task_rows=project.settings.engine.task_rows,
+        longest_reply=_longest_reply(project.usage_folder),
     )
+
+
+def _longest_reply(usage: Path) -> Callable[[str], int]:
+    """Return what tells the tokens of a step's longest good reply; the usage is read when it is first asked."""
+    known = memoized(lambda: longest_replies(read_usage(usage)))
+    return lambda step: known().get(step, 0)
 
 
 def _workers(project: Services, workflow: Workflow, progress: Progress) -> Workers | None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert
 from pipeline.contract.registry import Tracker
+from pipeline.engine.reply_lengths import ReplyLengths
 from pipeline.engine.resources import Asked, WrappedChat, WrappedConverter, WrappedEmbedding
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
-from pipeline.models.base import Anew, ChatModel, Result, Talk, Usage
+from pipeline.models.base import Anew, ChatModel, ChatReply, Result, Talk, Usage
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Meter(Tracker):
     conversions: Counter[str] = field(default_factory=Counter)
     converters: Counter[str] = field(default_factory=Counter)
     tell: Callable[[str], None] | None = None
+    lengths: ReplyLengths = field(default_factory=ReplyLengths)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, rows: int) -> None:
@@ -174,9 +176,17 @@ class MeteredChat(WrappedChat):
         return self.model.converse(counted, self.meter, self.anew)
 
     def _counted(self, talk: Talk[Result]) -> Talk[Result]:
-        result = yield from talk
-        self.meter.finished(1)
-        return result
+        """Hold the conversation, each request with the limit of its reply."""
+        lengths = self.meter.lengths
+        replies: Sequence[ChatReply] | None = None
+        while True:
+            try:
+                requests = next(talk) if replies is None else talk.send(replies)
+            except StopIteration as end:
+                self.meter.finished(1)
+                return end.value
+            replies = yield [lengths.limited(request) for request in requests]
+            lengths.learn(replies)
 
 
 @dataclass(frozen=True)

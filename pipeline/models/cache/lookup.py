@@ -54,9 +54,17 @@ class RememberedReplies:
     mended: dict[str, Completion] = field(default_factory=dict)
     found_under: dict[str, str] = field(default_factory=dict)
     """Key of a request -> the key of its earlier form, where that form has the reply."""
+    lengths: dict[str, int] = field(default_factory=dict)
+    """Key of a request that is asked again -> tokens of its stored reply, if that reply was whole."""
 
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
+
+    def with_room(self, key: str, request: ChatRequest) -> ChatRequest:
+        """Return the request with a limit that its stored reply, which is of no use now, would have kept to."""
+        if request.max_tokens is None or self.lengths.get(key, 0) <= request.max_tokens:
+            return request
+        return replace(request, max_tokens=self.lengths[key])
 
     def keys(self, request: ChatRequest) -> tuple[str, ...]:
         """Return every key under which a reply to the request may be stored: its own, then those of earlier forms."""
@@ -64,7 +72,7 @@ class RememberedReplies:
 
     def read(self, completion: Completion, request: ChatRequest) -> ChatReply:
         """Return the reply to a request, judged by the request's check and by how much of the prompt was read."""
-        reply = read(completion, request.check)
+        reply = read(completion, request.check, limited=request.max_tokens is not None)
         if reply.reason or not request.whole_prompt or self.count is None:
             return reply
         sent = " ".join(message["content"] for message in request.messages)
@@ -111,6 +119,8 @@ class RememberedReplies:
                 self.found_under[key] = stored_under
             self.flags[key] = completion.valid
             return replace(reply, cached=True)
+        if completion.finish_reason != "length":
+            self.lengths[key] = 2 * completion.output_tokens  # the next reply may well be longer
         if completion.valid:
             self.mended[key] = completion
         return None
@@ -165,7 +175,7 @@ def is_prompt_cut(sent: int, counted: int) -> bool:
     return counted < LEAST_SHARE_READ * sent and sent - counted > MOST_TOKENS_UNREAD
 
 
-def read(completion: Completion, check: Check | None) -> ChatReply:
+def read(completion: Completion, check: Check | None, limited: bool = False) -> ChatReply:
     """Return the reply, with a reason if nothing was said; ``message`` is why, or ``check``'s objection."""
     reason, message = None, ""
     if completion.finish_reason == "content_filter":
@@ -175,7 +185,7 @@ def read(completion: Completion, check: Check | None) -> ChatReply:
     elif not completion.text.strip():
         cut = " (cut at the output limit)" if completion.finish_reason == "length" else ""
         reason, message = "empty", f"the reply has no text{cut}"
-    elif check and completion.finish_reason == "length":
+    elif (check or limited) and completion.finish_reason == "length":
         message = "the reply was cut off at the model's output limit"
     elif check:
         message = check(completion.text) or ""

@@ -125,13 +125,18 @@ class Attempts:
     look: "Callable[[OpenAI], Tokens]"
     listener: Listener | None = None
 
-    def ask(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Answer | Failure:
+    def ask(
+        self,
+        call: Call,
+        send: "Callable[[OpenAI], tuple[Answer, Tokens]]",
+        outcome: Callable[[Answer], str] = lambda answer: "ok",
+    ) -> Answer | Failure:
         """The answer, or why there is none. Raises AuthError or ModelError where no call can do better, StoppedError
         when the work has been stopped before the call was sent."""
         sent = self.open(call, send)
         if isinstance(sent, Failure):
             return sent
-        sent.end(sent.tokens)
+        sent.end(sent.tokens, outcome(sent.answer))
         return sent.answer
 
     def open(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Sent[Answer] | Failure:

@@ -19,6 +19,7 @@ from pipeline.models.conversations import Exchange, in_rounds
 from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
 from pipeline.models.endpoint.chat import OpenAIChat, read_answer
 from pipeline.models.endpoint.client import Failure
+from pipeline.models.endpoint.reply_limits import is_empty
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 EXPIRED = "expired"
@@ -142,18 +143,39 @@ class BatchChat(ChatModel):
         bound = {key for intent in under_way for key in intent.keys}
         keys = {key: memory.keys(request) for key, request in requests.items()}
         # A batch that an earlier version sent has the keys of the earlier forms.
-        fresh = {key: request for key, request in requests.items() if bound.isdisjoint(keys[key])}
+        fresh = {
+            key: memory.with_room(key, request) for key, request in requests.items() if bound.isdisjoint(keys[key])
+        }
         if len(fresh) >= self.options.least:
             under_way += self._submit(fresh, under_way, listener)
         rows = {known: request.row_id for key, request in requests.items() for known in keys[key]}
         came_to_nothing = self._collect(under_way, rows, listener)
         lost = {key: came_to_nothing[known] for key in requests for known in keys[key] if known in came_to_nothing}
         replies = memory.recall(requests)
+        if in_vain := self._limited_in_vain(fresh, replies, lost):
+            others = {key: request for key, request in requests.items() if key not in in_vain}
+            return {**self._ask(others, memory, listener), **self._ask(in_vain, memory, listener)}
         missing = {key: request for key, request in requests.items() if key not in replies}
         rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
         direct = {key: request for key, request in missing.items() if key not in rejected}
         came = {key: memory.better(key, requests[key], reply) for key, reply in {**replies, **rejected}.items()}
         return {**came, **self.chat.ask(direct, memory, listener)}
+
+    def _limited_in_vain(
+        self, sent: Mapping[str, ChatRequest], replies: Mapping[str, ChatReply], lost: Mapping[str, ChatReply]
+    ) -> dict[str, ChatRequest]:
+        """Return the requests whose limit was at fault, which are to be asked again with another one, or none.
+
+        The endpoint has refused the limit, or a hidden thinking has used it up.
+        """
+        limits = self.chat.reply_limits
+        name = limits.name
+        limited = {key for key, request in sent.items() if limits.of(request)}
+        empty = {key for key in limited & replies.keys() if _is_used_up(replies[key])}
+        refused = {key for key in limited & lost.keys() if limits.learn(lost[key].message, name)}
+        if empty:
+            limits.drop()
+        return {key: sent[key] for key in (*refused, *empty)}
 
     def _under_way(self) -> list[BatchIntent]:
         return [found for intent in self._intents.all() if (found := self._found(intent))]
@@ -203,7 +225,8 @@ class BatchChat(ChatModel):
         part: dict[str, str] = {}
         size = 0
         for key, request in requests.items():
-            line = {"custom_id": key, "method": "POST", "url": COMPLETIONS, "body": self.chat.body(request)}
+            body = self.chat.body(request, self.chat.reply_limits.of(request))
+            line = {"custom_id": key, "method": "POST", "url": COMPLETIONS, "body": body}
             text = json.dumps(line, ensure_ascii=False).translate(LINE_ENDS)
             length = len(text.encode()) + 1
             if part and (len(part) >= self.options.max_requests or size + length > self.options.max_bytes):
@@ -304,6 +327,10 @@ class BatchChat(ChatModel):
         return Usage(
             row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, cost=self.cost(tokens)
         )
+
+
+def _is_used_up(reply: ChatReply) -> bool:
+    return reply.finish_reason == "length" and is_empty(reply.text)
 
 
 def _complaints(batch: Any) -> str:

@@ -37,6 +37,7 @@ from pipeline.models.endpoint.attempts import (
     RemoteModel,
 )
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
+from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, reports_thinking
 from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of
 from pipeline.models.no_answer import no_answer
@@ -57,6 +58,8 @@ REPLY_OPTIONS = (
 TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY = 4, 3
 CHARACTERS_PER_TOKEN_AT_FIRST = 16
 """A first guess at a reply's length: a quarter of the prompt's tokens."""
+TRUNCATED = "truncated"
+"""The outcome of a reply that ended at the limit of its request."""
 CUT = "cut"
 """The outcome of a stream that nobody read to its end, or that broke off."""
 
@@ -104,18 +107,26 @@ class OpenAIChat(RemoteModel, ChatModel):
 
         def ask(item: KeyedRequest) -> KeyedReply:
             key, request = item
+            request = memory.with_room(key, request)
+            thinking = False
 
-            def send(asked: ChatRequest, client: "OpenAI") -> tuple[Completion, Tokens]:
-                completion, tokens = self._fetch(asked, client)
+            def send(asked: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Completion, Tokens]:
+                nonlocal thinking
+                completion, tokens, thinking = self._fetch(asked, client, limit)
                 memory.store(key, completion, request)  # before anybody counts or reads it
                 return completion, tokens
 
-            limited = self._schema_limits.applied_to(request)
-            answer = attempts.ask(self._call(request), partial(send, limited))
-            refusal = answer if isinstance(answer, Failure) and limited is not request else None
-            if refusal and self._schema_limits.may_be_refused_by(refusal):
-                answer = attempts.ask(self._call(request), partial(send, request))
-                self._schema_limits.learn(refusal, answered_without=not isinstance(answer, Failure))
+            def ask_within(limit: Limit | None) -> Completion | Failure:
+                outcome = partial(_outcome, limit)
+                limited = self._schema_limits.applied_to(request)
+                answer = attempts.ask(self._call(request), partial(send, limited, limit), outcome)
+                refusal = answer if isinstance(answer, Failure) and limited is not request else None
+                if refusal and self._schema_limits.may_be_refused_by(refusal):
+                    answer = attempts.ask(self._call(request), partial(send, request, limit), outcome)
+                    self._schema_limits.learn(refusal, answered_without=not isinstance(answer, Failure))
+                return answer
+
+            answer = self.reply_limits.ask(request, ask_within, lambda: thinking)
             if isinstance(answer, Failure):
                 failed = ChatReply("", "error", answer.reason, answer.message)
                 return key, memory.better(key, request, failed)
@@ -130,10 +141,11 @@ class OpenAIChat(RemoteModel, ChatModel):
         messages: Any = [{"role": "user", "content": WORD_OF_A_LOOK}]
         return token_counts(soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1).usage)
 
-    def _fetch(self, request: ChatRequest, client: "OpenAI") -> tuple[Completion, Tokens]:
-        """Send the request and return the whole reply."""
+    def _fetch(self, request: ChatRequest, client: "OpenAI", limit: Limit | None) -> tuple[Completion, Tokens, bool]:
+        """Send the request; return the whole reply, what it took, and whether hidden thinking is reported."""
         create = client.chat.completions.with_streaming_response.create
-        return read_answer(self.endpoint.fetch(create(**self._arguments(request))))
+        body = self.endpoint.fetch(create(**self._arguments(request, limit)))
+        return *read_answer(body), reports_thinking(body)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
         return RememberedReplies(self.model, self.identity, self.cache, anew, self.count)
@@ -232,19 +244,29 @@ class OpenAIChat(RemoteModel, ChatModel):
         """Yield what comes of a stream. Its bytes are read here: the client hides its end mark and its plain JSON."""
         return read_events(lines_in_time(stream.response.iter_bytes(), self.timeout), _whole_chunk)
 
-    def body(self, request: ChatRequest) -> dict[str, Any]:
+    @made_once
+    def reply_limits(self) -> ReplyLimits:
+        return ReplyLimits.of_model(self.model, self.options)
+
+    def body(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
         """What is sent, by the protocol's names."""
         body = {name: value for name, value in self.options.items() if name != "extra_body"}
         body |= self.options.get("extra_body", {})
         if request.response_format:
             body["response_format"] = request.response_format
         messages = [{**message, "content": sendable(message["content"])} for message in request.messages]
-        return {"model": self.model, "messages": messages, **body}
+        limits = {limit.name: limit.tokens} if limit else {}
+        return {"model": self.model, "messages": messages, **limits, **body}
 
-    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+    def _arguments(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
         """What is sent, as the client takes it."""
-        body = self.body(request)
+        body = self.body(request, limit)
         return {"model": body.pop("model"), "messages": body.pop("messages"), "extra_body": body}
+
+
+def _outcome(limit: Limit | None, completion: Completion) -> str:
+    """Return how usage tells of a reply: one that ended at our limit says nothing of how long replies are."""
+    return TRUNCATED if limit and limit.is_reached_by(completion) else "ok"
 
 
 def _characters(request: ChatRequest) -> int:

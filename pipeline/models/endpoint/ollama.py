@@ -16,6 +16,7 @@ from pipeline.models.cache.replies import Completion
 from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.client import PREFLIGHT_SECONDS, Endpoint, Failure, sendable, token_counts
+from pipeline.models.endpoint.reply_limits import Limit
 from pipeline.models.endpoint.streams import Chunk, StreamedError, json_object, lines_in_time
 from pipeline.text.ids import clean
 
@@ -114,14 +115,15 @@ class OllamaChat(OpenAIChat):
         client.with_options(timeout=SECONDS_OF_A_LOOK).post(SHOW, cast_to=object, body={"model": self.model})
         return NO_TOKENS
 
-    def body(self, request: ChatRequest) -> dict[str, Any]:
+    def body(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
         """Return the JSON that is sent, but for ``stream``."""
         own = {NAMES[name]: value for name, value in self.options.items() if name in NAMES}
         more = dict(self.options.get("extra_body", {}))
+        limits = {"num_predict": limit.tokens} if limit else {}
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{**message, "content": sendable(message["content"])} for message in request.messages],
-            "options": {"num_ctx": self.num_ctx, **own, **more.pop("options", {})},
+            "options": {"num_ctx": self.num_ctx, **limits, **own, **more.pop("options", {})},
             # Older servers know neither of the two, and cut: _refuse_cut finds that out.
             "truncate": False,
             "shift": False,
@@ -135,14 +137,15 @@ class OllamaChat(OpenAIChat):
             body["format"] = _format(request.response_format)
         return body | more
 
-    def _fetch(self, request: ChatRequest, client: "OpenAI") -> tuple[Completion, Tokens]:
-        answer = self.endpoint.fetch(_answering(self._post(request, client, stream=False)))
+    def _fetch(self, request: ChatRequest, client: "OpenAI", limit: Limit | None) -> tuple[Completion, Tokens, bool]:
+        answer = self.endpoint.fetch(_answering(self._post(request, client, stream=False, limit=limit)))
         if answer.get("error"):
             raise StreamedError(answer["error"])
         self._refuse_cut(request, answer)
         chunk = self._chunk(answer)
         tokens = token_counts(chunk.usage)
-        return Completion(clean(chunk.text), chunk.finish_reason or "stop", tokens.input, tokens.output), tokens
+        completion = Completion(clean(chunk.text), chunk.finish_reason or "stop", tokens.input, tokens.output)
+        return completion, tokens, bool((answer.get("message") or {}).get("thinking"))
 
     def _open(self, request: ChatRequest, client: "OpenAI") -> tuple[Any, Tokens]:
         return self._post(request, client, stream=True), NO_TOKENS
@@ -153,11 +156,11 @@ class OllamaChat(OpenAIChat):
             if line.strip():
                 yield self._chunk(json_object(line))
 
-    def _post(self, request: ChatRequest, client: "OpenAI", stream: bool) -> "Stream[Any]":
+    def _post(self, request: ChatRequest, client: "OpenAI", stream: bool, limit: Limit | None = None) -> "Stream[Any]":
         """Send the request; the answer's bytes are read later, whether it is streamed or not."""
         from openai import Stream
 
-        body = {**self.body(request), "stream": stream}
+        body = {**self.body(request, limit), "stream": stream}
         return client.post(CHAT, cast_to=object, body=body, stream=True, stream_cls=Stream[object])
 
     def _chunk(self, said: Mapping[str, Any]) -> Chunk:

@@ -1,0 +1,90 @@
+"""How long a reply to a step's request may become: so long that no good reply is cut, and a looping model ends.
+
+The limit is not part of the verbs: it can change no good reply, so it is in no fingerprint. Verbs of one's own have
+none, since nobody knows how long their replies are.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pandas as pd
+
+from pipeline.engine.workflow import Step
+from pipeline.models.base import ChatReply, ChatRequest
+
+Measure = Literal["text", "words", "pairs"]
+MEASURES: Mapping[str, Measure] = {
+    "extract_graph": "text",
+    "extract_claims": "text",
+    "summarize_descriptions": "words",
+    "report_communities": "words",
+    "report_communities_with_claims": "words",
+    "resolve_entities": "pairs",
+}
+"""Verb -> what the length of a reply goes by: the text that is read, the words that the prompt allows, or the pairs
+that are judged in one request."""
+TIMES_THE_TEXT, TOKENS_BESIDE = 4, 500
+"""Records repeat a text's names and describe each of them: about as many tokens as the text has, rarely twice."""
+TIMES_THE_WORDS = 4
+"""A word has about 1.5 tokens; models exceed the words that they are allowed, and JSON adds to them."""
+TOKENS_OF_A_VERDICT = 100
+"""A verdict has ten tokens; some models give a reason with each."""
+SLACK = 1.5
+"""Of the longest good reply so far: the next one may be longer."""
+CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass
+class ReplyLengths:
+    """The limits of one step's requests. ``tokens``: of a row's text, by row id; ``otherwise``: of any other request,
+    None for no limit; ``longest``: asked once, for the tokens of the longest good reply of earlier runs."""
+
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    otherwise: int | None = None
+    longest: Callable[[], int] = lambda: 0
+    seen: int | None = None
+
+    def limited(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with its limit, which is never below what good replies of the step have needed."""
+        text = self.tokens.get(request.row_id)
+        own = self.otherwise if text is None else TIMES_THE_TEXT * text + TOKENS_BESIDE
+        if own is None or request.max_tokens is not None:
+            return request
+        if self.seen is None:
+            self.seen = self.longest()
+        return replace(request, max_tokens=max(own, int(SLACK * self.seen)))
+
+    def learn(self, replies: Iterable[ChatReply]) -> None:
+        """Note how long good replies are, known ones included."""
+        good = [reply.output_tokens for reply in replies if reply.good and reply.finish_reason != "length"]
+        if good and self.seen is not None:
+            self.seen = max(self.seen, *good)
+
+
+NO_LENGTHS = ReplyLengths()
+
+
+def lengths_of(step: Step, inputs: Mapping[str, pd.DataFrame], longest: Callable[[str], int]) -> ReplyLengths:
+    """Return the limits of the step's requests on these inputs; ``longest``: of a step, the tokens of its longest good
+    reply in earlier runs."""
+    measure = MEASURES.get(step.verb.name)
+    if measure == "text":
+        texts = inputs[str(step.verb.rowwise)]
+        by_characters = texts["text"].str.len() // CHARACTERS_PER_TOKEN
+        tokens = texts["n_tokens"].fillna(0).clip(lower=by_characters).astype(int)
+        known = dict(zip(texts["id"], tokens, strict=True))
+        return ReplyLengths(known, None, lambda: longest(step.id))
+    if measure == "words":
+        limit = TIMES_THE_WORDS * step.params.model_dump()["max_length"] + TOKENS_BESIDE
+        return ReplyLengths({}, limit, lambda: longest(step.id))
+    if measure == "pairs":
+        limit = TOKENS_OF_A_VERDICT * step.params.model_dump()["batch"] + TOKENS_BESIDE
+        return ReplyLengths({}, limit, lambda: longest(step.id))
+    return NO_LENGTHS
+
+
+def longest_replies(usage: pd.DataFrame) -> dict[str, int]:
+    """Return the output tokens of the longest reply of each step that did not end at a limit."""
+    replies = usage[(usage["outcome"] == "ok") & (usage["kind"] == "chat")]
+    return {str(step): int(tokens) for step, tokens in replies.groupby("step")["output_tokens"].max().items()}

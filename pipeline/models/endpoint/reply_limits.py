@@ -1,0 +1,129 @@
+"""The limit on a reply's tokens that a request is sent with, and what an endpoint makes of such limits.
+
+A model that repeats itself without end stops at the limit. The limit is no part of what was asked: keys of the cache
+and identities of models do not have it. Limits that the settings name are sent unchanged, and none of ours with them.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pipeline.models.base import ChatRequest
+from pipeline.models.cache.replies import Completion
+from pipeline.models.endpoint.client import Failure
+
+Answer = TypeVar("Answer")
+NAMES = ("max_tokens", "max_completion_tokens")
+"""Parameters of a limit, in the order in which they are tried: llama.cpp, Ollama and vLLM know the first, OpenAI's
+reasoning models only the second."""
+OWN_OPTIONS = frozenset({*NAMES, "reasoning_effort", "n_predict", "num_predict"})
+"""Options of the settings beside which no limit of ours is sent: a limit of theirs, or thinking, which is paid for as
+a part of the reply and has no natural length."""
+NAMED_IN_A_REFUSAL = re.compile(r"max_(completion_)?tokens|in the completion|completion tokens", re.IGNORECASE)
+USE_THE_OTHER = re.compile(r"max_completion_tokens", re.IGNORECASE)
+REFUSALS = (400, 422)
+REASONING_MODEL = re.compile(r"^(.*/)?(o\d|gpt-5)", re.IGNORECASE)
+"""OpenAI's models that take only the second name: a whole batch would be refused before one reply says so."""
+STARTS_THINKING = re.compile(r"\s*<\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
+ENDS_THINKING = re.compile(r"<\s?/\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
+CLOSE_TO_THE_LIMIT = 0.95
+"""A server may count the end of a reply as a token, or not."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``name``: of the parameter that it is sent as."""
+
+    name: str
+    tokens: int
+
+    def is_reached_by(self, completion: Completion) -> bool:
+        """Check whether the reply ended here, not at a limit of the model's own."""
+        counted = completion.output_tokens or self.tokens
+        return completion.finish_reason == "length" and counted >= CLOSE_TO_THE_LIMIT * self.tokens
+
+
+@dataclass
+class ReplyLimits:
+    """What one endpoint takes, as its answers in this process have shown. ``name``: the parameter; "" for none."""
+
+    options: Mapping[str, Any]
+    name: str
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of_model(cls, model: str, options: Mapping[str, Any]) -> "ReplyLimits":
+        return cls(options, NAMES[1] if REASONING_MODEL.match(model) else NAMES[0])
+
+    def of(self, request: ChatRequest) -> Limit | None:
+        """Return the limit to send with the request, or None."""
+        own = OWN_OPTIONS & {*self.options, *(self.options.get("extra_body") or {})}
+        if request.max_tokens is None or own or not self.name:
+            return None
+        return Limit(self.name, request.max_tokens)
+
+    def ask(
+        self,
+        request: ChatRequest,
+        send: Callable[[Limit | None], Completion | Failure],
+        thought: Callable[[], bool],
+    ) -> Completion | Failure:
+        """Return the answer to ``send(limit)``; ask again where the limit was at fault.
+
+        A refusal of the limit costs nothing. A reply of hidden thinking that ended at the limit is paid for; then no
+        limit is sent any more. ``thought``: whether the last answer reported thinking.
+        """
+        for _ in NAMES:
+            limit = self.of(request)
+            answer = send(limit)
+            if limit is None:
+                return answer
+            if isinstance(answer, Completion):
+                if limit.is_reached_by(answer) and (thought() or is_empty(answer.text)):
+                    self.drop()
+                    return send(None)
+                return answer
+            if not self._may_be_refused_by(answer):
+                return answer
+            if not self.learn(answer.message, limit.name):
+                without = send(None)
+                if not isinstance(without, Failure):
+                    self.drop()
+                return without
+        return send(self.of(request))
+
+    def learn(self, refusal: str, sent: str) -> bool:
+        """Note a refusal of the limit that was sent under the name ``sent``; return whether it was one."""
+        if not NAMED_IN_A_REFUSAL.search(refusal):
+            return False
+        with self.lock:
+            if self.name == sent:  # else another thread has learnt it already
+                has_other_name = sent == NAMES[0] and USE_THE_OTHER.search(refusal)
+                self.name = NAMES[1] if has_other_name else ""
+        return True
+
+    def drop(self) -> None:
+        """Send no limit of ours any more."""
+        self.name = ""
+
+    def _may_be_refused_by(self, failure: Failure) -> bool:
+        return failure.status in REFUSALS and failure.reason in ("bad_request", "too_long")
+
+
+def is_empty(text: str) -> bool:
+    """Check whether a reply, which was cut off, says nothing, or nothing but the start of its thinking."""
+    return not text.strip() or bool(STARTS_THINKING.match(text) and not ENDS_THINKING.search(text))
+
+
+def reports_thinking(body: Mapping[str, Any]) -> bool:
+    """Check whether an answer's JSON reports thinking that is not a part of its text."""
+    usage = body.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    if isinstance(details, Mapping) and details.get("reasoning_tokens"):
+        return True
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, Mapping) else None
+    return isinstance(message, Mapping) and bool(message.get("reasoning_content") or message.get("reasoning"))

@@ -1,0 +1,129 @@
+"""A reply without end stops at the limit of its request, whatever an endpoint makes of such a limit."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.models.base import ChatRequest
+from pipeline.models.cache.lookup import completion_key
+from pipeline.models.cache.replies import Completion, ReplyCache
+from pipeline.models.endpoint.batch import BatchChat, BatchOptions
+from pipeline.models.endpoint.chat import OpenAIChat
+from tests.servers.openai_machine import OutputRules
+from tests.servers.openai_server import OpenAIServer, Reply
+from tests.talking import Hearer
+
+LIMIT = 50
+
+
+@pytest.fixture
+def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
+    openai.reply = lambda messages, body: Reply(f"reply to {messages[-1]['content']}")
+    cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
+    model = OpenAIChat("m", openai.base_url, "test-key", cache, timeout=5, max_retries=0)
+    yield model
+    model.endpoint.client.close()
+    cache.close()
+
+
+def ask(*texts: str) -> list[ChatRequest]:
+    return [ChatRequest(f"row-{text}", ({"role": "user", "content": text},), max_tokens=LIMIT) for text in texts]
+
+
+def limits_of(openai: OpenAIServer) -> list[tuple[str, int]]:
+    names = ("max_tokens", "max_completion_tokens")
+    return [(name, request.body[name]) for request in openai.requests for name in names if name in request.body]
+
+
+def test_a_reply_without_end_stops_at_the_limit_and_is_not_good(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply(endless=True)
+    heard = Hearer()
+    (reply,) = chat.complete(ask("a"), heard)
+    assert (reply.good, reply.finish_reason, reply.output_tokens) == (False, "length", LIMIT)
+    assert heard.outcomes == ["truncated"]
+    openai.reply = lambda messages, body: Reply("better")
+    assert chat.complete(ask("a"))[0].text == "better"
+
+
+def test_the_limit_is_in_no_key_and_a_reply_that_was_paid_for_is_served(chat: OpenAIChat, openai: OpenAIServer):
+    (request,) = ask("a")
+    (without,) = [replace(request, max_tokens=None)]
+    assert completion_key(chat.identity, request) == completion_key(chat.identity, without)
+    assert request == without
+    chat.complete([without])
+    assert chat.complete([request])[0].cached
+    assert limits_of(openai) == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_tokens": 7}, {"max_completion_tokens": 7}, {"extra_body": {"max_tokens": 7}}]
+)
+def test_limits_of_the_settings_are_sent_unchanged(chat: OpenAIChat, openai: OpenAIServer, options: dict[str, object]):
+    replace(chat, options=options).complete(ask("a"))
+    assert [tokens for _, tokens in limits_of(openai)] == [7]
+
+
+def test_a_model_that_is_told_to_think_gets_no_limit(chat: OpenAIChat, openai: OpenAIServer):
+    replace(chat, options={"reasoning_effort": "low"}).complete(ask("a"))
+    assert limits_of(openai) == []
+
+
+def test_a_refused_name_is_replaced_at_once_and_remembered(chat: OpenAIChat, openai: OpenAIServer):
+    openai.output = OutputRules(unsupported=("max_tokens",))
+    heard = Hearer()
+    one_by_one = replace(chat, concurrency=1, input_price=1.0)
+    replies = one_by_one.complete(ask("a", "b", "c"), heard)
+    assert [reply.text for reply in replies] == ["reply to a", "reply to b", "reply to c"]
+    assert [name for name, _ in limits_of(openai)] == ["max_tokens", *["max_completion_tokens"] * 3]
+    assert heard.usages[0].cost == 0
+
+
+@pytest.mark.parametrize("rules", [OutputRules(most=40), OutputRules(window=50), OutputRules(unsupported=(
+    "max_tokens", "max_completion_tokens"))])  # fmt: skip
+def test_a_limit_that_is_refused_in_any_form_loses_no_row(chat: OpenAIChat, openai: OpenAIServer, rules: OutputRules):
+    openai.output = rules
+    one_by_one = replace(chat, concurrency=1)
+    replies = one_by_one.complete(ask("a", "b", "c"))
+    assert [reply.reason for reply in replies] == [None] * 3
+    assert len(limits_of(openai)) <= 2
+
+
+def test_a_prompt_that_is_too_long_by_itself_is_still_told(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("This model's maximum context length is 8 tokens.", status=400)
+    (reply,) = chat.complete(ask("a"))
+    assert reply.reason == "too_long"
+    assert openai.count("chat") == 2
+    assert chat.reply_limits.name == "max_tokens"
+
+
+def test_hidden_thinking_that_uses_the_limit_up_ends_all_limits(chat: OpenAIChat, openai: OpenAIServer):
+    openai.output = OutputRules(thinking=2 * LIMIT)
+    heard = Hearer()
+    one_by_one = replace(chat, concurrency=1)
+    replies = one_by_one.complete(ask("a", "b"), heard)
+    assert [reply.text for reply in replies] == ["reply to a", "reply to b"]
+    assert heard.outcomes == ["truncated", "ok", "ok"]
+    assert len(limits_of(openai)) == 1
+
+
+def test_a_request_whose_stored_reply_was_longer_gets_more_room(chat: OpenAIChat, openai: OpenAIServer):
+    (request,) = ask("a")
+    key = completion_key(chat.identity, request)
+    chat.cache.store_completion(key, "m", Completion("long", "stop", 10, 4000))
+    chat.cache.flag({key: False})
+    chat.complete([request])
+    assert limits_of(openai) == [("max_tokens", 8000)]
+
+
+def test_a_batch_has_the_limits_and_a_refused_one_is_sent_again_as_a_batch(chat: OpenAIChat, openai: OpenAIServer):
+    openai.output = OutputRules(unsupported=("max_tokens",))
+    batches = BatchChat(chat, BatchOptions(poll_seconds=0.01, least=2, failed="reject"))
+    replies = batches.complete(ask("a", "b", "c"))
+    assert [reply.text for reply in replies] == ["reply to a", "reply to b", "reply to c"]
+    rows = [request.body for request in openai.requests if request.kind == "batch"]
+    assert [sorted({"max_tokens", "max_completion_tokens"} & set(body)) for body in rows] == [
+        *[["max_tokens"]] * 3, *[["max_completion_tokens"]] * 3,
+    ]  # fmt: skip
+    assert openai.count("chat") == 0
