@@ -16,6 +16,7 @@
     ├── DiskFullError         1   a file of the project cannot be written for want of space
     ├── StoreError            1   a database cannot be reached or refuses to work
     │   ├── StoreAuthError    2   it refused the user, the password, or the name of the database
+    │   ├── CacheFullError    1   the disk of the cache of replies is full
     │   └── LostConnectionError 1   it went away, or was busy, in the middle: doing the work again may well go through
     ├── ObjectStoreError      1   the object store of the snapshots cannot be reached or refuses to work
     │   └── ObjectStoreAuthError 2  it refused the key, or has no such bucket
@@ -116,6 +117,10 @@ class StoreAuthError(StoreError):
 
 class OtherVectorsError(StoreError):
     """A load has ended since the question was embedded, and its vectors are another model's."""
+
+
+class CacheFullError(StoreError):
+    """No call begins any more; the replies of those under way are stored in room that was reserved."""
 
 
 class LostConnectionError(StoreError):

@@ -170,13 +170,18 @@ def print_usage(usage: "pd.DataFrame", by: str) -> None:
     if usage.empty:
         print("no call of a model is known")
         return
-    print(f"{by:<44} {'calls':>8} {'ok':>8} {'tokens in':>13} {'out':>13} {'cost':>12} {'seconds':>9}")
+    print(f"{by:<44} {'calls':>8} {'ok':>8} {'estimated':>9} {'tokens in':>13} {'out':>13} {'cost':>12} {'seconds':>9}")
     priced = usage["cost"].notna()
     for row, has_price in zip(usage.itertuples(index=False), priced, strict=True):
         cost = f"{row.cost:.4f}" if has_price else "no price"
         print(
-            f"{row[0] or '-':<44} {row.calls:>8,} {row.ok:>8,} {row.input_tokens:>13,} {row.output_tokens:>13,} "
-            f"{cost:>12} {row.seconds:>9.1f}"
+            f"{row[0] or '-':<44} {row.calls:>8,} {row.ok:>8,} {row.estimated:>9,} {row.input_tokens:>13,} "
+            f"{row.output_tokens:>13,} {cost:>12} {row.seconds:>9.1f}"
+        )
+    if usage["estimated"].any():
+        print(
+            "estimated: calls of endpoints that report no token counts, and calls that ended without any; graphmill "
+            "counted their tokens"
         )
 
 

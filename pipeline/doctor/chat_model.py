@@ -92,6 +92,7 @@ def examine_chat(
         lambda tokens: model.cost(Tokens(tokens, 0)), chat.timeout, project.root,
     )  # fmt: skip
     yield from guarded("chat", name, checkup.findings)
+    yield from checkup.probe.heard.findings("chat", name)
     yield from checkup.bill()
 
 

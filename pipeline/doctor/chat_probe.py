@@ -11,6 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from pipeline.contract.prompts import Prompt
+from pipeline.doctor.token_counts import HeardCalls
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
@@ -107,11 +108,12 @@ THINKING = re.compile(r"<\s?/?\s?(?:think|thinking|thought|reasoning)\s?>", re.I
 
 @dataclass(frozen=True)
 class Call:
-    """``sent``: tokens of its prompt, as we count them."""
+    """``sent``: tokens of its prompt, as we count them; ``reported``: the endpoint counted the tokens itself."""
 
     reply: ChatReply
     seconds: float
     sent: int
+    reported: bool = True
 
 
 @dataclass
@@ -119,6 +121,7 @@ class Probe:
     chat: ChatModel
     tokenizer: Tokenizer
     calls: list[Call] = field(default_factory=list)
+    heard: HeardCalls = field(default_factory=HeardCalls)
 
     def ask(
         self,
@@ -130,16 +133,17 @@ class Probe:
         row = f"doctor-{len(self.calls)}"
         request = ChatRequest(row, tuple(messages), response_format, bounded_format=bounded_format)
         started = time.perf_counter()
-        [reply] = self.chat.complete([request])
+        [reply] = self.chat.complete([request], self.heard)
         seconds = time.perf_counter() - started
-        self.calls.append(Call(reply, seconds, sum(self.tokenizer.count(message["content"]) for message in messages)))
+        sent = sum(self.tokenizer.count(message["content"]) for message in messages)
+        self.calls.append(Call(reply, seconds, sent, self.heard.last_is_reported))
         return reply
 
     def ask_streamed(self, message: Message) -> int:
         """Return in how many pieces the answer came. Raises ModelError when the call fails."""
         request = ChatRequest(f"doctor-{len(self.calls)}", (message,))
         started = time.perf_counter()
-        stream = self.chat.stream(request)
+        stream = self.chat.stream(request, self.heard)
         pieces = 0
         while True:
             try:
@@ -149,7 +153,8 @@ class Probe:
                 break
             pieces += 1
         seconds = time.perf_counter() - started
-        self.calls.append(Call(reply, seconds, self.tokenizer.count(message["content"])))
+        sent = self.tokenizer.count(message["content"])
+        self.calls.append(Call(reply, seconds, sent, self.heard.last_is_reported))
         return pieces
 
     @property
@@ -160,7 +165,7 @@ class Probe:
     def scale(self) -> float:
         """The server's tokens for one of ours, by the first prompt, which is short; a server that leaves out what it
         had seen before says nothing."""
-        first = next((call.reply.input_tokens / call.sent for call in self.answered), 1.0)
+        first = next((call.reply.input_tokens / call.sent for call in self.answered if call.reported), 1.0)
         return first if 0.7 < first < 2 else 1.0
 
     @property
@@ -248,7 +253,8 @@ def sight(probe: Probe, tokens: int) -> Sight:
         raise ModelError(f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try again")
     if word.casefold() in reply.text.casefold():
         return Sight(True)
-    told = (limits_in(reply.message).window or 0) if reply.reason else reply.input_tokens
+    counted = reply.input_tokens if probe.calls[-1].reported else 0  # our own count says nothing of what was read
+    told = (limits_in(reply.message).window or 0) if reply.reason else counted
     window = round(told / probe.scale)
     return Sight(False, window if SMALLEST <= window < CLEARLY_LESS * tokens else None)
 

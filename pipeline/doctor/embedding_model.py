@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.doctor.finding import Finding
+from pipeline.doctor.token_counts import HeardCalls
 from pipeline.errors import StoreError
 from pipeline.load.overwrite_guard import SAME_MODEL, similarity
 from pipeline.load.owners import is_of_another
@@ -26,7 +27,8 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
     model = embedding_model(settings, name, lambda: NO_CACHE, root=root)
     model.preflight()
     started = time.perf_counter()
-    vectors = model.embed(TEXTS)
+    heard = HeardCalls()
+    vectors = model.embed(TEXTS, heard)
     seconds = time.perf_counter() - started
     dimensions = vectors.shape[1]
     reached = f" ({model.endpoint.shown})" if isinstance(model, RemoteModel) else ""
@@ -43,6 +45,7 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
         yield Finding("embedding", name, "warning", fact, "set 'dimensions' lower, where the model allows it")
     else:
         yield Finding("embedding", name, "ok", f"{fact}, length 1")
+    yield from heard.findings("embedding", name)
 
 
 def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
@@ -85,7 +88,8 @@ def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Findin
     assert model is not None
     model.preflight()
     started = time.perf_counter()
-    scores = model.rerank(QUESTION, PASSAGES)
+    heard = HeardCalls()
+    scores = model.rerank(QUESTION, PASSAGES, heard)
     seconds = time.perf_counter() - started
     fact = f"{len(PASSAGES)} texts in {seconds:.2g} s"
     if scores[ANSWER] > max(score for index, score in enumerate(scores) if index != ANSWER):
@@ -94,3 +98,5 @@ def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Findin
         shown = ", ".join(f"{score:.3g}" for score in scores)
         action = "take another model: this one would put the wrong text units first"
         yield Finding("rerank", name, "failed", f"{fact}; the one that answers is not first ({shown})", action)
+    if any(usage.cost for usage in heard.usages):  # some rerankers never report tokens; without a price none are needed
+        yield from heard.findings("rerank", name)

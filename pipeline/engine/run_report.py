@@ -13,8 +13,8 @@ LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
 
 SUMS = (
-    "calls", "throttled_calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "decided", "recovered",
-    "seconds",
+    "calls", "throttled_calls", "cached_calls", "estimated_calls", "input_tokens", "output_tokens", "rejects",
+    "decided", "recovered", "seconds",
 )  # fmt: skip
 
 
@@ -23,7 +23,8 @@ class StepReport:
     """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
     ``conversions``: of the files that were read, how many were ``converted``, of how many the conversion was ``kept``,
     and how many could not be converted (``not_converted``), now or when that was last tried; ``throttled_calls``:
-    those the endpoint refused as too many; ``cost`` is None without a price; ``rejects``: losses, ``decided``: what a
+    those the endpoint refused as too many; ``estimated_calls``: those whose tokens the endpoint did not
+    report, so that we counted them; ``cost`` is None without a price; ``rejects``: losses, ``decided``: what a
     rule left out or remarked on, both with their reasons; ``recovered``: rows that were answered by halves or by
     repair; ``not_read``: how many files were no input, by suffix or reason; ``peak_mb``: of memory,
     where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
@@ -36,6 +37,7 @@ class StepReport:
     calls: int = 0
     throttled_calls: int = 0
     cached_calls: int = 0
+    estimated_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0

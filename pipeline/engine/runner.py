@@ -370,6 +370,7 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
         calls=meter.calls,
         throttled_calls=meter.throttled_calls,
         cached_calls=meter.cached_calls,
+        estimated_calls=meter.estimated_calls,
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
         cost=meter.cost,

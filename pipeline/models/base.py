@@ -126,16 +126,20 @@ def one_question(request: ChatRequest) -> Talk[ChatReply]:
 
 
 class Tokens(NamedTuple):
-    """What a call took; ``cached`` of the ``input`` came from the endpoint's own cache. ``searches``: of a reranker,
-    which may be paid by these."""
+    """The tokens of one call. The endpoint's own cache served ``cached`` of the ``input``. A reranker may be paid by
+    ``searches``. ``estimated``: we counted the tokens, because the endpoint did not report them."""
 
     input: int
     output: int
     cached: int = 0
     searches: int = 0
+    estimated: bool = False
 
 
 NO_TOKENS = Tokens(0, 0)
+ESTIMATE_MARGIN = 1.3
+"""An estimated call counts so many times against a limit. Our tokenizer is rarely the one of the model, and the
+tokenizers of current models differ by up to about a third on the same text."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,8 @@ class Usage:
 
     ``outcome``: "ok", "throttled" (429), or a reject's reason code; ``calls`` is 0 where the cache answered; ``cost``
     is None where the model has no price; ``cached_tokens``: those of the input for which the endpoint's own cache
-    served; ``attempt``: 1, 2, ... of the same request; ``texts``: how many an embedding call had.
+    served; ``attempt``: 1, 2, ... of the same request; ``texts``: how many an embedding call had; ``estimated``: the
+    endpoint did not report the tokens, so they and the cost are our own count.
     """
 
     row_id: str
@@ -159,6 +164,12 @@ class Usage:
     cached_tokens: int = 0
     attempt: int = 1
     texts: int = 0
+    estimated: bool = False
+
+
+def margin_of(estimated: bool) -> float:
+    """Return the factor by which a call's tokens and cost count against a limit."""
+    return ESTIMATE_MARGIN if estimated else 1.0
 
 
 class Listener(Protocol):

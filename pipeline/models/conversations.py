@@ -4,12 +4,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from pipeline.errors import AuthError, ModelError, NoSuchModelError, counted
+from pipeline.errors import AuthError, ModelError, NoSuchModelError, StoreError, counted
 from pipeline.files import tell
 from pipeline.models.base import ChatReply, ChatRequest, Result, Talk, UsesAllReplies
 
@@ -308,7 +309,8 @@ def converse(exchange: Exchange[Result], workers: Workers[KeyedRequest, KeyedRep
                     workers.put(item, FOLLOW_UP)
     except BaseException as error:
         workers.end(error)
-        exchange.settle()
+        with suppress(StoreError):  # a reply without a verdict is read again; the error that ended the work is raised
+            exchange.settle()
         raise
     workers.end()
     exchange.settle()

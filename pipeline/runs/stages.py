@@ -20,7 +20,7 @@ from pipeline.engine.reply_lengths import longest_replies
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
 from pipeline.engine.tasks import Workers, Workplace
-from pipeline.engine.usage.budget import Budget
+from pipeline.engine.usage.budget import Budget, estimated_tokens
 from pipeline.engine.usage.journal import Journal, read_usage, settle
 from pipeline.engine.workers import Processes
 from pipeline.engine.workflow import REJECTS, Workflow
@@ -76,7 +76,9 @@ class RunState:
             f"{self.workflow.name}'"
         )
         told = [unread] if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects else []
-        return (*self.runner.notes, *told, *extraction_notes(self.health, self.workflow), *self.store_notes)
+        estimated = estimated_tokens(self.runner.reports)
+        found = (*extraction_notes(self.health, self.workflow), *filter(None, [estimated]))
+        return (*self.runner.notes, *told, *found, *self.store_notes)
 
     @property
     def above_max_rejects(self) -> bool:

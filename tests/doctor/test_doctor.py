@@ -19,7 +19,7 @@ from tests.buckets import Bucket
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.ollama_server import ollama_server
-from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
+from tests.servers.openai_replies import Messages, Reader, Reply, UsageReport, content_of, count_tokens, default_reply
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import RerankReply, rerank_server
 from tests.servers.s3_server import between, s3_server
@@ -108,6 +108,41 @@ def test_all_is_well(project: ProjectFolder, openai: OpenAIServer) -> None:
     assert "5 calls" in found["chat default bill"].fact
     sent = sum(request.prompt_tokens for request in openai.requests if request.kind == "chat")
     assert f"{sent:,} + " in found["chat default bill"].fact
+
+
+@pytest.mark.parametrize("mode", ["none", "zeros"])
+def test_an_endpoint_that_reports_no_tokens_is_a_warning(
+    project: ProjectFolder, openai: OpenAIServer, mode: UsageReport
+) -> None:
+    openai.usage = mode
+    found = examined(project, *embedding_at(openai), long=True)
+    asked = openai.count("chat")
+    for area, calls in (("chat", f"{asked} of {asked} calls"), ("embedding", "1 of 1 call")):
+        finding = found[f"{area} default token counts"]
+        assert finding.verdict == "warning"
+        assert f"reports no token counts (usage) for {calls}" in finding.fact
+        assert finding.action
+    assert verdicts(found) == {"ok", "warning"}
+    assert "0 + 0 tokens" not in found["chat default bill"].fact
+
+
+@pytest.mark.parametrize("priced", [False, True])
+def test_a_reranker_without_token_counts_is_a_warning_where_its_tokens_have_a_price(
+    project: ProjectFolder, priced: bool
+) -> None:
+    with rerank_server() as server:
+        server.usage = "none"
+        rerank = {"base_url": server.base_url, "api_key": server.key, "model": "best"}
+        rerank |= {"price": "{input: 2}"} if priced else {}
+        found = examined(project, *(f"models.rerank.default.{name}={value}" for name, value in rerank.items()))
+    assert ("rerank default token counts" in found) is priced
+
+
+def test_a_server_that_cuts_prompts_is_found_though_it_reports_no_tokens(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
+    openai.usage, openai.reply = "none", cutting(1000)
+    assert about(1000, examined(project, long=True)["chat default context"])
 
 
 def test_nothing_is_left_behind(project: ProjectFolder) -> None:

@@ -122,7 +122,8 @@ def test_ids_come_after_those_that_are_there_where_the_clock_was_set_back(runs: 
 def test_totals_are_over_the_steps_and_the_load():
     totals = report("r").totals
     assert totals == {
-        "calls": 2, "throttled_calls": 0, "cached_calls": 3, "input_tokens": 0, "output_tokens": 0, "rejects": 1,
+        "calls": 2, "throttled_calls": 0, "cached_calls": 3, "estimated_calls": 0, "input_tokens": 0,
+        "output_tokens": 0, "rejects": 1,
         "decided": 0, "recovered": 0, "not_read": {}, "seconds": 1.75, "cost": 0.5,
     }  # fmt: skip
     unpriced = RunReport("r", "index", "completed", 0, (StepReport("a", "v", "ran", cost=None),))

@@ -12,6 +12,7 @@ from pipeline.serve.doors import doors_of
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
+from tests.servers.openai_replies import UsageReport
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import rerank_server
 
@@ -102,6 +103,30 @@ def test_all_share_the_ceiling_of_a_day(folder: ProjectFolder, openai: OpenAISer
         assert project.query(QUESTION, mode="naive").text  # who runs the project is not held to it
     with folder.open(*settings, "serve.allow.cost_per_day=unlimited") as project, serving(project) as served:
         assert ask(served, MASTER, mode="naive").status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["none", "zeros"])
+def test_the_ceiling_of_a_day_holds_though_the_endpoint_reports_no_tokens(
+    folder: ProjectFolder, openai: OpenAIServer, mode: UsageReport, stream: bool
+):
+    openai.usage = mode
+    settings = [*models_of(openai), f"serve.api_key={MASTER}", "cache=''"]
+    settings.append("models.chat.default.price={input: 100, output: 100}")
+    path = "/query/stream" if stream else "/query"
+    with folder.open(*settings) as project, serving(project) as served:
+        before = sum(cost for key, cost in project.question_journal.spent_today().items() if key)
+        ask(served, MASTER, path, mode="naive")
+        spent = project.usage().query("question != ''").tail(1)
+    assert spent["estimated"].all()
+    assert spent["cost"].sum() > 0
+
+    # With this one, three such questions cost less than the limit; with the margin of an estimate they reach it.
+    limit = before + 3.2 * spent["cost"].sum()
+    with folder.open(*settings, f"serve.allow.cost_per_day={limit}") as project, serving(project) as served:
+        answers = [ask(served, MASTER, path, mode="naive") for _ in range(3)]
+    refused = [answer.status_code == 429 or "is spent" in answer.text for answer in answers]
+    assert refused == [False, False, True]
 
 
 def test_a_caller_may_ask_for_what_the_settings_have_and_less(served: Serving, project: Project):

@@ -1,13 +1,21 @@
-"""A full disk, by a limit on the size of files: every write beyond it fails as on a device without space."""
+"""A full disk: a small file system that is really full, or a limit on the size of files."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.contract.schemas import TEXTS
 from pipeline.runs.gc import collect_garbage
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from tests.projects import ProjectFolder, new_project
+from tests.corpora import cut_by_paragraphs, voyages
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.servers.openai_faults import canonical
+from tests.servers.openai_server import OpenAIServer
+from tests.small_disks import small_disk
+from tests.states import models
 
 LIMITED_STORE = """
 import random, resource, sys
@@ -91,3 +99,37 @@ def _with_garbage(folder: ProjectFolder) -> SnapshotStore:
         table = store.write("texts", TEXTS.encode(TEXTS.frame([("1", str(night))]), "texts"))
         store.publish(Manifest("index", {"texts": table}), f"run-{night}")
     return store
+
+
+def replies_kept(folder: ProjectFolder) -> int:
+    with closing(sqlite3.connect(folder.root / "data" / "cache.sqlite")) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM completions").fetchone()
+    return count
+
+
+def test_a_disk_that_becomes_full_in_a_run_loses_no_reply_and_pays_for_none_twice(tmp_path: Path, openai: OpenAIServer):
+    """The padding makes each reply about 20 kB, so that the disk is full long before the last text unit."""
+    usual = openai.reply
+    openai.reply = lambda messages, body: replace(told := usual(messages, body), text=(told.text or "") + "\n" * 20_000)
+    with small_disk(tmp_path / "disk", megabytes=6) as disk:
+        folder = new_project(disk.root / "p", NO_STORE, voyages(80), models={"chat": models(openai)["chat"]})
+        cut_by_paragraphs(folder)
+        disk.fill(leave=1_000_000)
+        full = folder.invoke("index")
+        assert full.exit_code == 1
+        assert "make space" in full.stderr
+        assert "nothing is lost" not in full.stderr
+        paid = openai.count("chat", 200)
+        assert 4 < paid < 80
+        assert replies_kept(folder) == paid
+
+        for _ in range(2):  # as a job does every night
+            again = folder.invoke("index")
+            assert again.exit_code == 1
+            assert "make space" in again.stderr
+        assert replies_kept(folder) == openai.count("chat", 200) <= paid + 4
+
+        disk.make_space()
+        assert folder.invoke("index").exit_code == 0
+        asked = [canonical(request.body) for request in openai.requests if request.kind == "chat"]
+        assert len(asked) == len(set(asked)) == 80

@@ -12,14 +12,18 @@ from pipeline.contract.conversion import ConversionRules, Converted, Converter, 
 from pipeline.contract.registry import Tracker
 from pipeline.engine.reply_lengths import ReplyLengths
 from pipeline.engine.resources import Asked, WrappedChat, WrappedConverter, WrappedEmbedding
+from pipeline.engine.run_report import StepReport
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
-from pipeline.models.base import Anew, ChatModel, ChatReply, Result, Talk, Usage
+from pipeline.models.base import ESTIMATE_MARGIN, Anew, ChatModel, ChatReply, Result, Talk, Usage, margin_of
 
 
 @dataclass
 class Budget:
     """``max_cost`` in the currency of the price table; ``max_tokens``: in and out. None is unlimited.
+
+    ``cost`` and ``tokens`` are what counts against the limits. A call whose tokens are estimated counts
+    ``ESTIMATE_MARGIN`` times, so that the bill stays below the limit although the estimate may be too low.
 
     Raises UsageError for a limit that is none.
     """
@@ -28,6 +32,7 @@ class Budget:
     max_tokens: int | None = None
     cost: float = 0.0
     tokens: int = 0
+    estimated: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -39,30 +44,52 @@ class Budget:
     def limited(self) -> bool:
         return self.max_cost is not None or self.max_tokens is not None
 
-    def spend(self, tokens: int, cost: float | None) -> None:
+    def spend(self, tokens: int, cost: float | None, estimated: bool = False) -> None:
+        """Count a call against the limits. ``estimated``: its endpoint did not report the tokens."""
+        factor = margin_of(estimated)
         with self.lock:
-            self.tokens += tokens
-            self.cost += cost or 0.0
+            self.tokens += math.ceil(tokens * factor)
+            self.cost += (cost or 0.0) * factor
+            self.estimated = self.estimated or estimated
 
     def check(self) -> None:
         """Raises BudgetError when nothing is left."""
         with self.lock:
             if self.max_tokens is not None and self.tokens >= self.max_tokens:
-                raise _spent(f"{self.tokens:,} tokens of --max-tokens {self.max_tokens:,} are used")
+                raise self._spent(f"{self.tokens:,} tokens of --max-tokens {self.max_tokens:,} are used")
             if self.max_cost is not None and self.cost >= self.max_cost:
-                raise _spent(f"{self.cost:.4f} of --max-cost {self.max_cost:g} is spent")
+                raise self._spent(f"{self.cost:.4f} of --max-cost {self.max_cost:g} is spent")
 
     def reserve(self, tokens: int, cost: float | None) -> None:
-        """Whether so much may be bound at once. Raises BudgetError when that is more than what is left."""
+        """Whether so much may be bound at once. Raises BudgetError when that is more than what is left.
+
+        The amount counts with the margin of an estimate as soon as one call of the run was estimated."""
         with self.lock:
+            factor = margin_of(self.estimated)
+            tokens, cost = math.ceil(tokens * factor), (cost or 0.0) * factor
             if self.max_tokens is not None and self.tokens + tokens > self.max_tokens:
-                raise _spent(f"a batch of about {tokens:,} tokens is more than --max-tokens {self.max_tokens:,} leaves")
-            if self.max_cost is not None and self.cost + (cost or 0.0) > self.max_cost:
-                raise _spent(f"a batch of about {cost or 0:.4f} is more than --max-cost {self.max_cost:g} leaves")
+                raise self._spent(
+                    f"a batch of about {tokens:,} tokens is more than --max-tokens {self.max_tokens:,} leaves"
+                )
+            if self.max_cost is not None and self.cost + cost > self.max_cost:
+                raise self._spent(f"a batch of about {cost:.4f} is more than --max-cost {self.max_cost:g} leaves")
+
+    def _spent(self, fact: str) -> BudgetError:
+        if self.estimated:
+            fact = f"{fact} (estimated calls count {ESTIMATE_MARGIN:g} times)"
+        return BudgetError(f"budget: {fact}; everything answered is kept: run again, with more, to go on")
 
 
-def _spent(fact: str) -> BudgetError:
-    return BudgetError(f"budget: {fact}; everything answered is kept: run again, with more, to go on")
+def estimated_tokens(reports: Iterable[StepReport]) -> str | None:
+    """Return the note of a run whose endpoints do not report all token counts; None where they do."""
+    steps = list(reports)
+    estimated, calls = sum(step.estimated_calls for step in steps), sum(step.calls for step in steps)
+    if not estimated:
+        return None
+    return (
+        f"usage: the endpoint reports no token counts: {estimated:,} of {calls:,} calls are estimated; limits count "
+        f"them {ESTIMATE_MARGIN:g} times, the bill once"
+    )
 
 
 THROTTLED = "throttled"
@@ -85,6 +112,7 @@ class Meter(Tracker):
     calls: int = 0
     throttled_calls: int = 0
     cached_calls: int = 0
+    estimated_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
@@ -131,10 +159,11 @@ class Meter(Tracker):
             throttled = usage.outcome == THROTTLED
             self.throttled_calls += throttled
             self.calls += 0 if throttled else usage.calls
+            self.estimated_calls += usage.estimated
             self.input_tokens += usage.input_tokens
             self.output_tokens += usage.output_tokens
             self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
-        self.budget.spend(usage.input_tokens + usage.output_tokens, usage.cost)
+        self.budget.spend(usage.input_tokens + usage.output_tokens, usage.cost, usage.estimated)
         if self.journal:
             self.journal.ended(self.step, self.documents.get(usage.row_id, ""), usage, call)
 

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.contract.schemas import FLOAT, INT, STRING, table
+from pipeline.contract.schemas import BOOL, FLOAT, INT, STRING, table
 from pipeline.engine.usage.lines import append, as_line, calls_of, read_lines, row_of
 from pipeline.engine.usage.questions import QUESTIONS, day_of
 from pipeline.errors import DiskFullError, UsageError
@@ -30,14 +30,16 @@ USAGE = table(
     "run_id", "at", "step", "row_id", "attempt",
     run_id=STRING, workflow=STRING, step=STRING, row_id=STRING, document_id=STRING, model=STRING, kind=STRING,
     outcome=STRING, attempt=INT, input_tokens=INT, cached_tokens=INT, output_tokens=INT, cost=FLOAT, seconds=FLOAT,
-    texts=INT, at=FLOAT, question=STRING, workspace=STRING, key=STRING, mode=STRING,
+    texts=INT, at=FLOAT, question=STRING, workspace=STRING, key=STRING, mode=STRING, estimated=BOOL,
 )  # fmt: skip
 """``outcome``: "ok", "throttled", a reject's reason code, "cut" for a stream that nobody read to its end, or "unknown"
 for a call that a kill cut off; the tokens of both are an estimate. ``cost`` is null where the model has no price.
-``at``: seconds since 1970 when it ended. The last four are those of a question, whose ``run_id`` is QUESTIONS and whose
-``step`` says what the call was for; ``key`` names who asked, "" for the command line."""
+``at``: seconds since 1970 when it ended. ``question`` to ``mode`` are those of a question; its ``run_id`` is QUESTIONS
+and its ``step`` says what the call was for; ``key`` names who asked, "" for the command line. ``estimated``: the
+endpoint did not report the tokens of this call, so they and the cost are our own count."""
 SECONDS_OF_A_DAY = 86_400
-OF_QUESTIONS = dict.fromkeys(("question", "workspace", "key", "mode"), "")
+LATER_COLUMNS = {**dict.fromkeys(("question", "workspace", "key", "mode"), ""), "estimated": False}
+"""The columns that files of earlier versions lack, and what stands in them then."""
 
 
 @dataclass
@@ -157,8 +159,10 @@ def _read_table(path: Path) -> pd.DataFrame | None:
         if not is_as_named(path):
             raise ValueError("not what was written")
         table = pq.read_table(path, page_checksum_verification=True)
-        for name in USAGE.columns[table.num_columns :]:  # an earlier version had no questions
-            table = table.append_column(name, pa.array([""] * len(table), pa.string()))
+        for name in USAGE.columns[table.num_columns :]:
+            table = table.append_column(
+                name, pa.array([LATER_COLUMNS[name]] * len(table), USAGE.arrow.field(name).type)
+            )
         return table.cast(USAGE.arrow).to_pandas()
     except FileNotFoundError:
         return None
@@ -177,9 +181,10 @@ COLUMNS_OF_QUESTIONS = {"question": "question", "key": "key", "mode": "mode", "w
 
 
 def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Calls, those that were answered (``ok``), tokens, cost and seconds by run, step, document, model, outcome or day
-    (of UTC), those of questions also by question, key, mode or workspace; ``cost`` is null where a model has no price.
-    Raises UsageError for another column."""
+    """Sum calls, those that were answered (``ok``), those whose tokens are ``estimated``, tokens, cost and seconds.
+
+    ``by``: run, step, document, model, outcome or day (of UTC); for questions also question, key, mode or workspace.
+    ``cost`` is null where a model has no price. Raises UsageError for another column."""
     if by not in (known := [*COLUMNS, "day", *COLUMNS_OF_QUESTIONS]):
         raise UsageError(f"usage: cannot sum by '{by}'; by: {', '.join(known)}")
     asked = usage[usage["question"] != ""] if by in COLUMNS_OF_QUESTIONS else usage
@@ -187,7 +192,7 @@ def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
         calls=1, ok=(asked["outcome"] == "ok").astype(int), priced=asked["cost"].notna(), day=asked["at"].map(day_of)
     )
     grouped = rows.groupby((COLUMNS | COLUMNS_OF_QUESTIONS).get(by, by), sort=True)
-    counted = ["calls", "ok", "input_tokens", "cached_tokens", "output_tokens", "cost", "seconds"]
+    counted = ["calls", "ok", "estimated", "input_tokens", "cached_tokens", "output_tokens", "cost", "seconds"]
     totals = grouped[counted].sum()
     totals["cost"] = totals["cost"].where(grouped["priced"].all())
     return totals.reset_index()
@@ -196,4 +201,4 @@ def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
 def _rows(journal: Path) -> Iterator[dict[str, Any]]:
     with journal.open("rb") as lines:
         for row in calls_of(read_lines(lines, journal)):
-            yield {"run_id": journal.stem, **OF_QUESTIONS, **row}
+            yield {"run_id": journal.stem, **LATER_COLUMNS, **row}

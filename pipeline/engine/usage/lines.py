@@ -25,7 +25,7 @@ def row_of(usage: Usage, kind: str = "", **said: str) -> dict[str, Any]:
         "kind": kind or ("embedding" if usage.texts else "chat"), "outcome": usage.outcome,
         "attempt": usage.attempt, "input_tokens": usage.input_tokens, "cached_tokens": usage.cached_tokens,
         "output_tokens": usage.output_tokens, "cost": usage.cost, "seconds": round(usage.seconds, 4),
-        "texts": usage.texts, "at": time.time(),
+        "texts": usage.texts, "at": time.time(), "estimated": usage.estimated,
     }  # fmt: skip
 
 

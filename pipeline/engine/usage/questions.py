@@ -20,7 +20,7 @@ from typing import Any
 from pipeline.engine.usage.lines import append, as_line, read_lines, row_of
 from pipeline.errors import StoreError, in_words
 from pipeline.files import full_disk_named
-from pipeline.models.base import Usage
+from pipeline.models.base import Usage, margin_of
 
 QUESTIONS = "questions"
 """Their folder in that of the runs' journals, and what stands in their rows for a run."""
@@ -73,8 +73,9 @@ class QuestionJournal:
         self._write(day, {"ended": call, **_row(usage, kind, said)})
 
     def spent_today(self) -> Mapping[str, float]:
-        """By key what the calls of this day have cost, those under way as far as it can be told. What has no price
-        costs nothing."""
+        """Return by key what the calls of this day count against a limit, those under way as far as it is known.
+
+        A call whose tokens are estimated counts ``ESTIMATE_MARGIN`` times its cost; one without a price counts 0."""
         with self.lock:
             self._catch_up(day_of(time.time()))
             spent = self._day.spent.copy()
@@ -95,7 +96,8 @@ class QuestionJournal:
         whole = added[: added.rfind(b"\n") + 1]
         day.read += len(whole)
         for line in read_lines(whole.splitlines(), path):
-            key, cost = line.get("key", ""), line["cost"] or 0.0
+            # Lines of earlier versions do not say whether they are estimated.
+            key, cost = line.get("key", ""), (line["cost"] or 0.0) * margin_of(bool(line.get("estimated")))
             if "begun" in line:
                 day.under_way[line["begun"]] = (key, cost)
             else:

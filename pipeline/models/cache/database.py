@@ -3,7 +3,7 @@
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.schema import CreateTable
 
-from pipeline.errors import SettingsError, StoreError
+from pipeline.errors import CacheFullError, SettingsError, StoreError
+from pipeline.models.cache.reserve import Reserve, Reserves
 
 Item = TypeVar("Item")
 SCHEMA_VERSION = 5
@@ -108,6 +109,7 @@ class Database:
 
     def __init__(self, url: str):
         self.url = _read_url(url) if url else None
+        self.reserves = Reserves()
         self._opening = threading.Lock()
         self._writing = threading.Lock()  # waiting here is fair and wakes at once; SQLite's own wait polls
 
@@ -137,8 +139,30 @@ class Database:
         insert = INSERTS[self.url.get_backend_name()](table)
         changed = {column.name: column for column in insert.excluded if not column.primary_key}
         upsert = insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changed)
-        with self.connection(write=True) as connection:
-            connection.execute(upsert, rows)
+
+        def write() -> None:
+            with self.connection(write=True) as connection:
+                connection.execute(upsert, rows)
+
+        self.in_room(write)
+
+    def in_room(self, write: Callable[[], None]) -> None:
+        """Carry out a transaction. Where the disk is full, give the reserved room back and carry it out once more.
+
+        Raises CacheFullError where it is full all the same."""
+        try:
+            write()
+        except CacheFullError:
+            if not self.reserves.give_back():
+                raise
+            write()
+
+    def reserve(self, calls: int, size: int, where: str) -> Reserve:
+        """Return room for the replies of ``calls`` calls at once, of ``size`` bytes each, which the first one takes.
+
+        ``where``: the model's place in settings.yaml. Only a SQLite database has such room."""
+        path = Path(self.url.database) if self.url and self.is_sqlite and self.url.database else None
+        return Reserve(self.reserves, path, calls, size, where)
 
     @contextmanager
     def connection(self, write: bool = False) -> Iterator[sa.Connection]:
@@ -159,7 +183,8 @@ class Database:
         except PoolTimeoutError:
             raise StoreError("cache: every connection to it is in use; ask again") from None
         if failed:
-            raise StoreError(complaint(self.url, failed))
+            kind = CacheFullError if is_full(self.url, failed) else StoreError
+            raise kind(complaint(self.url, failed))
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -313,11 +338,15 @@ def complaint(url: sa.URL, error: DBAPIError) -> str:
         )
     if "locked" in said:
         return f"cache: {url.database} is held by another program ({said}); run again when that has ended"
-    if "full" in said or "disk I/O" in said:
-        return (
-            f"cache: {url.database} cannot be written ({said}); make space on its disk and run again: nothing is lost"
-        )
+    if is_full(url, error):
+        return f"cache: {url.database} cannot be written ({said}); make space on its disk and run again"
     return f"cache: {url.database} cannot be used ({said}); check the path, its permissions and the disk"
+
+
+def is_full(url: sa.URL, error: DBAPIError) -> bool:
+    """Return whether SQLite could not write; with some file systems it reports an I/O error for a full disk."""
+    said = str(error.orig)
+    return url.get_backend_name() == "sqlite" and ("full" in said or "disk I/O" in said)
 
 
 def address(url: sa.URL) -> str:

@@ -93,8 +93,10 @@ class ReplyCache:
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Note which stored replies may be served."""
-        if not valid or not self.database.there:
-            return
+        if valid and self.database.there:
+            self.database.in_room(lambda: self._flag(valid))
+
+    def _flag(self, valid: Mapping[str, bool]) -> None:
         with self.database.connection(write=True) as connection:
             for verdict in (True, False):
                 keys = [key for key, value in valid.items() if value is verdict]

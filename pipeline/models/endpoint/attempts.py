@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pipeline.errors import ModelError
 from pipeline.models.base import NO_TOKENS, Listener, Tokens, Usage
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
+from pipeline.models.cache.reserve import Reserve
 from pipeline.models.conversations import Done, Item, Workers, made_once
 from pipeline.models.endpoint.client import Endpoint, Failure
 from pipeline.models.endpoint.limits import Bucket, Limiter, Place, Rate, sleep
@@ -48,7 +49,7 @@ class Call:
 
     @property
     def expected(self) -> Tokens:
-        return Tokens(self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches)
+        return Tokens(self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches, estimated=True)
 
 
 LOOK = Call("", 0)
@@ -231,6 +232,7 @@ class Attempts:
         return Usage(
             call.row_id, self.endpoint.model, tokens.input, tokens.output, cached=False, seconds=seconds,
             outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt, texts=call.texts,
+            estimated=tokens.estimated,
         )  # fmt: skip
 
 
@@ -326,6 +328,10 @@ class RemoteModel:
     def limiter(self) -> Limiter:
         bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
         return Limiter(self.concurrency, bucket, self.urgent)
+
+    def reserve(self, size: int, calls: int | None = None) -> Reserve:
+        """Return room in the cache for the replies of all calls at once, of ``size`` bytes each."""
+        return self.cache.database.reserve(calls or self.concurrency, size, self.where)
 
     def attempts(self, listener: Listener | None) -> Attempts:
         patience = RetryWindow(self.endpoint, self._enough, self.timeout if self.urgent else None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
@@ -17,7 +17,7 @@ from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import Exchange, in_rounds
 from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
-from pipeline.models.endpoint.chat import OpenAIChat, read_answer
+from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.client import Failure
 from pipeline.models.endpoint.reply_limits import is_empty
 
@@ -39,6 +39,13 @@ class BatchOptions:
     max_requests: int = 50_000
     max_bytes: int = 190_000_000
     discount: float = 0.5
+
+
+class BatchReply(NamedTuple):
+    """A reply that came in a batch, and its tokens."""
+
+    completion: Completion
+    tokens: Tokens
 
 
 @dataclass(frozen=True)
@@ -148,8 +155,8 @@ class BatchChat(ChatModel):
         }
         if len(fresh) >= self.options.least:
             under_way += self._submit(fresh, under_way, listener)
-        rows = {known: request.row_id for key, request in requests.items() for known in keys[key]}
-        came_to_nothing = self._collect(under_way, rows, listener)
+        wanted = {known: request for key, request in requests.items() for known in keys[key]}
+        came_to_nothing = self._collect(under_way, wanted, listener)
         lost = {key: came_to_nothing[known] for key in requests for known in keys[key] if known in came_to_nothing}
         replies = memory.recall(requests)
         if in_vain := self._limited_in_vain(fresh, replies, lost):
@@ -238,15 +245,17 @@ class BatchChat(ChatModel):
             yield part
 
     def _collect(
-        self, intents: Sequence[BatchIntent], rows: Mapping[str, str], listener: Listener | None
+        self, intents: Sequence[BatchIntent], requests: Mapping[str, ChatRequest], listener: Listener | None
     ) -> dict[str, ChatReply]:
-        """Store what has come; wait for batches with rows that are wanted. Returns why rows have no reply."""
+        """Store the replies that have come, and wait for the batches that hold any of ``requests``.
+
+        Returns why requests have no reply, by key."""
         lost: dict[str, ChatReply] = {}
 
         def finish(intent: BatchIntent, batch: Any | None) -> None:
-            lost.update(self._finish(intent, batch, rows, listener))
+            lost.update(self._finish(intent, batch, requests, listener))
 
-        self._drain(intents, finish, lambda intent: any(key in rows for key in intent.keys))
+        self._drain(intents, finish, lambda intent: any(key in requests for key in intent.keys))
         return lost
 
     def _drain(
@@ -274,10 +283,14 @@ class BatchChat(ChatModel):
                 time.sleep(max(0.0, min(self.options.poll_seconds, deadline - time.monotonic())))
 
     def _finish(
-        self, intent: BatchIntent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
+        self,
+        intent: BatchIntent,
+        batch: Any | None,
+        requests: Mapping[str, ChatRequest],
+        listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        """Store a batch's replies. Returns why rows have none; raises what ends the run."""
-        answers = self._store(intent, batch, rows, listener)
+        """Store a batch's replies. Returns why requests have none, by key; raises what ends the run."""
+        answers = self._store(intent, batch, requests, listener)
         fatal = [answer.fatal for answer in answers.values() if isinstance(answer, Failure) and answer.fatal]
         if fatal:
             raise fatal[0]
@@ -293,40 +306,56 @@ class BatchChat(ChatModel):
         }
 
     def _store(
-        self, intent: BatchIntent, batch: Any | None, rows: Mapping[str, str], listener: Listener | None
-    ) -> dict[str, Completion | Failure]:
+        self,
+        intent: BatchIntent,
+        batch: Any | None,
+        requests: Mapping[str, ChatRequest],
+        listener: Listener | None,
+    ) -> dict[str, BatchReply | Failure]:
         """Keep a batch's replies and leave nothing of it at the endpoint, which may have forgotten it (None)."""
-        answers = dict(map(self._read, _objects(self._api.lines(batch)))) if batch and intent.keys else {}
-        came = {key: answer for key, answer in answers.items() if isinstance(answer, Completion)}
-        self.chat.cache.store_completions(self.chat.model, came)
+        answers: dict[str, BatchReply | Failure] = {}
+        if batch and intent.keys:
+            for line in _objects(self._api.lines(batch)):
+                key = str(line.get("custom_id"))
+                answers[key] = self._read(line, partial(self._prompt_tokens, intent, requests.get(key)))
+        came = {key: answer for key, answer in answers.items() if isinstance(answer, BatchReply)}
+        completions = {key: reply.completion for key, reply in came.items()}
+        self.chat.cache.store_completions(self.chat.model, completions)
         if listener:
-            for key, completion in came.items():
-                listener.ended(self._usage(rows.get(key, ""), completion))
+            for key, reply in came.items():
+                row_id = requests[key].row_id if key in requests else ""
+                listener.ended(self._usage(row_id, reply.tokens))
         self._intents.note(replace(intent, keys=()))  # a run killed from here on has only files to delete
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
         return answers
 
-    def _read(self, line: Mapping[str, Any]) -> tuple[str, Completion | Failure]:
-        """Key, and the reply or why there is none."""
-        key, response = str(line.get("custom_id")), _mapping(line.get("response"))
+    def _prompt_tokens(self, intent: BatchIntent, request: ChatRequest | None) -> int:
+        """Count the tokens of a request. One that an earlier run sent is not known here: it has the average of its
+        batch, which includes the expected reply and so is rather too high."""
+        return self.chat.count(request) if request else intent.tokens // max(len(intent.keys), 1)
+
+    def _read(self, line: Mapping[str, Any], prompt: Callable[[], int]) -> "BatchReply | Failure":
+        """Read one line of a batch's output: the reply, or why there is none. ``prompt`` counts the request's
+        tokens, where the line does not report them."""
+        response = _mapping(line.get("response"))
         body = _mapping(response.get("body"))
         error = _mapping(line.get("error")) or _mapping(body.get("error"))
         if response.get("status_code") == 200:
             try:
-                return key, read_answer(body)[0]
+                return BatchReply(*self.chat.read_counted(body, prompt))
             except ValueError as unreadable:
-                return key, Failure("server_error", str(unreadable))
+                return Failure("server_error", str(unreadable))
         if error.get("code") == "batch_expired":
-            return key, Failure(EXPIRED, str(error.get("message") or "the batch expired"))
+            return Failure(EXPIRED, str(error.get("message") or "the batch expired"))
         detail = str(error.get("message") or error or "no answer")
-        return key, self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
+        return self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
 
-    def _usage(self, row_id: str, completion: Completion) -> Usage:
-        tokens = Tokens(completion.input_tokens, completion.output_tokens)
+    def _usage(self, row_id: str, tokens: Tokens) -> Usage:
         return Usage(
-            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, cost=self.cost(tokens)
-        )
+            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, cost=self.cost(tokens),
+            cached_tokens=tokens.cached, estimated=tokens.estimated,
+        )  # fmt: skip
 
 
 def _is_used_up(reply: ChatReply) -> bool:

@@ -1,7 +1,7 @@
 """Chat models behind any address that speaks the OpenAI protocol."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from pipeline.models.base import (
 )
 from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import Completion
+from pipeline.models.cache.reserve import BYTES_OF_A_REPLY, Reserve
 from pipeline.models.conversations import (
     Exchange,
     KeyedReply,
@@ -29,17 +30,17 @@ from pipeline.models.conversations import (
     in_parallel,
     made_once,
 )
-from pipeline.models.endpoint.attempts import (
-    CHARACTERS_PER_TOKEN,
-    SECONDS_OF_A_LOOK,
-    WORD_OF_A_LOOK,
-    Call,
-    RemoteModel,
-)
-from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable, token_counts
+from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK, WORD_OF_A_LOOK, Call, RemoteModel
+from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable
 from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, reports_thinking
 from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of
+from pipeline.models.endpoint.token_counts import (
+    plain_text,
+    reported_tokens,
+    with_estimates,
+    written_in,
+)
 from pipeline.models.no_answer import no_answer
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
@@ -94,26 +95,32 @@ class OpenAIChat(RemoteModel, ChatModel):
         objection: the caller reads what can be read."""
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, partial(self.tell_known, listener))
-        return converse(exchange, self._workers(memory, listener))
+        with self.reserve(BYTES_OF_A_REPLY) as room:
+            return converse(exchange, self._workers(memory, listener, room))
 
     def ask(
         self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
     ) -> dict[str, ChatReply]:
         """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the conversations."""
-        return dict(in_parallel(requests.items(), self._workers(memory, listener)))
+        with self.reserve(BYTES_OF_A_REPLY) as room:
+            return dict(in_parallel(requests.items(), self._workers(memory, listener, room)))
 
-    def _workers(self, memory: RememberedReplies, listener: Listener | None) -> Workers[KeyedRequest, KeyedReply]:
+    def _workers(
+        self, memory: RememberedReplies, listener: Listener | None, room: Reserve
+    ) -> Workers[KeyedRequest, KeyedReply]:
         attempts = self.attempts(listener)
 
         def ask(item: KeyedRequest) -> KeyedReply:
             key, request = item
+            room.begin()
             request = memory.with_room(key, request)
             thinking = False
 
             def send(asked: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Completion, Tokens]:
                 nonlocal thinking
                 completion, tokens, thinking = self._fetch(asked, client, limit)
-                memory.store(key, completion, request)  # before anybody counts or reads it
+                with room.storing():
+                    memory.store(key, completion, request)  # before anybody counts or reads it
                 return completion, tokens
 
             def ask_within(limit: Limit | None) -> Completion | Failure:
@@ -139,13 +146,15 @@ class OpenAIChat(RemoteModel, ChatModel):
         """Ask for one token: the list of models may be there before the model is."""
         soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
         messages: Any = [{"role": "user", "content": WORD_OF_A_LOOK}]
-        return token_counts(soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1).usage)
+        answer = soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1)
+        look = ChatRequest("", tuple(messages))
+        return with_estimates(reported_tokens(answer.usage), lambda: self.count(look), lambda: 1)
 
     def _fetch(self, request: ChatRequest, client: "OpenAI", limit: Limit | None) -> tuple[Completion, Tokens, bool]:
         """Send the request; return the whole reply, what it took, and whether hidden thinking is reported."""
         create = client.chat.completions.with_streaming_response.create
         body = self.endpoint.fetch(create(**self._arguments(request, limit)))
-        return *read_answer(body), reports_thinking(body)
+        return *self.read_counted(body, lambda: self.count(request)), reports_thinking(body)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
         return RememberedReplies(self.model, self.identity, self.cache, anew, self.count)
@@ -168,8 +177,11 @@ class OpenAIChat(RemoteModel, ChatModel):
             self.tell_known(listener, request, known)
             yield known.text
             return known
-        completion = yield from self._stream(request, listener)
-        memory.store(key, completion, request)
+        with self.reserve(BYTES_OF_A_REPLY, calls=1) as room:
+            room.begin()
+            completion = yield from self._stream(request, listener)
+            with room.storing():
+                memory.store(key, completion, request)
         reply = memory.read(completion, request)
         if not reply.good:
             self.cache.flag({key: False})
@@ -194,12 +206,28 @@ class OpenAIChat(RemoteModel, ChatModel):
         texts = [message["content"] for message in request.messages]
         return sum(map(tokenizer(self.model).count, texts)) + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
 
+    def read_counted(self, body: Mapping[str, Any], prompt: Callable[[], int]) -> tuple[Completion, Tokens]:
+        """Read the reply in an answer's JSON, and count the tokens that the answer does not report.
+
+        ``prompt`` counts those of the request. Raises UselessAnswerError when the answer holds no reply.
+        """
+        return self.with_counts(*read_answer(body), prompt, written_in(body))
+
+    def with_counts(
+        self, completion: Completion, reported: Tokens, prompt: Callable[[], int], written: str
+    ) -> tuple[Completion, Tokens]:
+        """Count the tokens that were not reported; ``written``: all that the model wrote, its reasoning too."""
+        tokens = with_estimates(reported, prompt, lambda: tokenizer(self.model).count(written))
+        return replace(completion, input_tokens=tokens.input, output_tokens=tokens.output), tokens
+
     def length_of_a_reply(self, request: ChatRequest) -> int:
         """A guess, in tokens, by what came so far."""
         return self._length_of_a_reply.guess(_characters(request))
 
     def _stream(self, request: ChatRequest, listener: Listener | None) -> Generator[str, None, Completion]:
         pieces: list[str] = []
+        written: list[str] = []
+        tokens = NO_TOKENS
         finish_reason, usage, failure, outcome = None, None, None, CUT
         call = self._call(request)
         sent = self.attempts(listener).open(call, partial(self._open, request))
@@ -210,6 +238,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                 for chunk in self._chunks(events):
                     usage = chunk.usage or usage
                     finish_reason = chunk.finish_reason or finish_reason
+                    written.append(chunk.written)
                     if chunk.text:
                         pieces.append(clean(chunk.text))
                         yield pieces[-1]
@@ -218,13 +247,14 @@ class OpenAIChat(RemoteModel, ChatModel):
             failure = self.endpoint.failure(error)
             outcome = failure.outcome
         finally:
-            written = Tokens(call.characters // CHARACTERS_PER_TOKEN, sum(map(len, pieces)) // CHARACTERS_PER_TOKEN)
-            sent.end(token_counts(usage) if usage else written, outcome)
+            # A stream that was cut has reported nothing yet: it is paid for as far as it came.
+            count_reply = partial(tokenizer(self.model).count, "".join(written))
+            tokens = with_estimates(reported_tokens(usage), partial(self.count, request), count_reply)
+            sent.end(tokens, outcome)
         if failure:
             raise failure.fatal or self._no_answer(request, failure, begun=bool(pieces))
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
-        tokens = token_counts(usage)
         return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
 
     def _no_answer(self, request: ChatRequest, failure: Failure, begun: bool = False) -> ModelError:
@@ -292,24 +322,17 @@ def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
     from openai.types.chat import ChatCompletion
 
     answer = ChatCompletion.construct(**body)
-    choices, tokens = getattr(answer, "choices", None), token_counts(getattr(answer, "usage", None))
+    choices, tokens = getattr(answer, "choices", None), reported_tokens(getattr(answer, "usage", None))
     if not choices or choices[0].message is None:
         raise UselessAnswerError("the endpoint's answer holds no reply", tokens)
     choice = choices[0]
     if choice.message.refusal:
         return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
-    text = clean(_text(choice.message.content))
+    text = clean(plain_text(choice.message.content))
     return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
 
 
 def _whole_chunk(body: Mapping[str, Any]) -> Chunk:
     """Return the only chunk of an answer that was asked for as a stream, and came at once."""
     completion, _ = read_answer(body)
-    return Chunk(completion.text, completion.finish_reason, usage_of(body))
-
-
-def _text(content: Any) -> str:
-    """Some servers answer in parts, as the protocol allows in questions."""
-    if isinstance(content, list):
-        return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
-    return content or ""
+    return Chunk(completion.text, completion.finish_reason, usage_of(body), written_in(body))

@@ -366,16 +366,6 @@ def _lengths_told(body: Mapping[str, Any]) -> str:
     return f" ({', '.join(unsaid)})" if unsaid else ""
 
 
-def token_counts(usage: Any) -> Tokens:
-    """0 where the server does not say."""
-    details = getattr(usage, "prompt_tokens_details", None)
-    return Tokens(
-        getattr(usage, "prompt_tokens", 0) or 0,
-        getattr(usage, "completion_tokens", 0) or 0,
-        getattr(details, "cached_tokens", 0) or 0,
-    )
-
-
 def sendable(text: str) -> str:
     """A lone surrogate cannot be sent."""
     return SURROGATES.sub("\ufffd", text)

@@ -11,6 +11,7 @@ from pipeline.errors import ModelError
 from pipeline.models.base import Listener, Tokens, Usage, unit
 from pipeline.models.cache.database import slices
 from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unknown_texts
+from pipeline.models.cache.reserve import bytes_of_vectors
 from pipeline.models.conversations import in_parallel
 from pipeline.models.endpoint.attempts import (
     SECONDS_OF_A_LOOK,
@@ -19,7 +20,8 @@ from pipeline.models.endpoint.attempts import (
     Call,
     RemoteModel,
 )
-from pipeline.models.endpoint.client import Failure, sendable, token_counts
+from pipeline.models.endpoint.client import Failure, sendable
+from pipeline.models.endpoint.token_counts import reported_tokens, with_estimates
 from pipeline.text.tokens import tokenizer
 
 if TYPE_CHECKING:
@@ -53,8 +55,10 @@ class OpenAIEmbedding(RemoteModel):
         attempts = self.attempts(listener)
 
         def ask(batch: Mapping[str, str]) -> int:
+            room.begin()
             new = dict(zip(batch, unit(self._vectors(list(batch.values()), attempts)), strict=True))
-            self.cache.store_vectors(self.model, new)
+            with room.storing():
+                self.cache.store_vectors(self.model, new)
             recalled.known.update(new)
             return len(new)
 
@@ -63,14 +67,16 @@ class OpenAIEmbedding(RemoteModel):
                 listener.ended(Usage("", self.model, 0, 0, cached=True, seconds=0, calls=0, cost=0))
         batches = [dict(items) for items in slices(list(recalled.missing.items()), self.batch_size)]
         ended = listener.finished if listener else None
-        in_parallel(batches, self.workers(ask, attempts), ended)
+        with self.reserve(bytes_of_vectors(self.batch_size, self.dimensions)) as room:
+            in_parallel(batches, self.workers(ask, attempts), ended)
         return recalled.stack(self._size(recalled.known, len(texts)))
 
     def look(self, client: "OpenAI") -> Tokens:
         """Embed one word: the list of models may be there before the model is."""
         soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
         answer = soon.embeddings.create(model=self.model, input=[WORD_OF_A_LOOK], encoding_format="float")
-        return token_counts(answer.usage)
+        reported = reported_tokens(getattr(answer, "usage", None))
+        return with_estimates(reported, lambda: self._count([WORD_OF_A_LOOK]), lambda: 0)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         """See EmbeddingModel."""
@@ -126,7 +132,8 @@ class OpenAIEmbedding(RemoteModel):
                 model=self.model, input=sent, encoding_format="float", extra_body=size
             )
             answer = CreateEmbeddingResponse.construct(**self.endpoint.fetch(answering))
-            return answer, token_counts(getattr(answer, "usage", None))
+            reported = reported_tokens(getattr(answer, "usage", None))
+            return answer, with_estimates(reported, lambda: self._count(texts), lambda: 0)
 
         answer = attempts.ask(self._call(texts), create)
         if not isinstance(answer, Failure):
@@ -137,8 +144,11 @@ class OpenAIEmbedding(RemoteModel):
         raise self._error(answer.message, f"{action}: what came before is kept")
 
     def _call(self, texts: list[str]) -> Call:
-        tokens = sum(map(tokenizer(self.model).count, texts)) if self.rate.tokens_per_minute else 0
+        tokens = self._count(texts) if self.rate.tokens_per_minute else 0
         return Call("", sum(map(len, texts)), tokens, len(texts))
+
+    def _count(self, texts: list[str]) -> int:
+        return sum(map(tokenizer(self.model).count, texts))
 
     def _size(self, known: Mapping[str, np.ndarray], n_texts: int) -> int:
         sizes = {len(vector) for vector in known.values()}

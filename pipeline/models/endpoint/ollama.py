@@ -15,9 +15,10 @@ from pipeline.models.base import NO_TOKENS, ChatRequest, Tokens
 from pipeline.models.cache.replies import Completion
 from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.endpoint.client import PREFLIGHT_SECONDS, Endpoint, Failure, sendable, token_counts
+from pipeline.models.endpoint.client import PREFLIGHT_SECONDS, Endpoint, Failure, sendable
 from pipeline.models.endpoint.reply_limits import Limit
 from pipeline.models.endpoint.streams import Chunk, StreamedError, json_object, lines_in_time
+from pipeline.models.endpoint.token_counts import reported_tokens, written_text
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
@@ -143,9 +144,10 @@ class OllamaChat(OpenAIChat):
             raise StreamedError(answer["error"])
         self._refuse_cut(request, answer)
         chunk = self._chunk(answer)
-        tokens = token_counts(chunk.usage)
-        completion = Completion(clean(chunk.text), chunk.finish_reason or "stop", tokens.input, tokens.output)
-        return completion, tokens, bool((answer.get("message") or {}).get("thinking"))
+        reported = reported_tokens(chunk.usage)
+        completion = Completion(clean(chunk.text), chunk.finish_reason or "stop", reported.input, reported.output)
+        counted = self.with_counts(completion, reported, lambda: self.count(request), chunk.written)
+        return *counted, bool((answer.get("message") or {}).get("thinking"))
 
     def _open(self, request: ChatRequest, client: "OpenAI") -> tuple[Any, Tokens]:
         return self._post(request, client, stream=True), NO_TOKENS
@@ -164,14 +166,15 @@ class OllamaChat(OpenAIChat):
         return client.post(CHAT, cast_to=object, body=body, stream=True, stream_cls=Stream[object])
 
     def _chunk(self, said: Mapping[str, Any]) -> Chunk:
-        text = (said.get("message") or {}).get("content") or ""
+        message = said.get("message") or {}
+        text, all_text = message.get("content") or "", written_text(message)
         if not said.get("done"):
-            return Chunk(text)
+            return Chunk(text, written=all_text)
         read, written = said.get("prompt_eval_count") or 0, said.get("eval_count") or 0
         usage = SimpleNamespace(prompt_tokens=read, completion_tokens=written)
         # Older servers go on in a full window by forgetting its beginning: such a reply is as good as cut off.
         full = read + written >= self.num_ctx
-        return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage)
+        return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage, all_text)
 
     def _refuse_cut(self, request: ChatRequest, answer: Mapping[str, Any]) -> None:
         """Raise what means "too long" for a prompt of which the server has read only a part."""

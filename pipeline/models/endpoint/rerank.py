@@ -13,6 +13,8 @@ from pipeline.models.base import Listener, Tokens
 from pipeline.models.conversations import in_parallel, made_once
 from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel, RetryWindow
 from pipeline.models.endpoint.client import Endpoint, Failure, UselessAnswerError, sendable
+from pipeline.models.endpoint.token_counts import as_count
+from pipeline.text.tokens import tokenizer
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -100,8 +102,14 @@ class EndpointReranker(RemoteModel):
                 raise
             self._wants_texts.set()
             answer = client.post("/rerank", cast_to=object, body=self._body(query, texts))
-        tokens = _billed(answer, expected)
+        tokens = _reported(answer, expected) or self._estimated(query, texts, expected)
         return _read_scores(answer, len(texts), tokens), tokens
+
+    def _estimated(self, query: str, texts: list[str], expected: Tokens) -> Tokens:
+        """Count the tokens: a reranker reads the query together with each text, and is billed so."""
+        count = tokenizer(self.model).count
+        tokens = count(query) * len(texts) + sum(map(count, texts))
+        return Tokens(tokens, 0, searches=expected.searches, estimated=True)
 
     def _body(self, query: str, texts: list[str]) -> dict[str, Any]:
         if self._wants_texts.is_set():
@@ -115,20 +123,22 @@ class EndpointReranker(RemoteModel):
         return threading.Event()
 
 
-def _billed(answer: object, expected: Tokens) -> Tokens:
-    """As the endpoint counts: Jina and vLLM their tokens, Cohere its searches; what it does not tell is as expected."""
+def _reported(answer: object, expected: Tokens) -> Tokens | None:
+    """Return what the endpoint reports: Jina and vLLM their tokens, Cohere its searches; None if it reports neither.
+
+    The one of both that it does not report is as expected. A count of 0 reports nothing: every call has tokens.
+    """
     tokens = _count(answer, "usage", "total_tokens")
     searches = _count(answer, "meta", "billed_units", "search_units")
-    return Tokens(
-        expected.input if tokens is None else tokens, 0, searches=expected.searches if searches is None else searches
-    )
+    if not tokens and not searches:
+        return None
+    return Tokens(tokens or expected.input, 0, searches=searches or expected.searches)
 
 
 def _count(answer: Any, *path: str) -> int | None:
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
-    is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
-    return round(answer) if is_number and 0 <= answer < math.inf else None
+    return as_count(answer)
 
 
 def _read_scores(answer: object, n_documents: int, tokens: Tokens) -> dict[int, float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.models.endpoint.client import OverdueError
+from pipeline.models.endpoint.token_counts import written_text
 
 UNSTATED = "unstated"
 """The finish reason of a stream that ended by its end mark, but gave no reason why."""
@@ -16,11 +17,13 @@ DATA = "data:"
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of an answer. ``usage``: token counts with the attribute names of the OpenAI protocol."""
+    """A piece of an answer. ``usage``: token counts with the attribute names of the OpenAI protocol. ``written``: all
+    that the model wrote in this piece, its reasoning too, which is billed but is no part of the text."""
 
     text: str = ""
     finish_reason: str | None = None
     usage: Any = None
+    written: str = ""
 
 
 class StreamedError(ValueError):
@@ -97,4 +100,4 @@ def usage_of(event: Mapping[str, Any]) -> Any:
 def _chunk(event: Mapping[str, Any]) -> Chunk:
     choices = event.get("choices") or [{}]
     delta = choices[0].get("delta") or {}
-    return Chunk(delta.get("content") or "", choices[0].get("finish_reason"), usage_of(event))
+    return Chunk(delta.get("content") or "", choices[0].get("finish_reason"), usage_of(event), written_text(delta))

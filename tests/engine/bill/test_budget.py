@@ -96,3 +96,20 @@ def test_the_command_refuses_it_too(tmp_path: Path, openai: OpenAIServer):
     assert done.exit_code == 2
     assert "--max-cost: nan is no limit" in done.stderr
     assert openai.requests == []
+
+
+def test_an_estimated_call_counts_1_3_times_against_the_limits():
+    budget = Budget(max_cost=1.3, max_tokens=130)
+    budget.spend(99, 0.99, estimated=True)
+    budget.check()
+    budget.spend(1, 0.01, estimated=True)
+    with pytest.raises(BudgetError, match=r"130 .* \(estimated calls count 1.3 times\)"):
+        budget.check()
+
+
+def test_a_batch_must_fit_with_the_margin_of_an_estimate_once_a_call_was_estimated():
+    budget = Budget(max_tokens=1000)
+    budget.reserve(900, None)
+    budget.spend(10, None, estimated=True)
+    with pytest.raises(BudgetError, match="1,170 tokens"):
+        budget.reserve(900, None)

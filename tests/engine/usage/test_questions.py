@@ -159,17 +159,19 @@ def test_questions_are_summed_apart_from_runs_and_days_over_both(tmp_path: Path)
         sums(frame, "price")
 
 
-def test_tables_of_an_earlier_version_are_read(tmp_path: Path):
+@pytest.mark.parametrize("lacks", [["estimated"], ["question", "workspace", "key", "mode", "estimated"]])
+def test_tables_of_an_earlier_version_are_read(tmp_path: Path, lacks: list[str]):
     run = Journal(tmp_path, "run-1", "index")
     run.ended("extract", "", usage("chunk-1"), run.begun("extract", "", expected("chunk-1")))
     run.close()
     [path] = tmp_path.glob("*.parquet")
-    earlier = pq.read_table(path).drop_columns(["question", "workspace", "key", "mode"])
+    earlier = pq.read_table(path).drop_columns(lacks)
     path.unlink()
     pq.write_table(earlier, tmp_path / "run-1.parquet")
     frame = read_usage(tmp_path)
     assert list(frame.columns) == USAGE.columns
     assert frame["question"].tolist() == [""]
+    assert frame["estimated"].tolist() == [False]
 
 
 def test_where_nothing_can_be_written_no_call_is_begun(tmp_path: Path):

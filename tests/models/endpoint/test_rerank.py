@@ -12,6 +12,7 @@ from pipeline.models.base import Reranker, Usage
 from pipeline.models.endpoint.rerank import EndpointReranker
 from pipeline.runs.adapters import reranker
 from pipeline.settings.schema import Settings
+from pipeline.text.tokens import tokenizer
 from tests.servers.rerank_server import RerankReply, RerankServer, rerank_server
 
 KEY = "sk-canary-77"
@@ -232,6 +233,10 @@ class Heard:
         return
 
 
+PASSAGE = "rye " * 15
+OWN_COUNT = sum(tokenizer("best").count(text) for text in (QUESTION, PASSAGE))
+
+
 def billed(**told: object) -> RerankReply:
     return RerankReply(raw=json.dumps({"results": [{"index": 0, "relevance_score": 1}], **told}))
 
@@ -242,9 +247,10 @@ def billed(**told: object) -> RerankReply:
         (billed(usage={"total_tokens": 1500}), 1500, 1500 * 20 / 1e6 + 0.002),
         (billed(meta={"billed_units": {"search_units": 3}}), 20, 20 * 20 / 1e6 + 0.006),
         (billed(meta={"billed_units": {"search_units": 3.0}}), 20, 20 * 20 / 1e6 + 0.006),
-        (billed(meta={"billed_units": {"search_units": math.nan}}), 20, 20 * 20 / 1e6 + 0.002),
-        (billed(), 20, 20 * 20 / 1e6 + 0.002),
-        (billed(usage={"total_tokens": "many"}, meta=[]), 20, 20 * 20 / 1e6 + 0.002),
+        (billed(meta={"billed_units": {"search_units": math.nan}}), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
+        (billed(), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
+        (billed(usage={"total_tokens": 0}), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
+        (billed(usage={"total_tokens": "many"}, meta=[]), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
     ],
 )
 def test_a_call_has_its_price_as_the_endpoint_counts_it(
@@ -252,11 +258,12 @@ def test_a_call_has_its_price_as_the_endpoint_counts_it(
 ):
     server.script.append(told)
     priced, heard = replace(model, input_price=20.0, search_price=2.0), Heard()
-    priced.rerank(QUESTION, ["rye " * 15], heard)
+    priced.rerank(QUESTION, [PASSAGE], heard)
     priced.endpoint.client.close()
     [expected], [usage] = heard.expected, heard.ended_calls
     assert (usage.input_tokens, usage.texts, usage.cost) == (tokens, 1, pytest.approx(cost))
     assert expected.cost == pytest.approx(20 * 20 / 1e6 + 0.002)
+    assert usage.estimated is (tokens == OWN_COUNT)
 
 
 def test_settings_name_it(server: RerankServer):

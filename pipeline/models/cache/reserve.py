@@ -1,0 +1,151 @@
+"""Room on the disk of a SQLite cache, reserved before calls begin: a reply that is paid for can then be stored.
+
+A disk may become full while calls are under way. Their replies come, and are paid for, all the same. So each piece of
+work holds a file without a name, as large as the replies under way may become. When the disk is full, the file is
+emptied, what is under way is stored in the space that it leaves, and no further call begins. The operating system
+frees the space of such a file when the process ends, however it ends.
+"""
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from pipeline.errors import CacheFullError, DiskFullError, StoreError, counted
+from pipeline.files import NO_SPACE, tell
+
+BYTES_OF_A_REPLY = 65_536
+"""A reply of about 10,000 tokens, and the pages of the table, its index and the journal that SQLite writes with it."""
+BYTES_PER_NUMBER, LIKELY_DIMENSIONS, BYTES_BESIDE_A_VECTOR = 4, 3072, 1024
+"""A vector has 32-bit numbers. Where settings name no dimensions, those of the largest common model are assumed."""
+
+
+def bytes_of_vectors(texts: int, dimensions: int | None) -> int:
+    """Return how much space the vectors of so many texts may take."""
+    return texts * ((dimensions or LIKELY_DIMENSIONS) * BYTES_PER_NUMBER + BYTES_BESIDE_A_VECTOR)
+
+
+@dataclass
+class Reserves:
+    """The reserves that this process holds for one database."""
+
+    held: "list[Reserve]" = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, reserve: "Reserve") -> None:
+        with self.lock:
+            self.held.append(reserve)
+
+    def remove(self, reserve: "Reserve") -> None:
+        with self.lock:
+            if reserve in self.held:
+                self.held.remove(reserve)
+
+    def give_back(self) -> bool:
+        """Free the reserved space. Returns whether there is any reserve: another thread may have freed it just now."""
+        with self.lock:
+            for reserve in self.held:
+                reserve.give_back()
+            return bool(self.held)
+
+
+@dataclass(eq=False)
+class Reserve:
+    """Room for the replies of one piece of work; threads share it. As a context it frees its space at the end.
+
+    ``path``: the database's file; None where it is not on a disk of this machine, and nothing is reserved.
+    ``calls``: how many may be under way at once; ``size``: bytes that one reply may take; ``where``: the model's place
+    in settings.yaml.
+    """
+
+    reserves: Reserves
+    path: Path | None
+    calls: int
+    size: int
+    where: str
+    lost: int = 0
+    given_back: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _file: IO[bytes] | None = None
+    _tried: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """By now the calls under way have ended: what they lost is known, and is said with the error."""
+        self.reserves.remove(self)
+        if self._file:
+            self._file.close()
+        if not self.lost:
+            return
+        lost = f"{counted(self.lost, 'reply', 'replies')} under way could not be stored and must be paid for again"
+        if isinstance(error, StoreError | DiskFullError):
+            raise type(error)(f"{error} ({lost})") from None
+        tell(f"cache: {lost}")
+
+    def begin(self) -> None:
+        """A call is about to be made. The first one reserves the room.
+
+        Raises CacheFullError where there is too little room, or where it was needed: the call is not made.
+        """
+        if self.path is None:
+            return
+        with self.lock:
+            if not self._tried:
+                self._allocate(self.path)
+                self._tried = True
+        if self.given_back:
+            raise CacheFullError(
+                f"cache: {self.path} cannot be written (its disk is full); no further call was made; make space on "
+                "that disk and run again"
+            )
+
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """The block stores a reply. Counts it as lost where that fails."""
+        try:
+            yield
+        except StoreError:
+            with self.lock:
+                self.lost += 1
+            raise
+
+    def give_back(self) -> None:
+        """Free the space, which needs none itself."""
+        if self._file and not self.given_back:
+            os.ftruncate(self._file.fileno(), 0)
+        self.given_back = True
+
+    def _allocate(self, path: Path) -> None:
+        needed = self.calls * self.size
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - it is held until the work ends
+        try:
+            _fill(file, needed)
+        except OSError as error:
+            file.close()
+            if error.errno not in NO_SPACE:
+                return  # a file system that cannot reserve: the work goes on without
+            raise CacheFullError(
+                f"{self.where}: {counted(self.calls, 'call')} at once may bring replies of {needed / 1e6:,.1f} MB, and "
+                f"the disk of {path} has less; make space there, or lower {self.where}.concurrency; no call was made"
+            ) from None
+        self._file = file
+        self.reserves.add(self)
+
+
+def _fill(file: IO[bytes], size: int) -> None:
+    """Take the space on the disk. Raises OSError where there is too little."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.write(bytes(size))
+        file.flush()
