@@ -35,7 +35,7 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     assert first.exit_code == 0
     assert "content_filter" in first.stdout
     shown = folder.invoke("rejects")
-    assert shown.stdout.splitlines()[0].split()[:3] == ["extract_graph", "row", "content_filter"]
+    assert shown.stdout.splitlines()[0].split()[:4] == ["extract_graph", "lost", "row", "content_filter"]
     assert shown.stdout.splitlines()[-1] == "index: 1 row content_filter"
     (reject,) = folder.invoke("rejects", "--json").json
     assert (reject["step"], reject["kind"], reject["reason"]) == ("extract_graph", "row", "content_filter")
