@@ -95,11 +95,14 @@ def plan(
 ) -> None:  # fmt: skip
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
-        _show_plan(project, name, project.forecast(name, _selection(start, only, skip, force)), as_json)
+        selection = _selection(start, only, skip, force)
+        _show_plan(project, name, project.forecast(name, selection), selection, as_json)
 
 
-def _show_plan(project: "Project", name: str | None, forecasts: "list[Forecast]", as_json: bool) -> None:
-    """Print what a run or a retry would do and cost."""
+def _show_plan(
+    project: "Project", name: str | None, forecasts: "list[Forecast]", selection: "Selection", as_json: bool
+) -> None:
+    """Print what a run or a retry would do and cost, and why it would be refused."""
     from pipeline.engine.bill.forecast import totals
     from pipeline.engine.extraction_notes import extraction_notes
 
@@ -111,7 +114,11 @@ def _show_plan(project: "Project", name: str | None, forecasts: "list[Forecast]"
     traded = project.trades(name)
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     counts = changes.counts if changes else {}
-    notes = _notes(forecasts, fact and f"{fact}; until then 'graphmill index {workflow}' alone runs it", counts)
+    if fact:
+        fact = f"{fact}; until then 'graphmill index {workflow}' alone runs it"
+    else:
+        fact = project.refusal_of_model(planned, selection)
+    notes = _notes(forecasts, fact, counts)
     notes += (*traded, *(f"the last run: {note}" for note in found))
     if as_json:
         report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
@@ -215,7 +222,7 @@ def retry(
     if only_plan:
         with open_project(context, folder, overrides, as_json) as project:
             shown = name or project.shown_workflow()
-            _show_plan(project, shown, project.forecast_retry(shown, recovered, unended), as_json)
+            _show_plan(project, shown, project.forecast_retry(shown, recovered, unended), _selection(), as_json)
         return
 
     owners = tuple(take_over or ())
@@ -231,7 +238,10 @@ def retry(
 
 
 def _selection(
-    start: str | None, only: list[str] | None, skip: list[str] | None, force: list[str] | None
+    start: str | None = None,
+    only: list[str] | None = None,
+    skip: list[str] | None = None,
+    force: list[str] | None = None,
 ) -> "Selection":
     from pipeline.engine.plan import Selection
 

@@ -56,19 +56,19 @@ def refuse_deletions(
     before: Snapshot | None,
     after: Snapshot,
     max_ratio: float,
-    may_go: str | None = None,
 ) -> None:
-    """Raises DeletionError when more than ``max_ratio`` of the documents of ``before`` are gone, but for those of the
-    source ``may_go``. Where ``before`` cannot be read, an earlier table of documents is compared, or else the
-    numbers of documents."""
+    """Raise DeletionError if more than ``max_ratio`` of the documents of ``before`` are gone.
+
+    If ``before`` cannot be read, an earlier table of documents is compared, or else the numbers of documents.
+    """
     if before == after or (before is None and not store.is_lost(workflow)):
         return
     tables = (table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256)
     known = next(filter(store.exists, tables), None)
     if known is not None:
-        if may_go is None and known.rows > 0 and len(_no_more(store, known, after)) <= max_ratio * known.rows:
+        if known.rows > 0 and len(_no_more(store, known, after)) <= max_ratio * known.rows:
             return
-        check_deletions(without(identities(store, known), may_go), without(identities(store, after), may_go), max_ratio)
+        check_deletions(identities(store, known), identities(store, after), max_ratio)
     elif before is not None and before.rows - after.rows > max_ratio * before.rows:
         raise DeletionError(
             f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than max_delete_ratio "
@@ -93,9 +93,9 @@ def _tables_before(store: SnapshotStore, workflow: str, before: Snapshot | None)
         yield from store.files(DOCUMENTS)
 
 
-def without(documents: pd.DataFrame, source: str | None) -> pd.DataFrame:
-    """The documents that are not of this source."""
-    return documents if source is None else documents[[not is_of(str(known), source) for known in documents["source"]]]
+def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return the documents that are not of this source."""
+    return documents[[not is_of(str(known), source) for known in documents["source"]]]
 
 
 def is_of(known: str, source: str) -> bool:

@@ -258,10 +258,8 @@ class RunOptions:
     """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5; ``allow_deletes``
     lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak; ``again``: rows to be asked for once more;
     ``unended``: those of them of which good replies without an end mark are asked for again too;
-    ``manifest``: the run whose tables are loaded, by default the newest; ``may_go``: a source that may be gone whatever
-    ``max_delete_ratio`` is; ``direct``: nothing is asked in batches; ``reconvert``: files are converted again that
-    have a conversion; ``full``, ``replace``, ``re_embed`` and
-    ``take_over``: see load/loader.py's LoadOptions."""
+    ``manifest``: the run whose tables are loaded, by default the newest; ``reconvert``: files are converted again that
+    have a conversion; ``full``, ``replace``, ``re_embed`` and ``take_over``: see load/loader.py's LoadOptions."""
 
     selection: Selection = ALL
     max_cost: float | None = None
@@ -272,8 +270,6 @@ class RunOptions:
     unended: Rows = field(default_factory=dict)
     manifest: str | None = None
     full: bool = False
-    may_go: str | None = None
-    direct: bool = False
     reconvert: bool = False
     replace: bool = False
     re_embed: bool = False

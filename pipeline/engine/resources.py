@@ -1,7 +1,7 @@
 """What a run binds to a step's roles, handed in from outside, so that the engine names no adapter."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -90,11 +90,6 @@ class Resources:
     converter: Callable[[], Converter] | None = None
     decide_format: Callable[[Step, Listener], Step] | None = None
     format_trial: Callable[[Step], Talk[object]] | None = None
-
-    @property
-    def direct(self) -> "Resources":
-        """The same, with every question asked directly."""
-        return replace(self, batched_chat=None, settle_batches=None)
 
     def chat_names(self, step: Step) -> list[str]:
         """The chat models that a step asks, as settings name them."""

@@ -14,7 +14,6 @@ from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.reasons import PASSING_REASONS, refuse_unknown_reasons
-from pipeline.contract.registry import NOTHING_WRITTEN
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
 from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of, whole
@@ -78,8 +77,8 @@ class Runner:
     is known even when a later step raises; ``documents`` counts those that are new, edited and gone, and all.
     ``again``: rows that are to be asked for once more, by step, though their step has nothing new; ``unended``: those
     of them whose replies without an end mark are asked for again; ``reconvert``: all files are converted again.
-    ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone beside those of
-    the source ``may_go``; None for any. ``before_calls`` is called when models of an endpoint will be needed; what it
+    ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone; None for any.
+    ``before_calls`` is called when models of an endpoint will be needed; what it
     raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone;
     ``task_rows``: from how many rows on (engine/tasks.py). ``longest_reply``: of a step, the tokens of its longest
     good reply in earlier runs."""
@@ -95,7 +94,6 @@ class Runner:
     reconvert: bool = False
     watch_memory: bool = False
     max_delete_ratio: float | None = None
-    may_go: str | None = None
     before_calls: Callable[[], None] | None = None
     workers: Workers | None = None
     task_rows: int | None = None
@@ -150,7 +148,7 @@ class Runner:
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
                 now = tables[DOCUMENTS]
                 if self.max_delete_ratio is not None:
-                    refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio, self.may_go)
+                    refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio)
                 self.documents = self._counted(before, now)
         self.notes += trades(workflow, pd.concat(rejected))
         tables[REJECTS] = self._gather_rejects(rejected)
@@ -286,7 +284,7 @@ class Runner:
         """What the step wrote, with the stamp of what it read. What was written to meanwhile is read again; False where
         it never stands still: then the record is no ground for reuse."""
         step, anew = planned.step, rows_anew(planned.step.id, self.again, self.unended)
-        before = NOTHING_WRITTEN if self.may_go else last_tables(planned, previous, self.snapshots)
+        before = last_tables(planned, previous, self.snapshots)
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         last = last_run(planned, previous, self.snapshots)
         asked: Mapping[str, pd.DataFrame] = {}
@@ -297,7 +295,7 @@ class Runner:
             asked, meter.documents = inputs, _documents(inputs.values())
             meter.lengths = lengths_of(step, inputs, self.longest_reply)
             frames = self.resources.call(planned.step, inputs, wrap, meter, before, part)
-            return with_kept(step, frames, previous, self.snapshots, self.may_go, part.law, groups)
+            return with_kept(step, frames, previous, self.snapshots, law=part.law, groups=groups)
 
         while True:
             reading += 1

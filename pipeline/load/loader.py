@@ -10,6 +10,7 @@ import pandas as pd
 from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.one_store import Counts, load_store, reported_name
 from pipeline.load.overwrite_guard import (
+    VECTORS,
     dimensions_of,
     probe_of,
     refuse_other_vectors,
@@ -22,8 +23,6 @@ from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store, VectorProbe, Waits, alone, silent
 from pipeline.stores.connection import reconnecting
 
-VECTORS = "chunks"
-"""A table of the stores that have vectors."""
 Begins = Callable[[Sequence[Live | None]], None]
 """Told what the stores show, when the workspace is held and may be loaded, before the first write; nothing where there
 is nothing to write."""
@@ -165,11 +164,14 @@ def _live(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None)
 
 
 def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:
-    """The counts of a load of this store that finds nothing to do; None where there is something."""
+    """Return the counts of a load of this store that finds nothing to do, or None if there is something.
+
+    The counts between communities are not compared: that joins all relationships. ``verify`` does it.
+    """
     if shown is None or shown != live or shown.loading:
         return None
     states = store.table_states()
-    if states != shown.tables or store.outdated() or store.miscounted():
+    if states != shown.tables or store.outdated():
         return None
     nothing = {"inserted": 0, "updated": 0, "deleted": 0}
     return {reported_name(table): {**nothing, "unchanged": state.rows} for table, state in states.items()}

@@ -1,7 +1,7 @@
 """Which tables and vectors a workspace shows, and what may not be loaded over them unasked."""
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from pipeline.stores.base import Live, VectorProbe
 if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
 
+VECTORS = "chunks"
+"""A table of the stores that have vectors."""
 COLUMNS = ["id", "vector"]
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
@@ -69,12 +71,20 @@ def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow
         )
 
 
+def other_model(shown: Live | None, identity: Mapping[str, Any]) -> bool:
+    """Check whether a workspace shows vectors, and another model than this one made them."""
+    return shown is not None and shown.dimensions > 0 and dict(shown.embedding) != dict(identity)
+
+
 def other_vectors(shown: Live | None, live: Live, embeddings: pd.DataFrame) -> str:
-    """How the vectors that are shown are not those of ``live``: by their model, or by what a model of that name gives
-    the same text; empty where they are. ``embeddings``: id, vector of the text units."""
+    """Return how the vectors that are shown differ from those of ``live``, or "" if they do not.
+
+    They differ in their model, in their dimensions, or in the vector of the probe's text.
+    ``embeddings``: id, vector of the text units.
+    """
     if shown is None or not shown.dimensions or not live.dimensions:
         return ""
-    if shown.embedding_key != live.embedding_key:
+    if other_model(shown, live.embedding) or shown.dimensions != live.dimensions:
         return f"its vectors were made by {_named(shown)}, those of the snapshots by {_named(live)}"
     if shown.probe and _is_another_model(shown.probe, embeddings):
         return (
@@ -85,12 +95,40 @@ def other_vectors(shown: Live | None, live: Live, embeddings: pd.DataFrame) -> s
 
 
 def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddings: pd.DataFrame) -> None:
-    """Raises UsageError where the workspace has other vectors than ``live``."""
+    """Raise UsageError if the workspace has other vectors than ``live``."""
     if fact := other_vectors(shown, live, embeddings):
         raise UsageError(
             f"workspace '{workspace}': {fact}; 'graphmill load {live.workflow} --re-embed' replaces them all, while "
             "the old ones keep serving"
         )
+
+
+def refuse_other_model(
+    workspace: str, lives: Sequence[Live | None], identity: Mapping[str, Any], workflow: str
+) -> None:
+    """Raise UsageError if the workspace shows vectors of another model than a run would embed with.
+
+    A load of that run would be refused (``refuse_other_vectors``), after its vectors were paid.
+    ``lives``: what the stores that have vectors show; ``identity``: of the run's embedding model.
+    """
+    for shown in lives:
+        if shown is not None and other_model(shown, identity):
+            raise UsageError(f"workspace '{workspace}': {told_other_model(shown.embedding, identity, workflow)}")
+
+
+def told_other_model(shown: Mapping[str, Any], identity: Mapping[str, Any], workflow: str) -> str:
+    """Return why a run is refused whose model is not the one of the vectors that are shown, and what to do."""
+    return (
+        f"its vectors were made by {named_model(shown)}, a run would embed with {named_model(identity)}, so it is "
+        f"refused before it embeds anything; set the former model again, or 'graphmill run {workflow} --re-embed' "
+        "embeds all texts and replaces the vectors, while the old ones keep serving"
+    )
+
+
+def named_model(identity: Mapping[str, Any]) -> str:
+    """Return an embedding model's identity as people read it."""
+    parts = [f"{name} {value}" for name, value in identity.items()]
+    return f"({', '.join(parts)})" if parts else "a model that is not known"
 
 
 def similarity(one: np.ndarray, other: np.ndarray) -> float:
@@ -102,13 +140,16 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _is_another_model(probe: VectorProbe, embeddings: pd.DataFrame) -> bool:
-    """By the vector that the probe's chunk has now; False where the chunk is gone."""
+    """Compare the probe with the vector that its chunk has now.
+
+    Return False if the chunk is gone, or one of the vectors is zeros, as a purge leaves them: these say nothing.
+    """
     now = probe_of(embeddings[embeddings["id"] == probe.chunk_id])
-    if now is None:
+    if now is None or not np.any(now.vector) or not np.any(probe.vector):
         return False
     same = similarity(np.asarray(probe.vector), np.asarray(now.vector)) >= SAME_MODEL
     return not same or now.normalised != probe.normalised
 
 
 def _named(live: Live) -> str:
-    return f"{dict(live.embedding)} with {live.dimensions} dimensions"
+    return f"{named_model(live.embedding)} with {live.dimensions} dimensions"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pipeline.contract.conversion import Converter
     from pipeline.contract.prompts import Prompt
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.plan import RunOptions, Selection
     from pipeline.engine.resources import Resources
     from pipeline.engine.usage.questions import QuestionJournal
     from pipeline.engine.workflow import Workflow
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from pipeline.stores.base import Live, Store
 
 DEFAULT = "default"
+EMBEDDING_ROLE = "embedding"
+"""The role of a step's embedding model in its components."""
 USAGE_FOLDER = "data/usage"
 HASHES_FOLDER = "data/file-hashes"
 MIRROR_FOLDER = "data/snapshots-mirror"
@@ -224,19 +226,81 @@ class Services:
             raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
         refuse_other_owner(name, self.others(name).values(), take_over, DROP)
 
-    def reach_stores(self, workflow: Workflow, options: RunOptions) -> None:
-        """Raises StoreError when a server does not answer, UsageError where ``workflow`` could not be loaded: the
-        workspace is another owner's, or shows another workflow."""
-        from pipeline.load.overwrite_guard import refuse_other_workflow
+    def reach_stores(self, workflow: Workflow, options: RunOptions, indexes: bool = False) -> None:
+        """Check that the stores answer, and that ``workflow`` can be loaded into the workspace.
+
+        ``indexes``: whether a run indexes the workflow before it loads it. Vectors of another embedding
+        model than the run's are refused then, before they cost anything.
+
+        Raises StoreError when a server does not answer, UsageError if the workspace is another owner's, or
+        shows another workflow or another model's vectors, and the options do not replace these.
+        """
+        from pipeline.load.overwrite_guard import VECTORS, refuse_other_model, refuse_other_workflow
 
         workspace = self.settings.workspace
         with self._stores_there() as stores:
             others = of_others(stores, self.owner)
             refuse_other_owner(workspace, others.values(), options.take_over)
-            lives = [store.live() for store in stores if store.name not in others]
+            own = [store for store in stores if store.name not in others]
+            lives = [store.live() for store in own]
+            has_vectors = [VECTORS in store.tables for store in own]
         if not options.replace:
             tables = [table for step in workflow.steps for table in step.outputs.values()]
             refuse_other_workflow(workspace, lives, workflow.name, tables)
+        if indexes and not options.re_embed:
+            identity = self.embedding_of_run(workflow, options.selection)
+            shown = [live for live, vectors in zip(lives, has_vectors, strict=True) if vectors]
+            if identity is not None:
+                refuse_other_model(workspace, shown, identity, workflow.name)
+
+    def embedding_of_run(self, workflow: Workflow, selection: Selection) -> Mapping[str, Any] | None:
+        """Return the identity of the model whose vectors the text units have after a run of ``selection``.
+
+        A step that the selection leaves as it is keeps the vectors, and so the model, of the last run.
+        Return None for a workflow that makes no such vectors, or before a first run.
+        Raises UsageError for a step that the workflow does not have.
+        """
+        from pipeline.load.projection import EMBEDDING_STEP_TABLE
+
+        selection.check(workflow)
+        embeds = next((step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values()), None)
+        if embeds is None:
+            return None
+        if selection.leaves(embeds.id, workflow):
+            record = self.snapshots.manifest(workflow.name).steps.get(embeds.id)
+            return record.components["models"].get(EMBEDDING_ROLE) if record else None
+        model = self.resources.models_of(embeds).get(EMBEDDING_ROLE)
+        return model.identity if model else None
+
+    def refusal_of_model(self, workflow: Workflow, selection: Selection) -> str:
+        """Return why a run would be refused for its embedding model, as far as the project itself knows; else "".
+
+        No store is asked: what the last load of the project brought to them is in its reports. The run asks
+        the stores (``reach_stores``).
+        """
+        from pipeline.load.overwrite_guard import told_other_model
+
+        loaded = self._last_embedding()
+        identity = self.embedding_of_run(workflow, selection)
+        if loaded is None or identity is None or dict(loaded) == dict(identity):
+            return ""
+        return f"workspace '{self.settings.workspace}': {told_other_model(loaded, identity, workflow.name)}"
+
+    def _last_embedding(self) -> Mapping[str, Any] | None:
+        """Return the identity of the model whose vectors the newest load brought to the stores, or None."""
+        from pipeline.load.projection import EMBEDDING_STEP_TABLE
+
+        report = next((report for report in self.runs.reports() if report["load"]), None)
+        if report is None:
+            return None
+        name = report["workflow"]
+        until = [run for run in self.snapshots.history(name) if run <= report["run_id"]]
+        for manifest in self.snapshots.kept(name, until[-1:]):
+            vectors = manifest.tables.get(EMBEDDING_STEP_TABLE)
+            for record in manifest.steps.values():
+                if vectors is not None and vectors.rows and vectors in record.outputs.values():
+                    return record.components["models"].get(EMBEDDING_ROLE)
+        return None
 
     def others(self, workspace: str | None = None) -> dict[str, Live]:
         """Store -> what it shows in the workspace, by default that of the settings, for another owner. Raises
@@ -434,10 +498,13 @@ class Services:
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
+        from pipeline.load.overwrite_guard import named_model
+
         for name in self.settings.models.embedding:
             if dict(self.query_embedding(name).identity) == dict(identity):
                 return self.query_embedding(name)
         raise UsageError(
-            f"workspace '{self.settings.workspace}': its vectors were made by {dict(identity)}, which is none of "
-            "models.embedding; set that model again, or run 'graphmill run' to embed with the present one"
+            f"workspace '{self.settings.workspace}': its vectors were made by {named_model(identity)}, which is none "
+            "of models.embedding; set that model again, or 'graphmill run --re-embed' embeds all texts with the "
+            "present one"
         )

@@ -182,7 +182,8 @@ def run_stages(
     project.snapshots.sweep()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
-        reach_stores = partial(project.reach_stores, workflow, options) if load_stage in stages else None
+        reaches = partial(project.reach_stores, workflow, options, index_stage in stages)
+        reach_stores = reaches if load_stage in stages else None
         begun = UnfinishedRun(journal.run_id, workflow.name, this_process(), began=clock_now())
         noted = ProgressNotes(progress, project.runs, begun)
         project.runs.note(begun)
@@ -211,7 +212,7 @@ def _refuse_what_cannot_be_loaded(
         raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
     if load_stage in stages:
         with suppress(StoreError):  # what does not answer may do so when it is needed
-            project.reach_stores(workflow, options)
+            project.reach_stores(workflow, options, indexes=index_stage in stages)
 
 
 def index_stage(project: Services, state: RunState) -> None:
@@ -273,7 +274,7 @@ def _runner(
     converting = [step.id for step in workflow.steps if options.reconvert and step.verb.roles_of(Converter)]
     selection = replace(options.selection, force=(*options.selection.force, *converting))
     return Runner(
-        project.resources.direct if options.direct else project.resources,
+        project.resources,
         project.snapshots,
         progress,
         selection=selection,
@@ -284,7 +285,6 @@ def _runner(
         reconvert=options.reconvert,
         watch_memory=options.memory_profile,
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
-        may_go=options.may_go,
         before_calls=before_calls,
         workers=_workers(project, workflow, progress),
         task_rows=project.settings.engine.task_rows,

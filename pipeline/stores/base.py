@@ -211,8 +211,10 @@ class Store(Protocol):
         ...
 
     def miscounted(self) -> int:
-        """Return how many counts of relationships between communities are not those of the rows that are there; 0 for
-        a store without a graph. A load puts them right."""
+        """Return how many counts of relationships between communities are not those of the rows that are there.
+
+        It is 0 for a store without a graph. A load that finds another version, and ``load --full``, put them right.
+        """
         ...
 
     def notes(self) -> Sequence[str]:

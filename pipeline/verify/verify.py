@@ -11,9 +11,9 @@ from pipeline.contract.schema_version import SCHEMA_VERSION
 from pipeline.contract.schemas import HASHES
 from pipeline.errors import UsageError, counted
 from pipeline.load.desired_rows import DesiredRows
-from pipeline.load.loader import VECTORS, live_of, target_of
+from pipeline.load.loader import live_of, target_of
 from pipeline.load.one_store import reported_name
-from pipeline.load.overwrite_guard import other_vectors, other_workflow
+from pipeline.load.overwrite_guard import VECTORS, other_vectors, other_workflow
 from pipeline.load.owners import VERIFY, of_others, refuse_other_owner
 from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
@@ -28,7 +28,8 @@ REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in c
 @dataclass(frozen=True)
 class Verification:
     """``problems``: what is wrong with what is loaded as a whole. ``quick``: counts, checksums and hashes beside the
-    rows were compared, and not the rows. ``load``: the command that a load takes here."""
+    rows were compared, and not the rows. ``load``: the command that a load takes here. ``miscounted``: whether counts
+    between communities differ from what is loaded."""
 
     workflow: str
     version: str
@@ -37,6 +38,7 @@ class Verification:
     tables: tuple[TableCheck, ...]
     dangling: tuple[Dangling, ...]
     load: str
+    miscounted: bool = False
 
     @property
     def agrees(self) -> bool:
@@ -46,7 +48,7 @@ class Verification:
     def repair(self) -> str:
         """The command that makes the stores agree; "" where there is nothing for it to do."""
         kinds = {difference.kind for check in self.tables for difference in check.differences}
-        if "altered" in kinds:
+        if "altered" in kinds or self.miscounted:  # a plain load compares neither
             return f"{self.load} --full"
         return self.load if kinds or self.problems else ""
 
@@ -109,8 +111,12 @@ def verify(
     has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
     command += ["--re-embed"] if any(other_vectors(shown, live, embeddings) for shown in has_vectors) else []
     repair = " ".join(command)
-    problems = [*_problems(before, begun, live, repair), *_settings(readable, repair), *_changes(before, stores)]
-    return Verification(target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling), repair)
+    counts = list(_wrong_counts(readable, repair))
+    problems = [*_problems(before, begun, live, repair), *_settings(readable, repair), *counts]
+    problems += _changes(before, stores)
+    return Verification(
+        target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling), repair, bool(counts)
+    )
 
 
 def _as_left(shown: Live | None, wanted: DesiredRows, table: str, states: Mapping[str, TableState]) -> bool:
@@ -173,10 +179,14 @@ def _settings(stores: Sequence[Store], repair: str) -> Iterator[str]:
     for store in stores:
         for fact in store.outdated():
             yield f"{store.name}: {fact}; run '{repair}'"
+
+
+def _wrong_counts(stores: Sequence[Store], repair: str) -> Iterator[str]:
+    for store in stores:
         if wrong := store.miscounted():
             yield (
                 f"{store.name}: between communities, {counted(wrong, 'count')} of relationships differ from what is "
-                f"loaded; run '{repair}'"
+                f"loaded; run '{repair} --full'"
             )
 
 

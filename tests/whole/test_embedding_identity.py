@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.plan import ALL, RunOptions, Selection
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.runs.adapters import postgres_store
@@ -88,6 +88,54 @@ def test_another_model_is_embedded_anew_and_loaded_when_it_is_said(
         again = opened.load("index").load
     assert again
     assert all(counts["unchanged"] == sum(counts.values()) for counts in again["postgres"].values())
+
+
+def test_a_run_with_another_model_is_refused_before_anything_is_embedded(
+    project: ProjectFolder, openai: OpenAIServer, change: Callable[[], None]
+):
+    change()
+    project.write("later.txt", "The Weir\n\nGovernor Pell built the Dunmore Weir.")
+    openai.forget()
+    refused = project.invoke("run", "index")
+    assert (refused.exit_code, "'graphmill run index --re-embed'" in refused.stderr) == (2, True)
+    assert "before it embeds anything" in str(project.report("plan", "index")["notes"])
+    with project.open() as opened:
+        with pytest.raises(UsageError, match="before it embeds anything"):
+            opened.retry("index")
+        with pytest.raises(UsageError, match="before it embeds anything"):
+            opened.run("communities")
+        assert "before it embeds anything" in opened.refusal_of_model(opened.workflow("communities"), ALL)
+    assert (openai.count("embeddings"), openai.count("chat")) == (0, 0)
+    with project.open() as opened:
+        assert opened.run("index", options=RE_EMBED).outcome == "completed"
+        assert opened.verify("index").agrees
+        assert opened.refusal_of_model(opened.workflow("index"), ALL) == ""
+        assert opened.run("index").outcome == "completed"
+    assert "before it embeds anything" not in str(project.report("plan", "index")["notes"])
+
+
+def test_a_run_that_leaves_the_vectors_as_they_are_is_loaded(
+    project: ProjectFolder, openai: OpenAIServer, change: Callable[[], None]
+):
+    change()
+    kept = ("embed_text_units", "embed_entities", "embed_relationships")
+    openai.forget()
+    assert "before it embeds anything" not in str(
+        project.report("plan", "index", *(word for step in kept for word in ("--skip", step)))["notes"]
+    )
+    with project.open() as opened:
+        assert opened.run("index", options=RunOptions(Selection(skip=kept))).outcome == "completed"
+    assert openai.count("embeddings") == 0
+
+
+def test_a_model_is_set_back_without_any_call(project: ProjectFolder, openai: OpenAIServer):
+    project.edit_settings(models=with_embedding(openai, model="text-embedding-3-large"))
+    assert project.invoke("run", "index").exit_code == UsageError.exit_code
+    project.edit_settings(models=models(openai))
+    openai.forget()
+    with project.open() as opened:
+        assert opened.run("index").outcome == "completed"
+    assert (openai.count("embeddings"), openai.count("chat")) == (0, 0)
 
 
 def indexes_of(opened: Project) -> list[str]:

@@ -183,7 +183,7 @@ class Forecaster:
         frames = self.resources.call(step, inputs, tally.rehearsed, last=last, part=part)
         if to_convert := not_converted(frames):
             self._to_convert[step.id] = to_convert
-        return with_kept(step, frames, self.previous, self.planner.snapshots, None, part.law, groups)
+        return with_kept(step, frames, self.previous, self.planner.snapshots, law=part.law, groups=groups)
 
     def _rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
         return self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()

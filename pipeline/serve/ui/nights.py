@@ -102,7 +102,7 @@ def _in_words(door: Door, error: GraphmillError) -> str:
 def _why_refused(door: Door) -> str:
     """Why a run would end before it begins, as where the workspace shows another workflow; empty where it would not."""
     try:
-        door.project.reach_stores(door.project.workflow(), RunOptions())
+        door.project.reach_stores(door.project.workflow(), RunOptions(), indexes=True)
     except GraphmillError as error:
         return _in_words(door, error)
     return ""

@@ -17,6 +17,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    literal_column,
     null,
     or_,
     select,
@@ -75,6 +76,8 @@ def _nearest(rows: Table, distance: ColumnElement[float], limit: str) -> Select:
 def passages(dimensions: int) -> Select:
     kind = VECTOR(dimensions)
     distance = cast(CHUNKS.c.embedding, kind).cosine_distance(given("question", kind))
+    # A vector of zeros has no direction, and pgvector gives NaN. Such a passage is not similar to anything.
+    similarity = func.coalesce(func.nullif(1 - distance, literal_column("'NaN'::float8")), 0.0)
     return (
         select(
             CHUNKS.c.id,
@@ -86,7 +89,7 @@ def passages(dimensions: int) -> Select:
             CHUNKS.c.tokens,
             CHUNKS.c.content,
             DOCUMENTS.c.metadata,
-            (1 - distance).label("score"),
+            similarity.label("score"),
         )
         .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
         .where(CHUNKS.c.workspace == WORKSPACE, CHUNKS.c.id == func.any(given("ids")))

@@ -181,8 +181,12 @@ EARLIER_HASHES = Table(
 VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS, "reports": REPORTS}
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES, "communities": COMMUNITIES}
 TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, "sources": SOURCE_LISTS, "claims": CLAIMS, **GRAPH_TABLES}
+# What a load makes of the rows of TABLES. verify compares it with them, and load writes it again.
+DERIVED_TABLES = {"between": BETWEEN}
+# What a load notes about itself. It tells nothing of the documents' contents that verify could compare.
+NOTES_OF_LOADS = (LIVE, EARLIER_HASHES)
 ROW_TABLES = {**{table.name: "id" for table in TABLES.values()}, BETWEEN.name: "one_id, other_id"}
-"""Every table whose rows a load writes, by its name in the database, with the columns that order a workspace's rows."""
+"""Every table that verify compares, by its name in the database, with the columns that order a workspace's rows."""
 PARTITIONED = (*VECTOR_TABLES.values(), SOURCE_LISTS)
 ENTITY_IDS = "ent-"
 """What the ids of entities begin with, and no others."""

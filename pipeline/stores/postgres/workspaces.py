@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 from pipeline.stores.base import Live, Waits, read_live, silent
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.lightrag_views import make_views
-from pipeline.stores.postgres.schema import BETWEEN, EARLIER_HASHES, LIVE, PARTITIONED, TABLES, partition_of
+from pipeline.stores.postgres.schema import DERIVED_TABLES, EARLIER_HASHES, LIVE, PARTITIONED, TABLES, partition_of
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 PG_CLASS = table("pg_class", column("relname"), column("oid"))
@@ -75,7 +75,7 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
         there = set(inspect(connection).get_table_names())
         if LIVE.name in there:
             connection.execute(delete(LIVE).where(LIVE.c.workspace == workspace))
-        for made in (EARLIER_HASHES, BETWEEN):
+        for made in (EARLIER_HASHES, *DERIVED_TABLES.values()):
             if made.name in there:
                 connection.execute(delete(made).where(made.c.workspace == workspace))
         counts = {

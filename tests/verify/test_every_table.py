@@ -1,0 +1,42 @@
+"""Check that every table of PostgreSQL is verified and repaired, so that a table added later is not forgotten."""
+
+from pathlib import Path
+
+import psycopg
+
+from pipeline.engine.plan import RunOptions
+from pipeline.stores.postgres.schema import DERIVED_TABLES, METADATA, NOTES_OF_LOADS, ROW_TABLES, TABLES
+from tests.servers.openai_server import OpenAIServer
+from tests.states import postgres_rows
+from tests.verify.test_between import communities
+
+WORKFLOW = "claims"
+
+
+def test_each_table_of_the_schema_is_compared_or_a_note_of_a_load():
+    compared = {table.name for table in (*TABLES.values(), *DERIVED_TABLES.values())}
+    notes = {table.name for table in NOTES_OF_LOADS}
+    assert set(ROW_TABLES) == compared
+    assert compared.isdisjoint(notes)
+    assert set(METADATA.tables) == compared | notes
+
+
+def test_a_row_that_is_gone_of_any_table_is_found_and_put_back(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+    folder = communities(tmp_path / "every", postgres_url, openai)
+    folder.report("run", WORKFLOW)
+    with folder.open(*folder.endpoint_overrides) as project:
+        workspace = project.settings.workspace
+        before = postgres_rows(postgres_url, workspace)
+        assert [table for table in ROW_TABLES if not before[table]] == []
+        for table in ROW_TABLES:
+            with psycopg.connect(postgres_url) as connection:
+                connection.execute(
+                    f"DELETE FROM {table} WHERE workspace = %s AND ctid = "
+                    f"(SELECT min(ctid) FROM {table} WHERE workspace = %s)".encode(),
+                    [workspace, workspace],
+                )
+            found = project.verify(WORKFLOW)
+            assert not found.agrees, table
+            project.load(WORKFLOW, options=RunOptions(full=found.repair.endswith("--full")))
+            assert postgres_rows(postgres_url, workspace)[table] == before[table]
+        assert project.verify(WORKFLOW).agrees
