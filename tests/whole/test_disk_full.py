@@ -111,8 +111,10 @@ def test_a_disk_that_becomes_full_in_a_run_loses_no_reply_and_pays_for_none_twic
     """The padding makes each reply about 20 kB, so that the disk is full long before the last text unit."""
     usual = openai.reply
     openai.reply = lambda messages, body: replace(told := usual(messages, body), text=(told.text or "") + "\n" * 20_000)
-    with small_disk(tmp_path / "disk", megabytes=6) as disk:
-        folder = new_project(disk.root / "p", NO_STORE, voyages(80), models={"chat": models(openai)["chat"]})
+    with small_disk(tmp_path / "disk", megabytes=24) as disk:
+        folder = new_project(
+            disk.root / "p", NO_STORE, voyages(80), models={"chat": models(openai, max_tokens=16_000)["chat"]}
+        )
         cut_by_paragraphs(folder)
         disk.fill(leave=1_000_000)
         full = folder.invoke("index")
