@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.contract.prompts import Prompt
+from pipeline.contract.reasons import PASSING_REASONS
 from pipeline.models.base import ChatReply, ChatRequest, Talk
 from pipeline.models.parse.graph import Graph, failed, parse_graph_json, parse_records, unreadable
 from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
@@ -13,7 +14,6 @@ NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
 FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
 ENOUGH_NAMES = 2
 """A small model may miss one name; a prompt that was cut loses them all."""
-SERVER_FAILED = "server_error"
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ def choose_format(extract: Prompt, entity_types: str) -> Talk[Choice]:
     """Try records, and JSON only where records fail: one call or two.
 
     A format will do if the reply names what was planted, or says properly that there is nothing: the types of a project
-    may leave it out. Where neither will do, the first that can be read at all is taken. A server that fails shows
-    nothing of its model, so then no format is chosen.
+    may leave it out. Where neither will do, the first that can be read at all is taken. A server that fails, or does
+    not answer in time, shows nothing of its model, so then no format is chosen.
     """
     readable: list[Format] = []
     facts: list[str] = []
     for format in (RECORDS, JSON):
         (reply,) = yield (trial_request(format, extract, entity_types),)
-        if reply.reason == SERVER_FAILED:
+        if reply.reason in PASSING_REASONS:
             return Choice(None, reply.message, answered=False)
         problem = _problem(format, reply)
         if problem:

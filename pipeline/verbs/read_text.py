@@ -158,13 +158,16 @@ def _by_halves(
         recovered = Mark("recovered", problem.reason, f"{problem.message}; read in two halves")
         return _joined(Reading(first.records, (recovered,)), *readings)
     kept = _joined(first, *readings)
-    worst = next((found for found in problems if found.reason in PASSING_REASONS), problem)
+    # The reason of a half that another try may mend is told first: with it the next run asks again.
+    passing = next((found for found in problems if found.reason in PASSING_REASONS), None)
+    halves_too = f"half of the text: {(passing or problems[0]).message}" if problems else "the text cannot be divided"
+    message = f"{problem.message}; {halves_too}"
     if not kept.records:
-        worst = (problems or [problem])[0]
-        return Reading(marks=(Mark("row", worst.reason, f"{worst.message}, also for half of the text"),))
-    halves_too = f"; half of the text: {problems[0].message}" if problems else "; the text cannot be divided"
-    message = f"{problem.message}{halves_too}; kept: {counted(len(kept.records), 'whole record')}"
-    return Reading(kept.records, (Mark("cut", worst.reason, message), *kept.marks))
+        reason = (passing or (problems or [problem])[0]).reason
+        return Reading(marks=(Mark("row", reason, message),))
+    reason = (passing or problem).reason
+    message = f"{message}; kept: {counted(len(kept.records), 'whole record')}"
+    return Reading(kept.records, (Mark("cut", reason, message), *kept.marks))
 
 
 def _repaired(

@@ -139,6 +139,15 @@ def test_a_server_that_fails_decides_nothing(project: ProjectFolder, openai: Ope
     assert decided(project) == []
 
 
+def test_a_server_that_does_not_answer_in_time_decides_nothing(project: ProjectFolder, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("Request timeout.", status=408)
+    done = project.invoke("index", "index", "--set", "models.chat.default.max_retries=0")
+    assert done.exit_code == 1
+    assert "run again" in done.stderr
+    assert graphs_asked(openai) == ["records"]
+    assert decided(project) == []
+
+
 def test_the_trial_obeys_the_budget(project: ProjectFolder, openai: OpenAIServer):
     openai.reply = json_alone
     done = project.invoke("index", "index", "--max-tokens", "10")

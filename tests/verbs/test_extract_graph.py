@@ -234,6 +234,21 @@ def test_a_text_without_any_whole_record_is_rejected_whole(half):
     assert len(chat.requests) == 3
 
 
+def test_a_rejected_text_has_the_reason_of_the_half_that_another_try_may_mend():
+    left, right = halves(TWO)
+    late = ChatReply("", reason="timeout", message="no answer within 5 s")
+    replies = {TWO: [CUT_IN_ITS_FIRST_RECORD], left: [CUT_IN_ITS_FIRST_RECORD], right: [late]}
+    _, rejects, _ = run(replies, text_units(TWO))
+    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "row", "reason": "timeout"}]
+
+
+def test_the_message_speaks_of_halves_only_where_they_were_asked_about():
+    _, rejects, chat = run({"a": [CUT_IN_ITS_FIRST_RECORD]}, text_units("a"))
+    assert len(chat.requests) == 1
+    assert "half" not in rejects["message"][0]
+    assert "cannot be divided" in rejects["message"][0]
+
+
 def test_a_cut_text_that_cannot_be_divided_keeps_its_whole_records_without_a_further_call():
     extractions, rejects, chat = run({"a": [CUT]}, text_units("a"))
     assert names(extractions) == ["Ivo Brand"]

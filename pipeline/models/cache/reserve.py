@@ -126,14 +126,16 @@ class Reserve:
 
     def _allocate(self, path: Path) -> None:
         needed = self.calls * self.size
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - it is held until the work ends
+        file: IO[bytes] | None = None
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - it is held until the work ends
             _fill(file, needed)
         except OSError as error:
-            file.close()
+            if file:
+                file.close()
             if error.errno not in NO_SPACE:
-                return  # a file system that cannot reserve: the work goes on without
+                return  # the file system cannot reserve, or the folder cannot be written: the database says so
             raise CacheFullError(
                 f"{self.where}: {counted(self.calls, 'call')} at once may bring replies of {needed / 1e6:,.1f} MB, and "
                 f"the disk of {path} has less; make space there, or lower {self.where}.concurrency; no call was made"

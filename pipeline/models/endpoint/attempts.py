@@ -28,6 +28,9 @@ TIMEOUTS_TO_TRY_AGAIN = 1
 TIMEOUTS_GIVEN_BACK = 6
 """A call that timed out because too many were under way is tried again so often without counting that as a
 failure: from 64 calls at once the concurrency is halved six times until one is left."""
+RESTARTS_GIVEN_BACK = 3
+"""A call that found the server down is sent again so often without counting that as a failure. A prompt that ends the
+server itself, behind a proxy that answers 502 meanwhile, would be sent for ever."""
 LONGEST_THROTTLING = 3600.0
 LONGEST_WAIT = 60.0
 SECONDS_TO_LEAVE = 1.0
@@ -142,7 +145,7 @@ class Attempts:
 
     def open(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Sent[Answer] | Failure:
         """As ``ask``, where the answer has only begun: the call is under way until it is ended."""
-        attempt = failures = throttlings = timeouts = 0
+        attempt = failures = throttlings = timeouts = restarts = 0
         while True:
             attempt += 1
             answer, place = self._once(call, send, attempt)
@@ -159,7 +162,9 @@ class Attempts:
                 self._wait(answer, throttlings)
                 continue
             if self.watch.is_down(answer) and not self.watch.answered_since(place.since):
-                if self.watch.await_server(answer, self._look, self.stop, self._say):
+                was_down = self.watch.await_server(answer, self._look, self.stop, self._say)
+                if was_down and restarts < RESTARTS_GIVEN_BACK:
+                    restarts += 1
                     continue
                 answer = replace(answer, retry_after=None)  # it has been waited for
             if answer.passing:
@@ -281,7 +286,7 @@ class RemoteModel:
         ModelError when the server has not answered in time.
         """
         self.watch.begin()
-        self.limiter.timeouts = 0
+        self.limiter.timeouts = self.limiter.highest_timeout = 0
         try:
             self.endpoint.preflight()
         except ModelError:

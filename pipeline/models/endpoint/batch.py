@@ -161,7 +161,10 @@ class BatchChat(ChatModel):
         replies = memory.recall(requests)
         if in_vain := self._limited_in_vain(fresh, replies, lost):
             others = {key: request for key, request in requests.items() if key not in in_vain}
-            return {**self._ask(others, memory, listener), **self._ask(in_vain, memory, listener)}
+            # Too few for a batch go directly: as requests of a batch, their empty replies would be served.
+            is_batch = len(in_vain) >= self.options.least
+            again = self._ask(in_vain, memory, listener) if is_batch else self.chat.ask(in_vain, memory, listener)
+            return {**self._ask(others, memory, listener), **again}
         missing = {key: request for key, request in requests.items() if key not in replies}
         rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
         direct = {key: request for key, request in missing.items() if key not in rejected}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.models.endpoint.client import OverdueError
-from pipeline.models.endpoint.token_counts import written_text
+from pipeline.models.endpoint.token_counts import plain_text, written_text
 
 UNSTATED = "unstated"
 """The finish reason of a stream that ended by its end mark, but gave no reason why."""
@@ -100,4 +100,5 @@ def usage_of(event: Mapping[str, Any]) -> Any:
 def _chunk(event: Mapping[str, Any]) -> Chunk:
     choices = event.get("choices") or [{}]
     delta = choices[0].get("delta") or {}
-    return Chunk(delta.get("content") or "", choices[0].get("finish_reason"), usage_of(event), written_text(delta))
+    text = plain_text(delta.get("content"))
+    return Chunk(text, choices[0].get("finish_reason"), usage_of(event), written_text(delta))

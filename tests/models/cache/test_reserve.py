@@ -1,7 +1,9 @@
 """A full disk loses no reply that was paid for, and lets no call begin whose reply could not be stored."""
 
+import errno
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -155,3 +157,14 @@ def test_work_that_ends_gives_its_room_back(disk: SmallDisk, new_chat: Callable[
     chat.complete(requests(2))
     assert before - disk.free < CONCURRENCY * BYTES_OF_A_REPLY
     assert not chat.cache.database.reserves.held
+
+
+def test_a_folder_in_which_nothing_new_can_be_made_reserves_nothing(
+    tmp_path: Path, new_chat: Callable[..., OpenAIChat], monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(**options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    (reply,) = new_chat(tmp_path).complete(requests(1))
+    assert reply.good

@@ -127,3 +127,18 @@ def test_a_batch_has_the_limits_and_a_refused_one_is_sent_again_as_a_batch(chat:
         *[["max_tokens"]] * 3, *[["max_completion_tokens"]] * 3,
     ]  # fmt: skip
     assert openai.count("chat") == 0
+
+
+def test_an_empty_reply_of_a_batch_that_used_its_limit_up_is_asked_for_directly_if_it_is_alone(
+    chat: OpenAIChat, openai: OpenAIServer
+):
+    def reply(messages: list[dict[str, str]], body: dict[str, object]) -> Reply:
+        text = messages[-1]["content"]
+        used_up = text == "a" and "max_tokens" in body
+        return Reply("", finish_reason="length") if used_up else Reply(f"reply to {text}")
+
+    openai.reply = reply  # type: ignore[assignment]
+    batches = BatchChat(chat, BatchOptions(poll_seconds=0.01, least=2))
+    replies = batches.complete(ask("a", "b"))
+    assert [reply.text for reply in replies] == ["reply to a", "reply to b"]
+    assert openai.count("chat") == 1

@@ -13,7 +13,7 @@ import pytest
 from pipeline.errors import ModelError
 from pipeline.models.base import ChatRequest
 from pipeline.models.cache.replies import ReplyCache
-from pipeline.models.endpoint import server_watch
+from pipeline.models.endpoint import attempts, server_watch
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.embedding import OpenAIEmbedding
 from tests.servers.openai_machine import Starting
@@ -138,11 +138,13 @@ def test_calls_that_all_fail_for_long_end_the_work(chat: OpenAIChat, openai: Ope
 
 def test_a_refused_connection_is_waited_for_at_the_beginning_of_a_run(chat: OpenAIChat, openai: OpenAIServer):
     openai.stop_listening()
-    timer = threading.Timer(0.5, openai.listen_again)
-    timer.start()
     said: list[str] = []
-    chat.begin_run(said.append)
-    timer.join()
+
+    def say(fact: str) -> None:
+        said.append(fact)
+        openai.listen_again()
+
+    chat.begin_run(say)
     assert len(said) == 1
     assert "does not answer (" in said[0]
     assert said[0].endswith("(0:00 of 0:30)")
@@ -198,3 +200,17 @@ def test_ctrl_c_ends_a_wait_at_once(chat: OpenAIChat, openai: OpenAIServer):
         with pytest.raises(KeyboardInterrupt):
             wait()
         assert time.monotonic() - begun < LONG / 2
+
+
+def test_a_prompt_that_ends_the_server_each_time_is_not_sent_for_ever(chat: OpenAIChat, openai: OpenAIServer):
+    def reply(messages: list[dict[str, str]], body: object) -> Reply:
+        if messages[-1]["content"] == "deadly":
+            openai.starting = Starting(calls=1, kinds=("chat",))  # the server has to load its model again
+            return Reply("Bad Gateway", status=502)
+        return Reply("yes")
+
+    openai.reply = reply  # type: ignore[assignment]
+    deadly, good = replace(chat, max_retries=1, concurrency=1).complete(ask("deadly", "good"))
+    assert (deadly.reason, good.text) == ("server_error", "yes")
+    sent = [request for request in openai.requests if request.messages[-1]["content"] == "deadly"]
+    assert len(sent) == attempts.RESTARTS_GIVEN_BACK + 2

@@ -117,3 +117,10 @@ def test_lines_end_at_line_feeds_alone_wherever_the_pieces_are_cut():
     body = "data: a\u2028b\r\n\ndata: \u00e9".encode()
     pieces = [bytes([byte]) for byte in body]
     assert list(lines_in_time(pieces, 5)) == ["data: a\u2028b\r", "", "data: \u00e9"]
+
+
+def test_pieces_whose_text_is_a_list_of_parts_are_read(chat: OpenAIChat, openai: OpenAIServer):
+    parts = [{"type": "text", "text": "A clock "}, {"type": "text", "text": "of tides."}]
+    said = {"choices": [{"index": 0, "delta": {"content": parts}, "finish_reason": "stop"}]}
+    openai.reply = lambda messages, body: events(said, end=b"data: [DONE]\n\n")
+    assert streamed(chat)[1].text == "A clock of tides."
