@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pipeline.doctor.chat_probe import (
@@ -19,6 +20,7 @@ from pipeline.doctor.chat_probe import (
     spoken,
     workflows_with,
 )
+from pipeline.doctor.concurrency import examine_concurrency
 from pipeline.doctor.finding import Finding, Verdict, guarded
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
@@ -92,7 +94,11 @@ def examine_chat(
         lambda tokens: model.cost(Tokens(tokens, 0)), chat.timeout, project.root,
     )  # fmt: skip
     yield from guarded("chat", name, checkup.findings)
-    yield from checkup.probe.heard.findings("chat", name)
+    heard = checkup.probe.heard
+    if checkup.probe.answered:
+        look = partial(examine_concurrency, name, model, heard)
+        yield from guarded("chat", f"{name} concurrency", look)
+    yield from heard.findings("chat", name)
     yield from checkup.bill()
 
 
@@ -335,9 +341,12 @@ class Checkup:
             yield self._ok("speed", fact)
 
     def bill(self) -> Iterator[Finding]:
-        replies = [call.reply for call in self.probe.calls]
-        tokens = f"{sum(r.input_tokens for r in replies):,} + {sum(r.output_tokens for r in replies):,} tokens"
-        yield self._ok("bill", f"this examination made {counted(len(replies), 'call')}, {tokens}")
+        """Report every call that was sent, retries and failures included."""
+        calls = self.probe.heard.usages
+        read = sum(call.input_tokens for call in calls)
+        written = sum(call.output_tokens for call in calls)
+        fact = f"this examination made {counted(len(calls), 'call')}, {read:,} + {written:,} tokens"
+        yield self._ok("bill", fact)
 
     def _ok(self, what: str, fact: str) -> Finding:
         return self._finding(what, "ok", fact, "")

@@ -122,6 +122,8 @@ class Probe:
     tokenizer: Tokenizer
     calls: list[Call] = field(default_factory=list)
     heard: HeardCalls = field(default_factory=HeardCalls)
+    read_whole: list[Call] = field(default_factory=list)
+    """Calls whose prompt was read from its first line."""
 
     def ask(
         self,
@@ -163,10 +165,19 @@ class Probe:
 
     @property
     def scale(self) -> float:
-        """The server's tokens for one of ours, by the first prompt, which is short; a server that leaves out what it
-        had seen before says nothing."""
-        first = next((call.reply.input_tokens / call.sent for call in self.answered if call.reported), 1.0)
-        return first if 0.7 < first < 2 else 1.0
+        """The server's tokens for one of ours.
+
+        The window is measured with prompts of plain text, so the longest of them that was read whole tells the scale.
+        Instructions for an extraction, as JSON above all, differ from such text by up to a tenth: the first prompt
+        serves only until a longer one was read. A server that leaves out what it had seen before tells nothing.
+        """
+        whole = [call for call in self.read_whole if call.reported]
+        if whole:
+            told = max(whole, key=lambda call: call.sent)
+        else:
+            told = next((call for call in self.answered if call.reported), None)
+        scale = told.reply.input_tokens / told.sent if told else 1.0
+        return scale if 0.7 < scale < 2 else 1.0
 
     @property
     def thinking(self) -> int:
@@ -252,6 +263,7 @@ def sight(probe: Probe, tokens: int) -> Sight:
     if reply.reason not in (None, "too_long"):
         raise ModelError(f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try again")
     if word.casefold() in reply.text.casefold():
+        probe.read_whole.append(probe.calls[-1])
         return Sight(True)
     counted = reply.input_tokens if probe.calls[-1].reported else 0  # our own count says nothing of what was read
     told = (limits_in(reply.message).window or 0) if reply.reason else counted

@@ -22,12 +22,13 @@ SHORTEST_SECRET = 4
 
 
 def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
-    """Findings on settings, space, snapshots, cluster, models, stores and cache. Never raises, and tells no secret.
+    """Return findings on settings, space, snapshots, cluster, models, stores and cache.
 
-    Makes at most 13 calls to each chat model that has an address or a key, none of them cached; what they show is kept
-    (models/measured.py). ``consent`` is asked before a prompt is sent that is as long as a query's or a summary's, not
-    only as an extraction's; without it ``long`` is. ``long``: also where it was sent before; and a limit that the
-    server does not tell is searched for.
+    Never raises, and shows no secret. Makes at most 30 calls to each chat model that has an address or a key, none of
+    them cached; a call that fails for a passing reason is tried again beside these. The results are kept
+    (models/measured.py). ``consent`` is asked before a prompt is sent that is as long as a query's or a summary's, and
+    not only as long as an extraction's; without it, ``long`` decides. ``long``: also where such a prompt was sent
+    before; and a limit that the server does not tell is searched for.
     """
     secrets = _secrets(project.settings)
     measuring = Measuring(consent or (lambda call: long), long, project.measured)

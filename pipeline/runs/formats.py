@@ -25,8 +25,8 @@ FILE = "formats.yaml"
 FORMATS = tuple(format for format in get_args(Format) if format != AUTO)
 HEADER = """\
 # In which format each chat model writes what it extracts, for steps that say format: auto.
-# A run adds a line for a new model, by a trial before the first extraction. Edit a line to decide yourself; delete it
-# to have the model tried again.
+# A run adds a line for a new model, by a trial before the first extraction. Edit a line to decide yourself. Delete it,
+# and the next run decides again: by the replies to the trial that the cache holds, and by calls only for the others.
 """
 
 

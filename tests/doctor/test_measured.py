@@ -10,11 +10,11 @@ import typer
 from pipeline.doctor.chat_model import LongCall
 from pipeline.models.measured import FILE, Measured, MeasuredModels
 from pipeline.query.answer import Answer
-from tests.doctor.test_doctor import KEY, cutting, refusing
+from tests.doctor.test_doctor import CALLS_ALONE, CALLS_AT_ONCE, KEY, cutting, refusing
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
-USUAL_CALLS = 5
+USUAL_CALLS = CALLS_ALONE + CALLS_AT_ONCE
 PRICE = "models.chat.default.price={input: 2, output: 8}"
 
 

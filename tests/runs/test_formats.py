@@ -111,6 +111,19 @@ def test_a_deleted_line_is_found_again_and_costs_nothing_where_the_reply_is_know
     assert openai.count("chat") == 0
 
 
+def test_a_deleted_line_is_decided_by_calls_for_the_trial_replies_that_are_not_known(
+    project: ProjectFolder, openai: OpenAIServer
+):
+    openai.reply = json_alone
+    project.report("index", "index")
+    openai.forget()
+    (project.root / FILE).unlink()
+    assert step_of(project.report("plan", "index"))["estimate"]["calls"][1] >= 1
+    project.report("index", "index")
+    assert decided(project) == ['"gpt-4o-mini": json']
+    assert graphs_asked(openai) == ["records"]  # its bad reply is asked for again; the one in JSON is known
+
+
 def test_other_models_keep_their_lines(project: ProjectFolder):
     (project.root / FILE).write_text("# mine\nqwen2.5: json")
     project.report("index", "index")
