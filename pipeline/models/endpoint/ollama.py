@@ -108,8 +108,10 @@ class OllamaChat(OpenAIChat):
     keep_alive: str = ""
 
     @property
-    def window(self) -> int | None:
-        return self.num_ctx
+    def window(self) -> int:
+        """Return the tokens of the window: those of ``extra_body`` if it names them, because they are sent last."""
+        own = (self.options.get("extra_body") or {}).get("options") or {}
+        return own.get("num_ctx", self.num_ctx)
 
     def look(self, client: "OpenAI") -> Tokens:
         """Ask what the server knows of the model: it loads a model when it is first asked, which may take long."""
@@ -124,7 +126,7 @@ class OllamaChat(OpenAIChat):
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{**message, "content": sendable(message["content"])} for message in request.messages],
-            "options": {"num_ctx": self.num_ctx, **limits, **own, **more.pop("options", {})},
+            "options": {"num_ctx": self.window, **limits, **own, **more.pop("options", {})},
             # Older servers know neither of the two, and cut: _refuse_cut finds that out.
             "truncate": False,
             "shift": False,
@@ -173,18 +175,18 @@ class OllamaChat(OpenAIChat):
         read, written = said.get("prompt_eval_count") or 0, said.get("eval_count") or 0
         usage = SimpleNamespace(prompt_tokens=read, completion_tokens=written)
         # Older servers go on in a full window by forgetting its beginning: such a reply is as good as cut off.
-        full = read + written >= self.num_ctx
+        full = read + written >= self.window
         return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage, all_text)
 
     def _refuse_cut(self, request: ChatRequest, answer: Mapping[str, Any]) -> None:
         """Raise what means "too long" for a prompt of which the server has read only a part."""
         read, sent = answer.get("prompt_eval_count") or 0, self.count(request)
-        whole = read < WHOLE * self.num_ctx
-        nearly_full = sent > NEARLY_FULL * self.num_ctx
+        whole = read < WHOLE * self.window
+        nearly_full = sent > NEARLY_FULL * self.window
         if whole and not (nearly_full and 0 < read < FAR_BELOW * sent):
             return
         said = f"the server has read {read:,} tokens of a prompt of about {sent:,}: more than its context length"
-        raise StreamedError({"code": 400, "message": f"{said} (n_ctx: {self.num_ctx})"})
+        raise StreamedError({"code": 400, "message": f"{said} (n_ctx: {self.window})"})
 
 
 @contextmanager

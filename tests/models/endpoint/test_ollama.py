@@ -147,3 +147,12 @@ def test_the_path_of_a_protocol_is_left_off(base_url: str):
 def test_the_address_is_this_machine_by_default():
     assert native_address("") == "http://localhost:11434"
     assert ChatSettings(provider="ollama").configured
+
+
+def test_a_window_in_extra_body_is_the_one_that_counts(chat: OllamaChat, server: OllamaServer):
+    larger = replace(chat, options={"extra_body": {"options": {"num_ctx": 4096}}})
+    assert larger.window == 4096
+    (reply,) = larger.complete([ask("tide " * 1500)])  # more than the 1,024 tokens of num_ctx
+    assert (reply.text, reply.finish_reason, reply.reason) == (ANSWER, "stop", None)
+    [sent] = server.chats
+    assert sent["options"]["num_ctx"] == 4096
