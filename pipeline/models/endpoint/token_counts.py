@@ -4,12 +4,13 @@ Some gateways and local servers leave ``usage`` out of an answer, or fill it wit
 such a call would cost nothing in the bill and would never reach a limit.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.models.base import Tokens
 
+MOST_TOKENS = 2**31 - 1
+"""A greater count is no true one, and the columns of the cache, PostgreSQL's above all, do not hold it."""
 WRITTEN = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
 """The fields of a message that hold what the model wrote. Endpoints bill its reasoning as output too."""
 
@@ -66,6 +67,6 @@ def plain_text(content: Any) -> str:
 
 
 def as_count(value: Any) -> int | None:
-    """Return a number of tokens as JSON has it; None for what cannot be one."""
+    """Return a number of tokens as JSON has it; None for what cannot be one, such as 1e30."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return round(value) if is_number and 0 <= value < math.inf else None
+    return round(value) if is_number and 0 <= value <= MOST_TOKENS else None

@@ -28,7 +28,9 @@ _LIST_SEPARATOR = re.compile(r"[,;，；、\n]")
 _START = re.compile(r"[{\[]\s{0,20}[\"'“{\[}\]]|\{\s{0,20}\w{1,40}\s?:")
 _BRACKET = re.compile(r"[{}\[\]]")
 _DECODER = json.JSONDecoder(strict=False)
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+(?P<end>"|\\?\Z)', re.DOTALL)
+"""A text in JSON, or the rest of the reply from a quote that no other one closes. The rest is one match: to look for
+the end of a text at each quote in it anew would take quadratic time."""
 _BEGUN_VALUE = re.compile(r"[-+.\w]{0,8}")
 """A number or a literal such as ``true`` may be cut in its middle; it is the rest of the text then."""
 _DEEPEST, _LONGEST_REPAIR = 30, 200_000
@@ -190,6 +192,11 @@ def ending_of(reply: str) -> Ending:
     return "whole"
 
 
+def without_texts(json_text: str) -> str:
+    """Return JSON without its texts; one that is not closed stays, from its quote on."""
+    return _TEXT.sub(lambda text: "" if text["end"] == '"' else text[0], json_text)
+
+
 def _ran_out(text: str, error: json.JSONDecodeError) -> bool:
     """Check that the decoder met the end of the text, not a mistake before it."""
     unterminated = error.msg.startswith("Unterminated string")
@@ -198,7 +205,7 @@ def _ran_out(text: str, error: json.JSONDecodeError) -> bool:
 
 def _stays_open(text: str) -> bool:
     """Check that malformed JSON is cut too: it does not end in a bracket and opens more of them than it closes."""
-    outside = _TEXT.sub("", text)
+    outside = without_texts(text)
     opened = outside.count("{") + outside.count("[")
     closed = outside.count("}") + outside.count("]")
     return not text.rstrip().endswith(("}", "]")) and opened > closed
@@ -207,7 +214,7 @@ def _stays_open(text: str) -> bool:
 def _is_inside_record(text: str) -> bool:
     """Check that JSON without its end stops in an object that is an item of a list: records are such objects."""
     open_brackets = ""
-    for bracket in _BRACKET.findall(_TEXT.sub("", text).partition('"')[0]):
+    for bracket in _BRACKET.findall(without_texts(text).partition('"')[0]):
         open_brackets = open_brackets + bracket if bracket in "{[" else open_brackets[:-1]
     return "[{" in open_brackets
 

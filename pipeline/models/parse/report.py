@@ -6,11 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.models.parse.lenient_json import bare, first_of, folded, json_values, one_line, plain, text_of
+from pipeline.models.parse.lenient_json import (
+    bare,
+    first_of,
+    folded,
+    json_values,
+    one_line,
+    plain,
+    text_of,
+    without_texts,
+)
 from pipeline.models.parse.records import Problem, problem, unusable
 
 GREATEST_RATING = 10.0
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _RATED = re.compile(r"-?\d{1,6}(?:[.,]\d{1,20})?")
 _TITLE = ("title", "name", "reporttitle")
 _SUMMARY = ("summary", "executivesummary", "abstract", "overview")
@@ -99,7 +107,7 @@ def _breaks_off(reply: str, report: Report) -> bool:
     """Whether its object is closed nowhere, which is forgiven where all that is asked for is there up to the end of a
     text. Braces in texts do not count, unless their quotes are broken."""
     text = bare(reply).rstrip()
-    outside = _TEXT.sub("", text[text.find("{") :])
+    outside = without_texts(text[text.find("{") :])
     closed = text.endswith(("}", "]")) or outside.count("}") >= outside.count("{")
     return not closed and ('"' in outside or not report.findings)
 

@@ -163,6 +163,8 @@ def test_reasoning_and_text_in_parts_are_counted_as_output(chat: OpenAIChat, ope
         ({"prompt_tokens": 70}, (70, count(REPLY), True)),
         ({"prompt_tokens": "70", "completion_tokens": 9}, (None, 9, True)),
         ({"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1}, (None, count(REPLY), True)),
+        ({"prompt_tokens": 1e30, "completion_tokens": 9}, (None, 9, True)),
+        ({"prompt_tokens": 70, "completion_tokens": 2**63}, (70, count(REPLY), True)),
         ([], (None, count(REPLY), True)),
     ],
 )

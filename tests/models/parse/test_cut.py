@@ -1,10 +1,13 @@
 """Which replies end too early, wherever the cut is."""
 
 import json
+import time
 
 import pytest
 
 from pipeline.models.parse.graph import parse_claims, parse_graph_json, parse_records
+from pipeline.models.parse.lenient_json import ending_of
+from pipeline.models.parse.report import parse_report
 
 IVO = '("entity"<|>Ivo Brand<|>person<|>The miller (of Tarn) came.)'
 RUNS = '("relationship"<|>Ivo Brand<|>Orla Mill<|>Ivo ran it in 1921 (or so)<|>work<|>8)'
@@ -30,6 +33,18 @@ def test_json_is_cut_at_every_place_but_its_end_and_gives_whole_records_alone():
 )
 def test_json_that_is_only_malformed_is_not_cut(reply: str):
     assert not parse_graph_json(reply).cut
+
+
+@pytest.mark.parametrize("parse", [ending_of, parse_report])
+@pytest.mark.parametrize("end", ["", "\\"])
+def test_time_is_linear_in_the_escaped_quotes_of_a_text_without_end(parse, end: str):
+    seconds = {}
+    for size in (2_000, 16_000):
+        reply = '{"summary": "s", "entities": [{"name": "' + '\\"' * size + end
+        start = time.process_time()
+        parse(reply)
+        seconds[size] = time.process_time() - start
+    assert seconds[16_000] < max(30 * seconds[2_000], 0.5)
 
 
 def test_records_are_cut_wherever_the_reply_ends_inside_one():
