@@ -160,7 +160,9 @@ class Checkup:
         json_is_refused = first.format == JSON and first.reply.reason == "bad_request"
         if first.reply.reason and not json_is_refused:
             fact = f"{first.reply.reason}: {first.reply.message}"
-            yield self._failed("extraction", fact, "mend what the message names")
+            down = first.reply.reason in ("server_error", "timeout")
+            action = "wait until the server answers, then look again" if down else "mend what the message names"
+            yield self._failed("extraction", fact, action)
             return
         tried: dict[Format, Tried] = {one.format: one for one in (first, self._tried(order[1]))}
         yield from self.extraction(tried)

@@ -62,7 +62,7 @@ class NextCalls:
     def line(self) -> str:
         """Return what people are told before they confirm."""
         if not self.calls:
-            return "no model is asked, and the next run has to ask none for what goes"
+            return "no model is called now, and the next run needs no call because of this purge"
         price = "a price that is not known" if self.cost is None else f"a cost of about {self.cost:.4f}"
         what = [counted(self.replies, "reply", "replies")] if self.replies else []
         what += [counted(self.vectors, "vector")] if self.vectors else []

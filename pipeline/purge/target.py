@@ -202,9 +202,9 @@ class Survey:
         return [
             f"{self.document}: {size}",
             *(tables or ["no rows in the tables of any run that is kept"]),
-            f"with it go {counted(self.nights, 'kept night')} of all workflows, their reports, and of "
-            f"{counted(self.replies, 'cached reply or vector', 'cached replies and vectors')} those that nothing else "
-            "needs",
+            f"also deleted: the history of all workflows ({counted(self.nights, 'kept run')}, with reports), and of "
+            f"{counted(self.replies, 'cached reply or vector', 'cached replies and vectors')} each one that no other "
+            "document needs",
             self.asks.line(),
             *(f"{workspace}: loaded again without it" for workspace in self.workspaces),
             *(f"{workspace}: cannot be reached ({why})" for workspace, why in self.unreached.items()),

@@ -186,7 +186,7 @@ def read(completion: Completion, check: Check | None, limited: bool = False) -> 
         cut = " (cut at the output limit)" if completion.finish_reason == "length" else ""
         reason, message = "empty", f"the reply has no text{cut}"
     elif (check or limited) and completion.finish_reason == "length":
-        message = "the reply was cut off at the model's output limit"
+        message = "the reply was cut off at the output limit"
     elif check:
         message = check(completion.text) or ""
     tokens = (completion.input_tokens, completion.output_tokens)
