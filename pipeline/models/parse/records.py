@@ -144,7 +144,7 @@ def failed(reply: ChatReply) -> Problem | None:
     if reply.reason:
         return Problem(reply.reason, clipped(reply.text), reply.message)
     if reply.finish_reason == "length":
-        return Problem("truncated", "", "the reply was cut off at the output limit; ask for less at once")
+        return Problem("truncated", "", "the reply was cut off at the output limit")
     if reply.prompt_cut:
         return Problem("unread", "", reply.message)
     return None
