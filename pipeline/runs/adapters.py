@@ -185,8 +185,8 @@ def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -
 
     ``wanted``: the options that are set, which a Python function must take.
     """
-    arguments: dict[str, Any] = {"model": model.named_model}
-    if model.kind == "python":
+    arguments: dict[str, Any] = {"model": model.named_model, "api_key": model.api_key.get_secret_value()}
+    if model.kind == "python":  # its api_key is not sent: messages of the function are masked with it
         from pipeline.models.endpoint.function import FunctionEndpoint
 
         name = model.function_name
@@ -194,7 +194,7 @@ def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -
         arguments["connect"] = partial(FunctionEndpoint, function=function, name=name, root=root, wanted=wanted)
         arguments["origin"] = {"provider": "python", "function": name, "version": model.version}
         return arguments
-    arguments |= {"base_url": model.base_url, "api_key": model.api_key.get_secret_value()}
+    arguments["base_url"] = model.base_url
     connected = connection(model, root)
     if model.kind == "azure":
         from pipeline.models.endpoint.azure import AzureEndpoint

@@ -296,12 +296,16 @@ class Endpoint:
 
     def _safe(self, text: str) -> str:
         """On one line, not long, and without the secrets."""
+        return " ".join(self.masked(text).split())[:LONGEST_DETAIL]
+
+    def masked(self, text: str) -> str:
+        """Return the text without the secrets that the settings of the model hold."""
         url = urlsplit(self.base_url)
         parameters = [value for _, value in parse_qsl(url.query) if len(value) >= SHORTEST_SECRET]
         secrets = [self.api_key, url.password or "", *parameters, *self.connection.secrets]
         for secret in sorted(filter(None, secrets), key=len, reverse=True):
             text = text.replace(secret, "***")
-        return " ".join(text.split())[:LONGEST_DETAIL]
+        return text
 
 
 def _has_readable_host(url: str) -> bool:

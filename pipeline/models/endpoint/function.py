@@ -104,6 +104,7 @@ class FunctionEndpoint(InProcessEndpoint):
         if raised is None:
             return Failure("bad_request", f"{self.name} {self._safe(str(error))}")
         if isinstance(raised, GraphmillError):  # the author says that no call can do better
+            raised.args = (self.masked(str(raised)),)
             return Failure("bad_request", f"{self.name}: {raised}", fatal=raised)
         said = self._safe(f"{type(raised).__name__}: {raised}".rstrip(": "))
         message = f"{self.name} raised {said}"

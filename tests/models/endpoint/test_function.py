@@ -269,6 +269,18 @@ def test_an_exception_rejects_the_row_with_the_functions_name(error: BaseExcepti
     assert "failing.<locals>.chat" in reply.message
 
 
+def test_messages_of_a_function_do_not_show_the_key_of_its_section():
+    key = "sk-of-the-section"
+    (reply,) = chat_by(failing(OSError(f"refused: {key}")), api_key=key).complete(asked("one"))
+    assert reply.message.endswith("raised OSError: refused: ***")
+    with pytest.raises(AuthError, match=r"the key \*\*\* is old"):
+        chat_by(failing(AuthError(f"the key {key} is old")), api_key=key).complete(asked("one"))
+
+
+def test_the_key_of_a_functions_section_is_known_to_its_endpoint(root: Path):
+    assert chat_of(root, "my_models:chat", api_key="sk-of-the-section").endpoint.api_key == "sk-of-the-section"
+
+
 @pytest.mark.parametrize("gives", [None, 3, b"bytes", Reply(None)])  # type: ignore[arg-type]
 def test_what_is_no_text_rejects_the_row(gives: Any):
     (reply,) = chat_by(lambda messages: gives).complete(asked("one"))
