@@ -124,8 +124,9 @@ class RecordFormat(Generic[Item]):
     def parse(self, reply: str) -> ParsedReply[Item]:
         """Return the records of a reply, however damaged it is."""
         text = _tidied(plain(reply))
-        complete = _COMPLETION.search(text) is not None
-        whole = _COMPLETION.sub("\n##\n", text) if complete else _BEGUN_MARK.sub("", text.rstrip())
+        complete = self._ends_with_mark(text)
+        unfinished = text if complete else _BEGUN_MARK.sub("", text.rstrip())
+        whole = _COMPLETION.sub("\n##\n", unfinished)
         marked = _DELIMITER.sub(_MARK, whole).strip()
         heads = list(self._head.finditer(marked))
         ends = [head.start() for head in heads[1:]] + [len(marked)]
@@ -143,6 +144,17 @@ class RecordFormat(Generic[Item]):
             complete=complete,
             cut=any(one.reason == "truncated" for one in problems),
         )
+
+    def _ends_with_mark(self, text: str) -> bool:
+        """Check that a completion mark stands after the last record.
+
+        A mark before another record ends nothing: it may come from the document itself.
+        """
+        marks = list(_COMPLETION.finditer(text))
+        if not marks:
+            return False
+        rest = _DELIMITER.sub(_MARK, text[marks[-1].end() :])
+        return self._head.search(rest) is None
 
     def _read(self, head: re.Match[str], region: str, may_be_cut: bool) -> list[Item | Problem]:
         """The record after this head, and what else stands before the next one."""

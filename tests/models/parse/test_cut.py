@@ -67,3 +67,11 @@ def test_a_claim_is_cut_as_other_records_are():
     claim = '("claim"<|>Otto<|>NONE<|>BRIBERY<|>TRUE<|>NONE<|>NONE<|>Otto was bribed.<|>Otto was bribed.)'
     assert not parse_claims(claim).cut
     assert parse_claims(f'{claim}##\n("claim"<|>Otto<|>NO').cut
+
+
+@pytest.mark.parametrize("start", ["", "<|COMPLETE|>", '("entity"<|>Ivo<|>person<|>He <|COMPLETE|> wrote.)##'])
+def test_an_end_mark_before_the_last_record_does_not_hide_a_cut(start: str):
+    whole = '("entity"<|>Ada<|>person<|>She taught.)##'
+    parsed = parse_records(f'{start}{whole}("entity"<|>Udo<|>per')
+    assert (parsed.cut, parsed.complete) == (True, False)
+    assert "Udo" not in {entity.name for entity in parsed.entities}
