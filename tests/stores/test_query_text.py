@@ -53,8 +53,10 @@ def made_texts(source: str) -> list[str]:
 
 
 def _is_made(node: ast.AST, names: Names) -> bool:
-    if isinstance(node, ast.JoinedStr | ast.BinOp):
+    if isinstance(node, ast.JoinedStr):
         return _has_statement(node)
+    if isinstance(node, ast.BinOp):
+        return _has_statement(node) and not _is_constant(node, names.constants)
     if not isinstance(node, ast.Call):
         return False
     name = _last_name(node.func)
@@ -94,6 +96,9 @@ def _is_composed(node: ast.expr, names: Names) -> bool:
 
 
 def _is_constant(node: ast.expr, constants: frozenset[str]) -> bool:
+    if isinstance(node, ast.BinOp):
+        added = isinstance(node.op, ast.Add)
+        return added and _is_constant(node.left, constants) and _is_constant(node.right, constants)
     if isinstance(node, ast.IfExp):
         return _is_constant(node.body, constants) and _is_constant(node.orelse, constants)
     if isinstance(node, ast.Subscript):
@@ -185,6 +190,8 @@ def test_no_statement_is_made_of_data(module: Path):
         "connection.execute(text(statement))",
         "connection.execute('SELECT %s' % name)",
         "session.run('MATCH (n:' + label + ') RETURN n')",
+        "HEAD = 'MATCH (n:'\nsession.run(HEAD + label + ') RETURN n')",
+        "HEAD = 'MATCH (n)'\nHEAD = given\nsession.run(HEAD + ' RETURN n')",
         "session.run('MATCH (n:{}) RETURN n'.format(label))",
         "session.run(' '.join(['MATCH (n)', rest]))",
         "session.run('MATCH (n:LABEL) RETURN n'.replace('LABEL', label))",
@@ -231,6 +238,7 @@ def test_the_check_finds_what_is_made(source: str):
         "statement = sql.SQL('DROP TABLE {}').format(sql.Identifier(name))\ncursor.execute(statement)",
         "for query in cypher.STATES.values(): session.run(query)",
         "message = f'{name}: from here, set another'",
+        "HEAD = 'MATCH (n)'\nsession.run(HEAD + ' RETURN n')",
     ],
 )
 def test_the_check_passes_what_is_constant(source: str):

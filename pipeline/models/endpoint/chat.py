@@ -146,9 +146,12 @@ class OpenAIChat(RemoteModel, ChatModel):
         """Ask for one token: the list of models may be there before the model is."""
         soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
         messages: Any = [{"role": "user", "content": WORD_OF_A_LOOK}]
-        answer = soon.chat.completions.create(model=self.model, messages=messages, max_tokens=1)
+        # Read as every other answer is: a server or a proxy may send something else than a reply.
+        create = soon.chat.completions.with_streaming_response.create
+        body = self.endpoint.fetch(create(model=self.model, messages=messages, max_tokens=1))
         look = ChatRequest("", tuple(messages))
-        return with_estimates(reported_tokens(answer.usage), lambda: self.count(look), lambda: 1)
+        _, tokens = self.read_counted(body, lambda: self.count(look))
+        return tokens
 
     def _fetch(self, request: ChatRequest, client: "OpenAI", limit: Limit | None) -> tuple[Completion, Tokens, bool]:
         """Send the request; return the whole reply, what it took, and whether hidden thinking is reported."""

@@ -98,18 +98,18 @@ def _record(**fields: object) -> dict[str, object]:
 def _response_format(bounded: bool) -> Mapping[str, Any]:
     """Return the ``response_format`` of a graph; ``bounded``: with limits on lists and texts."""
 
-    def text(longest: int) -> dict[str, object]:
+    def text_of(longest: int) -> dict[str, object]:
         return {"type": "string", **({"maxLength": longest} if bounded else {})}
 
     def list_of(items: Mapping[str, object], most: int) -> dict[str, object]:
         return {"type": "array", "items": items, **({"maxItems": most} if bounded else {})}
 
-    entity = _record(name=text(LONGEST_NAME), type=text(LONGEST_TYPE), description=text(LONGEST_DESCRIPTION))
+    entity = _record(name=text_of(LONGEST_NAME), type=text_of(LONGEST_TYPE), description=text_of(LONGEST_DESCRIPTION))
     relationship = _record(
-        source=text(LONGEST_NAME),
-        target=text(LONGEST_NAME),
-        description=text(LONGEST_DESCRIPTION),
-        keywords=list_of(text(LONGEST_KEYWORD), MOST_KEYWORDS),
+        source=text_of(LONGEST_NAME),
+        target=text_of(LONGEST_NAME),
+        description=text_of(LONGEST_DESCRIPTION),
+        keywords=list_of(text_of(LONGEST_KEYWORD), MOST_KEYWORDS),
         strength={"type": "integer"},
     )
     graph = _record(entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS))
