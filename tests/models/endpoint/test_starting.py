@@ -214,3 +214,12 @@ def test_a_prompt_that_ends_the_server_each_time_is_not_sent_for_ever(chat: Open
     assert (deadly.reason, good.text) == ("server_error", "yes")
     sent = [request for request in openai.requests if request.messages[-1]["content"] == "deadly"]
     assert len(sent) == attempts.RESTARTS_GIVEN_BACK + 2
+
+
+@pytest.mark.parametrize("body", [b'"It works!"', b"<html>It works!</html>", b"[]", b'{"choices": []}'])
+def test_a_look_that_is_answered_with_garbage_does_not_end_the_work(
+    chat: OpenAIChat, openai: OpenAIServer, body: bytes
+):
+    openai.script("chat", [Reply("Bad gateway", status=502), Reply(raw=body)])
+    [reply] = replace(chat, max_retries=1).complete(ask("a"))
+    assert reply.text == "reply to a"
