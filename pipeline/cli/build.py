@@ -128,7 +128,9 @@ def _show_plan(
 
 
 def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[str, int]) -> tuple[str, ...]:
-    """What is to be known beside the bill."""
+    """Return what a reader has to know beside the bill."""
+    from pipeline.engine.bill.duration import size_in_words, time_in_words
+
     changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
     guessed = ", ".join(entry.planned.step.id for entry in forecasts if entry.estimate.guessed)
     reason = (
@@ -140,12 +142,18 @@ def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[st
         "second one JSON where records fail; the price is that of records"
     )
     files = sum(entry.to_convert for entry in forecasts)
-    to_convert = f"{counted(files, 'file')} to be converted: what they say, and what it costs, is not in this plan"
+    size = size_in_words(sum(entry.bytes_to_convert for entry in forecasts))
+    to_convert = (
+        f"{counted(files, 'file')} to be converted ({size}): the time is not known, and with the extra 'ocr' a scanned "
+        "page takes seconds; what they say, and what it costs, is not in this plan"
+    )
+    time = time_in_words({entry.planned.step.id: entry.seconds for entry in forecasts})
     notes = [
         changed and f"documents: {changed}",
         files and to_convert,
         guessed and reason,
         undecided and trial,
+        time,
         not_loadable,
     ]
     return tuple(filter(None, notes))
@@ -253,7 +261,7 @@ def _planned(forecast: "Forecast") -> StepReport:
     return StepReport(
         planned.step.id, planned.step.verb.name, planned.action, planned.reason, calls=estimate.calls[0],
         cached_calls=estimate.known, input_tokens=estimate.input_tokens[0], output_tokens=estimate.output_tokens[0],
-        cost=estimate.cost[0] if estimate.cost else None, estimate=asdict(estimate),
+        cost=estimate.cost[0] if estimate.cost else None, estimate={**asdict(estimate), "seconds": forecast.seconds},
     )  # fmt: skip
 
 

@@ -142,15 +142,23 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     assert extraction["input_tokens"] == estimate["input_tokens"][0] > 0
     assert first["estimate"]["calls"][0] == sum(step["calls"] for step in first["steps"])
     shown = folder.invoke("plan").stdout.splitlines()
-    assert [line.split()[0] for line in shown] == ["step", *STEPS, "all", "note:", "note:"]
+    assert [line.split()[0] for line in shown] == ["step", *STEPS, "all", "note:", "note:", "note:"]
     assert f"{extraction['input_tokens']:,}" in shown[3]
     assert f"  {len(DOCUMENTS)} calls, 0." in shown[3]
-    assert shown[-2] == f"note: documents: {len(DOCUMENTS)} new, 0 edited, 0 gone"
-    assert "the most is an estimate, no bound" in shown[-1]
+    assert shown[-3] == f"note: documents: {len(DOCUMENTS)} new, 0 edited, 0 gone"
+    assert "the most is an estimate, no bound" in shown[-2]
+    assert shown[-1].startswith("note: time: not known yet; no earlier run has measured this model (")
+    assert extraction["estimate"]["seconds"] is first["estimate"]["seconds"] is None
     assert first["documents"] == {"new": len(DOCUMENTS), "edited": 0, "gone": 0}
     assert first["estimate"]["expected"]["calls"] >= len(DOCUMENTS)
     folder.invoke("index")
     after = folder.invoke("plan", "--json").json
     assert {step["action"] for step in after["steps"]} == {"reuse"}
     assert after["estimate"]["calls"] == after["estimate"]["input_tokens"] == [0, 0]
+    assert after["estimate"]["seconds"] == [0, 0]
     assert folder.invoke("plan").stdout.splitlines()[-1].split()[:3] == ["all", "0", "0"]
+    folder.write("more.txt", "Idra Senn endowed the Harbour of Quill.")
+    again = folder.invoke("plan", "--json").json
+    least, most = again["steps"][2]["estimate"]["seconds"]
+    assert 0 < least <= most
+    assert any(note.startswith("time: about ") for note in again["notes"])

@@ -86,7 +86,7 @@ def test_a_conversion_is_kept_until_the_content_changes(folder: ProjectFolder):
 def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolder):
     planned = folder.report("plan", "short")
     assert planned["documents"] == {"new": 4, "edited": 0, "gone": 0}
-    assert any(note.startswith("3 files to be converted") for note in planned["notes"])
+    assert any(note.startswith("3 files to be converted (less than 0.1 MB): the time") for note in planned["notes"])
     for name in ("notes.txt", "b.pdf", "c.pdf"):
         folder.delete(name)
     assert "1 file to be converted" in str(folder.report("plan", "short")["notes"])  # there is no document yet

@@ -1,6 +1,7 @@
 """Models that answer from what is known and count what they would have to ask."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -55,6 +56,8 @@ class Tally:
     anew: Anew | None = None
     keys: set[str] = field(default_factory=set)
     """Of all that was looked for in the cache."""
+    bytes_to_convert: int = 0
+    """Size of the files that a run would convert."""
 
     def call(self, tokens: int) -> None:
         self.calls += 1
@@ -141,7 +144,12 @@ class RehearsedConverter(WrappedConverter):
     ) -> list[Converted]:
         self.tally.keys |= self.converter.keys(files)
         not_yet = NotConverted(NOT_CONVERTED, "is to be converted yet")
-        return [known or not_yet for known in self.converter.known(files, rules)]
+        results = self.converter.known(files, rules)
+        for file, known in zip(files, results, strict=True):
+            if known is None:
+                with suppress(OSError):  # a file that is gone meanwhile has no size
+                    self.tally.bytes_to_convert += file.path.stat().st_size
+        return [known or not_yet for known in results]
 
 
 def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> set[str]:

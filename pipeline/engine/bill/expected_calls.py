@@ -15,6 +15,8 @@ from pipeline.engine.workflow import Step
 from pipeline.models.base import ChatModel, Tokens
 
 Range = tuple[int, int]
+Seconds = tuple[float, float]
+"""The least and the most."""
 ENOUGH = 5
 """Calls of former runs below which they say nothing."""
 SPREAD = (0.7, 1.4)

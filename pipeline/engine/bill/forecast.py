@@ -22,6 +22,7 @@ from pipeline.contract.laws import Part
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
+from pipeline.engine.bill.duration import seconds_of_calls, sum_of_seconds
 from pipeline.engine.bill.expected_calls import (
     COMMUNITIES,
     NOTHING_ASKED,
@@ -30,6 +31,7 @@ from pipeline.engine.bill.expected_calls import (
     Expectation,
     PastCalls,
     PendingReplies,
+    Seconds,
 )
 from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of
 from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_between, documents_before, not_converted
@@ -51,12 +53,15 @@ UNITS = "text_unit_ids"
 class Forecast:
     """``documents``: what has become of them since the last run, beside the step that writes them; None where that
     cannot be told, or nothing has. ``to_convert``: how many files the step would convert: what they say, and what that
-    would cost, is not known."""
+    would cost, is not known; ``bytes_to_convert``: their size. ``seconds``: the least and the most that its model calls
+    take; None where no earlier run measured it."""
 
     planned: PlannedStep
     estimate: Estimate
     documents: DocumentChanges | None = None
     to_convert: int = 0
+    bytes_to_convert: int = 0
+    seconds: Seconds | None = (0.0, 0.0)
 
 
 def forecast(
@@ -98,6 +103,7 @@ class Forecaster:
         self._tried: dict[str, Snapshot] = {}
         self._to_come: dict[str, PendingReplies] = {}
         self._to_convert: dict[str, frozenset[str]] = {}
+        self._bytes_to_convert: dict[str, int] = {}
 
     def forecasts(self) -> Iterator[Forecast]:
         for step in self.workflow.steps:
@@ -108,7 +114,9 @@ class Forecaster:
                 continue
             estimate = self._estimate(planned) if step.id in self._needed else Estimate()
             to_convert = len(self._to_convert.get(step.id, ()))
-            yield Forecast(planned, estimate, self._documents(step), to_convert)
+            size = self._bytes_to_convert.get(step.id, 0)
+            seconds = self._seconds(step, estimate)
+            yield Forecast(planned, estimate, self._documents(step), to_convert, size, seconds)
 
     @cached_property
     def _needed(self) -> set[str]:
@@ -122,6 +130,12 @@ class Forecaster:
 
     def _is_paid(self, step: Step) -> bool:
         return any(hasattr(model, "cost") for model in self.resources.models_of(step).values())
+
+    def _seconds(self, step: Step, estimate: Estimate) -> Seconds | None:
+        if not estimate.calls[1]:
+            return 0.0, 0.0
+        model = next(iter(self.resources.models_of(step).values()))
+        return seconds_of_calls(step.id, model, estimate, self.former.usage)
 
     def _documents(self, step: Step) -> DocumentChanges | None:
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
@@ -167,6 +181,7 @@ class Forecaster:
             return self._answered(planned, part, inputs, groups, tally)
 
         outputs = outputs_of(step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make)
+        self._bytes_to_convert[step.id] = tally.bytes_to_convert
         if step.id not in self._to_convert:
             refuse_nothing(step, outputs, self._rejects(outputs))
         self._tried |= {step.outputs[name]: table for name, table in outputs.items() if name in step.writes}
@@ -287,7 +302,8 @@ class Forecaster:
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
-    """Sums over all steps; ``cost`` is None where a model that would be called has no price."""
+    """Return sums over all steps. ``cost`` is None where a model that would be called has no price; ``seconds`` is None
+    where no earlier run measured a step that makes calls."""
     estimates = [entry.estimate for entry in forecasts]
     costs = [estimate.cost for estimate in estimates]
     expected = [estimate.expected for estimate in estimates]
@@ -311,4 +327,5 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
             "cost": None if None in prices else sum(price or 0.0 for price in prices),
         },
         "guessed": any(estimate.guessed for estimate in estimates),
+        "seconds": sum_of_seconds(entry.seconds for entry in forecasts),
     }  # fmt: skip

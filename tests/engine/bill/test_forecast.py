@@ -182,7 +182,7 @@ def test_after_a_run_there_is_nothing_to_pay(tmp_path: Path, counting: OpenAISer
         sums = totals(project.forecast("index"))
     assert sums == {
         "rows": 0, "known": 0, "calls": [0, 0], "input_tokens": [0, 0], "output_tokens": [0, 0], "cost": [0.0, 0.0],
-        "expected": vars(Amount()), "guessed": False,
+        "expected": vars(Amount()), "guessed": False, "seconds": [0, 0],
     }  # fmt: skip
 
 

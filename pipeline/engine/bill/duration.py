@@ -1,0 +1,128 @@
+"""The time that the model calls of a step will take, at the speed that earlier runs measured.
+
+The speed is the wall time between two replies, so that it includes the concurrency and the limits of the endpoint.
+Time that passes outside calls (local steps, conversions, loads) is not estimated: no run keeps it by amount of work.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from pipeline.engine.bill.expected_calls import ENOUGH, Estimate, Seconds
+from pipeline.engine.resources import Model
+
+NOT_MEASURED = "not known yet; no earlier run has measured this model"
+RECENT_RUNS = 5
+"""Only the last runs count: an endpoint that was slow months ago says little about today."""
+ROUNDS_OF_CALLS = 2
+"""A run measures the throughput if each place of the concurrency had two calls. In fewer calls, places were empty."""
+
+
+def seconds_of_calls(step_id: str, model: Model, estimate: Estimate, usage: pd.DataFrame) -> Seconds | None:
+    """Return the least and the most seconds that the calls of ``estimate`` take.
+
+    ``usage``: calls of earlier runs (columns of ``USAGE``). The least is the fewest calls at the speed of the fastest
+    earlier run, the most is the most calls at that of the slowest. Neither is below the time of a single call or the
+    time that the model's limits per minute demand. Return None where no earlier run asked this model in this step, and
+    for a model that works in batches: its provider decides when they end.
+    """
+    if estimate.calls[1] == 0:
+        return 0.0, 0.0
+    if works_in_batches(model):
+        return None
+    timed = timed_calls(usage, step_id, getattr(model, "model", ""))
+    if timed.empty:
+        return None
+    concurrency = max(getattr(model, "concurrency", 1), 1)
+    speeds = seconds_between_replies(timed, concurrency)
+    of_one_call = float(timed["seconds"].mean())
+    least, most = (
+        max(calls * speed, of_one_call, seconds_of_limits(model, calls, input_tokens + output_tokens)) if calls else 0.0
+        for calls, speed, input_tokens, output_tokens in zip(
+            estimate.calls, (min(speeds), max(speeds)), estimate.input_tokens, estimate.output_tokens, strict=True
+        )
+    )
+    return least, most
+
+
+def works_in_batches(model: Model) -> bool:
+    """Check whether the model sends its requests as batches, which the provider answers when it wants to."""
+    return hasattr(model, "full_cost")
+
+
+def timed_calls(usage: pd.DataFrame, step_id: str, model_name: str) -> pd.DataFrame:
+    """Return the calls of the last RECENT_RUNS runs of a step whose time is that of a reply.
+
+    Rows of batches and of killed calls have 0 seconds. A throttled call was refused at once.
+    """
+    of_step = (usage["step"] == step_id) & (usage["model"] == model_name)
+    timed = usage[of_step & (usage["outcome"] != "throttled") & (usage["seconds"] > 0)]
+    ends = timed.groupby("run_id")["at"].max().nlargest(RECENT_RUNS)
+    return timed[timed["run_id"].isin(ends.index)]
+
+
+def seconds_between_replies(timed: pd.DataFrame, concurrency: int) -> list[float]:
+    """Return the seconds of wall time for each call, one figure for each run that made enough calls.
+
+    Where no run made enough, return one figure: the mean seconds of a call, divided by the concurrency.
+    """
+    enough = max(ENOUGH, ROUNDS_OF_CALLS * concurrency)
+    speeds = []
+    for _, calls in timed.groupby("run_id"):
+        if len(calls) >= enough:
+            # Calls that were sent together end together: the first of them began before its reply.
+            first_began = (calls["at"] - calls["seconds"]).min()
+            speeds.append(float(calls["at"].max() - first_began) / len(calls))
+    return speeds or [float(timed["seconds"].mean()) / concurrency]
+
+
+def seconds_of_limits(model: Model, calls: int, tokens: int) -> float:
+    """Return the seconds that requests_per_minute and tokens_per_minute demand; 0 where neither is set."""
+    rate = getattr(model, "rate", None)
+    return max(rate.seconds(calls, tokens)) if rate else 0.0
+
+
+def sum_of_seconds(seconds: Iterable[Seconds | None]) -> list[float] | None:
+    """Return the least and the most of all steps together; None where the time of one is not known."""
+    known = list(seconds)
+    if None in known:
+        return None
+    return [sum(span[end] for span in known if span) for end in (0, 1)]
+
+
+def time_in_words(seconds: Mapping[str, Seconds | None]) -> str:
+    """Return a sentence about the time of the calls, "" where no step makes any. ``seconds``: by step."""
+    known = {step: span for step, span in seconds.items() if span and span[1] > 0}
+    unknown = [step for step, span in seconds.items() if span is None]
+    if not known:
+        return f"time: {NOT_MEASURED} ({', '.join(unknown)})" if unknown else ""
+    total = sum_of_seconds(known.values()) or [0.0, 0.0]
+    measured = f"time: about {span_in_words(total[0], total[1])} of model calls at the speed of earlier runs"
+    if not unknown:
+        return measured
+    return f"{measured} ({', '.join(known)}); {', '.join(unknown)}: {NOT_MEASURED}"
+
+
+def span_in_words(least: float, most: float) -> str:
+    """Return for example "1 h 20 min to 2 h", or one figure where both ends read the same."""
+    low, high = duration_in_words(least), duration_in_words(most)
+    return low if low == high else f"{low} to {high}"
+
+
+def duration_in_words(seconds: float) -> str:
+    """Return for example "less than 1 s", "45 s" or "1 h 20 min". From an hour on, minutes are rounded to 10."""
+    if seconds < 1:
+        return "less than 1 s"
+    if seconds < 60:
+        whole = round(seconds)
+        return "1 min" if whole == 60 else f"{whole} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(round(minutes, -1), 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def size_in_words(size: int) -> str:
+    """Return for example "1.2 MB". ``size`` in bytes."""
+    return "less than 0.1 MB" if size < 50_000 else f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,122 @@
+"""The time of a step's calls, from the usage rows of earlier runs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pipeline.engine.bill.duration import (
+    RECENT_RUNS,
+    duration_in_words,
+    seconds_of_calls,
+    size_in_words,
+    span_in_words,
+    sum_of_seconds,
+    time_in_words,
+)
+from pipeline.engine.bill.expected_calls import Estimate
+from pipeline.engine.usage.journal import USAGE
+from pipeline.models.endpoint.limits import Rate
+
+
+@dataclass(frozen=True)
+class Served:
+    model: str = "small"
+    concurrency: int = 2
+    rate: Rate = Rate()
+
+
+@dataclass(frozen=True)
+class InBatches(Served):
+    def full_cost(self, tokens: object) -> float:
+        return 0.0
+
+
+def run(name: str, count: int, every: float, began: float = 0.0, **changed: Any) -> list[dict[str, Any]]:
+    """Return calls of one run, two at a time, of which one ends every so many seconds."""
+    row = {"step": "extract", "model": "small", "outcome": "ok", "run_id": name, "seconds": 2 * every}
+    return [{**row, "at": began + every * (number + 1), **changed} for number in range(count)]
+
+
+def usage(*rows: dict[str, Any]) -> pd.DataFrame:
+    frame = pd.DataFrame(list(rows))
+    return frame.reindex(columns=[*USAGE.columns]) if len(frame) else USAGE.frame()
+
+
+def seconds(calls: tuple[int, int], *rows: dict[str, Any], model: Any = Served(), **tokens: Any) -> Any:
+    return seconds_of_calls("extract", model, Estimate(calls=calls, **tokens), usage(*rows))
+
+
+def test_calls_take_the_wall_time_of_an_earlier_run():
+    # 99 seconds lie between the first and the last end, and the first call began 2 seconds before its end.
+    assert seconds((50, 100), *run("one", 100, 1.0)) == pytest.approx((50 * 1.01, 100 * 1.01))
+
+
+def test_the_fastest_run_gives_the_least_and_the_slowest_the_most():
+    least, most = seconds((100, 100), *run("fast", 1000, 1.0), *run("slow", 1000, 3.0, began=9_000))
+    assert (least, most) == pytest.approx((100, 300), rel=0.01)
+
+
+def test_runs_of_long_ago_do_not_count():
+    recent = [row for n in range(RECENT_RUNS) for row in run(f"run {n}", 1000, 1.0, began=1e6 + 2000 * n)]
+    least, most = seconds((100, 100), *run("first", 1000, 50.0), *recent)
+    assert least == most == pytest.approx(100, rel=0.01)
+
+
+def test_few_calls_say_the_seconds_of_one_and_the_concurrency_the_rest():
+    assert seconds((10, 20), *run("one", 3, 4.0)) == pytest.approx((10 * 8 / 2, 20 * 8 / 2))
+
+
+def test_one_call_takes_as_long_as_a_call_whatever_the_throughput():
+    assert seconds((1, 1), *run("one", 100, 1.0)) == pytest.approx((2, 2))
+
+
+def test_limits_a_minute_bound_the_speed():
+    slow = Served(rate=Rate(requests_per_minute=6))
+    assert seconds((93, 93), *run("one", 100, 1.0), model=slow)[0] == pytest.approx(1000)
+    few_tokens = Served(rate=Rate(tokens_per_minute=100))
+    took = seconds((1, 1), *run("one", 100, 1.0), model=few_tokens, input_tokens=(93, 93), output_tokens=(0, 93))
+    assert took == pytest.approx((60, 120))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"seconds": 0.0}, {"outcome": "throttled"}, {"model": "another"}, {"step": "report"}],
+    ids=["batch", "throttled", "another model", "another step"],
+)
+def test_rows_that_measure_nothing_of_it_are_left_out(changed: dict[str, Any]):
+    assert seconds((10, 10), *run("one", 100, 1.0, **changed)) is None
+    measured = run("two", 100, 1.0)
+    assert seconds((10, 10), *run("one", 100, 9.0, **changed), *measured) == seconds((10, 10), *measured)
+
+
+def test_nothing_is_invented_for_batches_and_before_the_first_run():
+    assert seconds((10, 10), *run("one", 100, 1.0), model=InBatches()) is None
+    assert seconds((10, 10)) is None
+    assert seconds((0, 0)) == (0, 0)
+
+
+def test_the_total_is_unknown_where_one_step_is():
+    assert sum_of_seconds([(1.0, 2.0), (0.0, 5.0)]) == [1.0, 7.0]
+    assert sum_of_seconds([(1.0, 2.0), None]) is None
+    assert sum_of_seconds([]) == [0, 0]
+
+
+def test_the_time_in_words():
+    assert time_in_words({"load": (0.0, 0.0)}) == ""
+    assert time_in_words({"extract": (4800.0, 7000.0), "embed": (0.0, 200.0)}) == (
+        "time: about 1 h 20 min to 2 h of model calls at the speed of earlier runs"
+    )
+    unknown = "not known yet; no earlier run has measured this model"
+    assert time_in_words({"extract": None, "load": (0.0, 0.0)}) == f"time: {unknown} (extract)"
+    assert time_in_words({"extract": (60.0, 60.0), "report": None}) == (
+        f"time: about 1 min of model calls at the speed of earlier runs (extract); report: {unknown}"
+    )
+
+
+def test_durations_and_sizes_in_words():
+    words = [duration_in_words(seconds) for seconds in (0.2, 45, 59.9, 61, 3570, 3600, 4790, 7150)]
+    assert words == ["less than 1 s", "45 s", "1 min", "1 min", "1 h", "1 h", "1 h 20 min", "2 h"]
+    assert span_in_words(61, 62) == "1 min"
+    assert [size_in_words(size) for size in (10, 1_230_000)] == ["less than 0.1 MB", "1.2 MB"]
