@@ -50,8 +50,8 @@ class ChatRequest:
     asked the same: they are never sent, but a reply that was paid for in one of them answers this request.
 
     ``lacks_end`` reads a good reply's text and says whether the end mark that was asked for is missing.
-    ``whole_prompt``: a reply is bad if the endpoint reports that it counted far fewer tokens than were sent. Neither is
-    sent or in the cache key.
+    ``text``: the text at the end of the messages; a reply is bad if the endpoint reports far fewer tokens than this
+    text has. The default "" leaves the reported tokens unchecked. Neither field is in the cache key.
 
     ``max_tokens`` ends a reply that would never end. It is sent, but it is not in the cache key: a reply that reaches
     it is never good, and any other reply is what it would be without it."""
@@ -65,7 +65,7 @@ class ChatRequest:
     bounded_format: Mapping[str, Any] | None = field(default=None, compare=False)
     earlier: "tuple[ChatRequest, ...]" = field(default=(), compare=False)
     lacks_end: Callable[[str], bool] | None = field(default=None, compare=False)
-    whole_prompt: bool = field(default=False, compare=False)
+    text: str = field(default="", compare=False)
     max_tokens: int | None = field(default=None, compare=False)
 
 

@@ -72,8 +72,8 @@ class Questions(Generic[Item]):
     ) -> ChatRequest:
         """Ask about a text. ``turns``: what was said after the opening, and what is asked now.
 
-        Only a prompt without turns is checked for having been read whole. Of a longer conversation some servers count
-        what their own cache did not hold, which says nothing about how much they read.
+        The text is compared with the endpoint's token count only if there are no turns. In a longer conversation a
+        server's prefix cache holds the text too, and some servers count only what that cache did not hold.
         """
         messages = (*self.opening(text), *turns)
         request = ChatRequest(
@@ -84,7 +84,7 @@ class Questions(Generic[Item]):
             mends,
             bounded_format=self.bounded_format,
             lacks_end=self.lacks_end if self.asks_for_end_mark(messages) else None,
-            whole_prompt=not turns,
+            text="" if turns else text,
         )
         if self.earlier_opening is None:
             return request

@@ -29,6 +29,9 @@ def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
     if endpoint.context_tokens is not None and request.kind == "chat":
         messages = last_tokens(messages, endpoint.context_tokens)
         request = replace(request, prompt_tokens=endpoint.counting.prompt(messages))
+    if endpoint.prefix_cache is not None and request.kind == "chat":
+        uncached = endpoint.prefix_cache.count_uncached(messages, endpoint.counting.text)
+        request = replace(request, prompt_tokens=uncached)
     reply = decide(endpoint, request, messages)
     if endpoint.thinking and request.kind == "chat" and reply.status < 400:
         reply = replace(reply, text=THOUGHT + (reply.text or ""))

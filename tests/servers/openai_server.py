@@ -27,6 +27,7 @@ from tests.servers.openai_files import Files, StoredFile
 from tests.servers.openai_handler import Handler, hang_up
 from tests.servers.openai_limits import Admitted, Limits, Window
 from tests.servers.openai_machine import OutputRules, Starting
+from tests.servers.openai_prefixes import PrefixCache
 from tests.servers.openai_replies import Reader, Reply, UsageReport, default_reply
 from tests.servers.openai_shapes import KINDS, STORED, Counting, Request
 from tests.servers.openai_slots import Slots
@@ -50,10 +51,11 @@ class OpenAIServer(ThreadingHTTPServer):
     ``fail_batch_rows`` (by custom_id: True for an error without a response, or a status), ``max_batch_requests``,
     ``max_file_bytes``.
 
-    Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens,
-    as servers of local models do; where ``streams`` is False, a streamed question is answered by one JSON object,
-    as some gateways do. ``thinking`` puts ``<think>...</think>`` before each text, ``json_ability``
-    False refuses ``response_format`` with status 400 and "ignored" pays no heed to it.
+    Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens, as
+    servers of local models do; ``prefix_cache`` counts only the prompt tokens that it did not hold; where
+    ``streams`` is False, a streamed question is answered by one JSON object, as some gateways do. ``thinking`` puts
+    ``<think>...</think>`` before each text, ``json_ability`` False refuses ``response_format`` with status 400 and
+    "ignored" pays no heed to it.
 
     What the machine does: ``starting`` refuses the first requests, ``output`` says how limits on the output are taken.
 
@@ -76,6 +78,7 @@ class OpenAIServer(ThreadingHTTPServer):
         self.starting: Starting | None = None
         self.output = OutputRules()
         self.context_tokens: int | None = None
+        self.prefix_cache: PrefixCache | None = None
         self.streams = True
         self.thinking = False
         self.json_ability: Literal[True, False, "ignored"] = True

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.servers.openai_prefixes import PrefixCache
 from tests.servers.openai_replies import ENDED, Messages, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.states import is_extraction, set_args, table_hashes
@@ -236,8 +237,9 @@ def test_an_endless_row_of_such_retries_never_replaces_a_reply_by_one_that_is_no
 def test_a_text_whose_prompt_the_server_cuts_silently_is_asked_about_in_halves_and_is_cut(
     tmp_path: Path, openai: OpenAIServer, postgres_url: str
 ):
-    """The server reads the end of a long prompt, says nothing, and counts what it has read."""
-    long = " ".join(f"Mira Vale met Anselm Torr in the year {year}." for year in range(1800, 1850))
+    """The server reads the end of a long prompt, says nothing, and counts what it has read. Each half of the long text
+    is longer than its window too."""
+    long = " ".join(f"Mira Vale met Anselm Torr in the year {year}." for year in range(1800, 1900))
     folder = new_project(tmp_path / "p", postgres_url, {"long.txt": long, "short.txt": TEXTS["harbour.txt"]}, openai)
     openai.context_tokens = 300
 
@@ -247,14 +249,29 @@ def test_a_text_whose_prompt_the_server_cuts_silently_is_asked_about_in_halves_a
     openai.reply = answer
     report = folder.report("index", "index")
     assert report["exit_code"] == 3
-    assert set(kinds(folder)) == {"cut"}
-    assert set(kinds(folder)["cut"]) == {"unread"}
+    assert kinds(folder) == {"cut": ["unread"]}
     assert "the model has read only a part of the text" in folder.invoke("rejects", "index").stdout
     openai.forget()
     assert folder.report("index", "index", "--force", "extract_graph")["totals"]["calls"] == 0
     openai.context_tokens = None
     assert folder.report("retry", "index")["exit_code"] == 0
     assert kinds(folder) == {}
+
+
+def test_a_server_that_counts_only_uncached_tokens_is_not_taken_for_one_that_cuts_prompts(
+    folder: ProjectFolder, openai: OpenAIServer
+):
+    openai.prefix_cache = PrefixCache()
+    for number, year in enumerate(range(1800, 1808)):
+        met = " ".join(f"Mira Vale {number} met Anselm Torr {number} in {year}, part {part}." for part in range(5))
+        folder.write(f"met{number}.txt", met)
+    report = folder.report("index", "index")
+    assert (report["exit_code"], report["totals"]["rejects"]) == (0, 0)
+    assert kinds(folder) == {}
+    assert extractions(openai) == 10
+    openai.forget()
+    assert calls_of_plan(folder.report("plan", "index", "--force", "extract_graph")) == [0, 0]
+    assert folder.report("index", "index", "--force", "extract_graph")["totals"]["calls"] == 0
 
 
 @pytest.mark.parametrize("usage", ["none", "zero"])

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.models.base import Anew, ChatReply, ChatRequest, Check, RowsAnew
+from pipeline.models.cache.cut_prompts import tokens_of_cut_text
 from pipeline.models.cache.replies import Completion, ReplyCache
-
-LEAST_SHARE_READ = 0.5
-MOST_TOKENS_UNREAD = 200
-"""An endpoint that counts less than this share of a prompt, and at least so many tokens fewer, has cut the prompt.
-Tokenizers alone do not explain that: for the same text they differ by a third, and a template's few tokens more."""
-BYTES_OF_A_TOKEN = 5
-"""Texts take fewer bytes for each token in nearly every language. A prompt that is short for what the endpoint counted
-was read whole, so its tokens need not be counted: that takes most of the time of a look into the cache."""
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
@@ -41,15 +34,13 @@ class RememberedReplies:
     """The Memory of one chat model.
 
     It serves replies that can be read, bad ones that have been mended, and those that nobody has read yet. Bad replies
-    of the rows in ``anew`` are asked for again. ``count`` returns the input tokens of a request; without it no prompt
-    is taken for cut.
+    of the rows in ``anew`` are asked for again.
     """
 
     model: str
     identity: Mapping[str, Any]
     cache: ReplyCache
     anew: Anew | None = None
-    count: Callable[[ChatRequest], int] | None = None
     flags: dict[str, bool | None] = field(default_factory=dict)
     mended: dict[str, Completion] = field(default_factory=dict)
     found_under: dict[str, str] = field(default_factory=dict)
@@ -71,20 +62,16 @@ class RememberedReplies:
         return tuple(map(self.key, (request, *request.earlier)))
 
     def read(self, completion: Completion, request: ChatRequest) -> ChatReply:
-        """Return the reply to a request, judged by the request's check and by how much of the prompt was read."""
+        """Return the reply to a request, judged by the request's check and by how much of its text was read."""
         reply = read(completion, request.check, limited=request.max_tokens is not None)
-        if reply.reason or not request.whole_prompt or self.count is None:
+        if reply.reason:
             return reply
-        sent = " ".join(message["content"] for message in request.messages)
-        # No count, or zero, says nothing: some endpoints report none.
-        if not 0 < completion.input_tokens * BYTES_OF_A_TOKEN < len(sent.encode(errors="replace")):
-            return reply
-        tokens = self.count(request)
-        if not is_prompt_cut(tokens, completion.input_tokens):
+        tokens = tokens_of_cut_text(request.text, completion.input_tokens)
+        if tokens is None:
             return reply
         message = (
-            f"the endpoint counted {completion.input_tokens:,} tokens of a prompt of about {tokens:,}: the model has "
-            "read only a part of the text"
+            f"the endpoint counted {completion.input_tokens:,} tokens of a prompt whose text alone has about "
+            f"{tokens:,}: the model has read only a part of the text"
         )
         return replace(reply, message=message, prompt_cut=True)
 
@@ -168,11 +155,6 @@ class RememberedReplies:
     def forget(self, keys: Iterable[str]) -> None:
         """Replies that could be read, each by itself, and are of no use all the same."""
         self.cache.forget(keys)
-
-
-def is_prompt_cut(sent: int, counted: int) -> bool:
-    """Check that an endpoint's count of a prompt's tokens is too far below the tokens that were sent."""
-    return counted < LEAST_SHARE_READ * sent and sent - counted > MOST_TOKENS_UNREAD
 
 
 def read(completion: Completion, check: Check | None, limited: bool = False) -> ChatReply:

@@ -160,7 +160,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         return *self.read_counted(body, lambda: self.count(request)), reports_thinking(body)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
-        return RememberedReplies(self.model, self.identity, self.cache, anew, self.count)
+        return RememberedReplies(self.model, self.identity, self.cache, anew)
 
     def tell_known(self, listener: Listener | None, request: ChatRequest, reply: ChatReply) -> None:
         """Tells the listener of a request that needed no call."""

@@ -18,7 +18,8 @@ WRITTEN = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
 def reported_tokens(usage: Any) -> Tokens:
     """Read the ``usage`` of an OpenAI answer; a count that is missing or is no number is 0.
 
-    Some servers report the total and only one of its two parts: the other part is the difference.
+    Some servers report the total and only one of its two parts: the other part is the difference. Some leave the
+    tokens that their prefix cache held out of the prompt's: those are added.
     """
     details = getattr(usage, "prompt_tokens_details", None)
     prompt = as_count(getattr(usage, "prompt_tokens", None)) or 0
@@ -29,7 +30,12 @@ def reported_tokens(usage: Any) -> Tokens:
         prompt = rest
     elif rest and not completion:
         completion = rest
-    return Tokens(prompt, completion, as_count(getattr(details, "cached_tokens", None)) or 0)
+    cached = as_count(getattr(details, "cached_tokens", None)) or 0
+    # The prompt includes the cached tokens, as the protocol says, unless the counts themselves contradict that.
+    is_left_out = cached > prompt or (cached > 0 and total == prompt + cached + completion)
+    if prompt and is_left_out:
+        prompt = min(prompt + cached, MOST_TOKENS)
+    return Tokens(prompt, completion, cached)
 
 
 def with_estimates(reported: Tokens, prompt: Callable[[], int], reply: Callable[[], int]) -> Tokens:

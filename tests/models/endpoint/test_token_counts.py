@@ -166,6 +166,20 @@ def test_reasoning_and_text_in_parts_are_counted_as_output(chat: OpenAIChat, ope
         ({"prompt_tokens": 1e30, "completion_tokens": 9}, (None, 9, True)),
         ({"prompt_tokens": 70, "completion_tokens": 2**63}, (70, count(REPLY), True)),
         ([], (None, count(REPLY), True)),
+        ({"prompt_tokens": 70, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 60}}, (70, 9, False)),
+        (
+            {"prompt_tokens": 70, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 90}},
+            (160, 9, False),
+        ),
+        (
+            {
+                "prompt_tokens": 70,
+                "completion_tokens": 9,
+                "total_tokens": 139,
+                "prompt_tokens_details": {"cached_tokens": 60},
+            },
+            (130, 9, False),
+        ),
     ],
 )
 def test_what_an_endpoint_reports_is_taken_and_only_the_rest_is_counted(
