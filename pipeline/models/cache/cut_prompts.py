@@ -11,7 +11,9 @@ The two cannot be told apart, so short texts are left alone.
 
 LEAST_SHARE_READ = 0.7
 """Share of a text's tokens below which it was cut. Tokenizers differ by a factor of up to about 1.3 on the same text
-(see ``ESTIMATE_MARGIN``), so none counts less than 0.77 of the tokens that another one counts."""
+(see ``ESTIMATE_MARGIN``), so none counts less than 0.77 of the tokens that another one counts. A long text is still
+taken for cut by mistake if a prefix cache holds more than 30 % of it, such as the first page of a form that many
+documents share."""
 MOST_TOKENS_UNREAD = 200
 """A text that lacks no more tokens than this is not taken for cut: in short texts tokenizers differ by a larger share,
 and texts may begin with a few sentences that the prefix cache holds."""
