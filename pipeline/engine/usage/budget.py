@@ -153,13 +153,15 @@ class Meter(Tracker):
 
     def ended(self, usage: Usage, call: str | None = None) -> None:
         with self.lock:
-            self.cached_calls += usage.cached
             if usage.cached:
+                self.cached_calls += 1
                 return
-            throttled = usage.outcome == THROTTLED
-            self.throttled_calls += throttled
-            self.calls += 0 if throttled else usage.calls
-            self.estimated_calls += usage.estimated
+            if usage.outcome == THROTTLED:
+                self.throttled_calls += 1
+            else:
+                self.calls += usage.calls
+            if usage.estimated:
+                self.estimated_calls += 1
             self.input_tokens += usage.input_tokens
             self.output_tokens += usage.output_tokens
             self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost

@@ -286,7 +286,7 @@ class RemoteModel:
         ModelError when the server has not answered in time.
         """
         self.watch.begin()
-        self.limiter.timeouts = self.limiter.highest_timeout = 0
+        self.limiter.begin()
         try:
             self.endpoint.preflight()
         except ModelError:

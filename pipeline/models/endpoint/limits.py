@@ -183,8 +183,16 @@ class Limiter:
     next_in_line: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.allowed = float(self.most)
-        self.ceiling = self.most
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the timeouts of an earlier run: the server may have been busy with something else then."""
+        with self.changed:
+            self.allowed = float(self.most)
+            self.ceiling = self.most
+            self.timeouts = self.highest_timeout = 0
+            self.answers = self.overtaken = 0
+            self.changed.notify_all()
 
     @contextmanager
     def turn(self, tokens: int, stop: threading.Event) -> Iterator[Place]:
@@ -241,7 +249,8 @@ class Limiter:
         with self.changed:
             alone = place.level == 1 or self.under_way == 0
             overtaken = self.newest_answered > place.since
-            self.overtaken += overtaken
+            if overtaken:
+                self.overtaken += 1
             many = self.overtaken >= MANY_OVERTAKEN and self.overtaken >= SHARE_OVERTAKEN * self.answers
             if alone or (overtaken and not many):
                 return False

@@ -53,14 +53,14 @@ class ServerWatch:
         """Forget the run before: its server may have been stopped since."""
         self.answered = False
         self.failures, self.failing_since = 0, None
-        self._is_up()
+        self._note_up()
 
     def succeeded(self) -> None:
         """Note that a call was answered."""
         self.answered = True
         with self.counting:
             self.failures, self.failing_since = 0, None
-        self._is_up()
+        self._note_up()
 
     def failed(self, failure: Failure) -> None:
         """Note that a call failed. Raises ModelError when no call has succeeded for too long."""
@@ -82,10 +82,11 @@ class ServerWatch:
 
     def is_down(self, failure: Failure) -> bool:
         """Return whether the failure is that of a server that is starting, not one of the call."""
-        if not self.seconds:
+        if not self.seconds or failure.fatal:
             return False
         if not failure.listens:
-            return failure.refused
+            # A container that restarts loses its DNS name. The address of a server that has answered is right.
+            return failure.refused or self.answered
         return failure.status in UNAVAILABLE and failure.reason == "server_error"
 
     def await_server(self, failure: Failure, look: Look, stop: threading.Event, say: Say) -> bool:
@@ -104,7 +105,7 @@ class ServerWatch:
             while not self.answered_since(failed_at):
                 found = look()
                 if found is None or not self.is_down(found):
-                    self._is_up()
+                    self._note_up()
                     break
                 self.down_at = time.monotonic()
                 self._note(found, say)
@@ -119,7 +120,8 @@ class ServerWatch:
             if stop.is_set():
                 raise StoppedError
 
-    def _is_up(self) -> None:
+    def _note_up(self) -> None:
+        """Note that the server answers."""
         self.answered_at = time.monotonic()
         self.down_since = self.refused_since = self.said_at = None
 

@@ -98,3 +98,11 @@ def test_embeddings_of_a_server_with_one_slot_all_come(openai: OpenAIServer):
     assert len(model.embed([f"text {number}" for number in range(30)], heard)) == 30
     assert heard.outcomes.count("timeout") > 0
     model.endpoint.client.close()
+
+
+def test_a_later_run_begins_with_the_concurrency_of_the_settings(chat: OpenAIChat):
+    chat.complete(ask(*map(str, range(40))))
+    assert chat.limiter.ceiling < chat.concurrency
+    chat.begin_run(print)
+    assert chat.limiter.ceiling == chat.limiter.allowed == chat.concurrency
+    assert chat.note() == ""

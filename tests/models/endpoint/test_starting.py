@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -223,3 +224,25 @@ def test_a_look_that_is_answered_with_garbage_does_not_end_the_work(
     openai.script("chat", [Reply("Bad gateway", status=502), Reply(raw=body)])
     [reply] = replace(chat, max_retries=1).complete(ask("a"))
     assert reply.text == "reply to a"
+
+
+def test_a_server_whose_name_is_gone_while_it_restarts_is_waited_for(
+    chat: OpenAIChat, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    chat.complete(ask("a"))
+    resolve = socket.getaddrinfo
+    lookups = 0
+
+    def resolve_later(*arguments: object, **options: object) -> object:
+        nonlocal lookups
+        lookups += 1
+        if lookups <= 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        if lookups == 4:
+            openai.listen_again()
+        return resolve(*arguments, **options)  # type: ignore[arg-type]
+
+    openai.stop_listening()
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_later)
+    assert chat.complete(ask("b"))[0].text == "reply to b"
+    assert lookups >= 4
