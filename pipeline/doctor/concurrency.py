@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pipeline.doctor.finding import Finding
 from pipeline.doctor.token_counts import HeardCalls
 from pipeline.errors import counted
-from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.models.endpoint.chat import TRUNCATED, OpenAIChat
+from pipeline.models.base import ANSWERED, ChatReply, ChatRequest
+from pipeline.models.endpoint.chat import OpenAIChat
 
 MOST_AT_ONCE = 16
 """The check must stay cheap, also where ``concurrency`` is in the hundreds."""
@@ -16,7 +16,8 @@ TOKENS_OF_A_REPLY = 64
 """The limit of each reply. The count to thirty is a little longer, so that most models come up to it."""
 TOKENS_OF_AN_EXTRACTION = 640
 """A typical reply to an extraction: about half of a text of 1,200 tokens, the size of the shipped workflows."""
-ANSWERED = ("ok", TRUNCATED)
+SHORTEST_CALL = 1e-6
+"""Seconds are a divisor, and a coarse clock may not have moved during a call."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def examine_concurrency(name: str, chat: OpenAIChat, heard: HeardCalls) -> Itera
         fact = f"a small call failed: {first.reason}: {first.message}"
         yield Finding("chat", what, "failed", fact, "look at the server")
         return
-    alone = _slowest(heard, before)
+    alone = slowest_answer(heard, before, chat.timeout)
     before = len(heard.usages)
     replies = _ask(model, heard, range(1, calls + 1))
     failure = next((reply for reply in replies if reply.reason not in (None, "timeout")), None)
@@ -90,7 +91,7 @@ def examine_concurrency(name: str, chat: OpenAIChat, heard: HeardCalls) -> Itera
         yield Finding("chat", what, "warning", fact, action)
         return
     answered = sum(reply.reason is None for reply in replies)
-    slowest = _slowest(heard, before) if answered else chat.timeout
+    slowest = slowest_answer(heard, before, chat.timeout)
     scale = max(1.0, TOKENS_OF_AN_EXTRACTION / max(TOKENS_OF_A_REPLY, first.output_tokens))
     yield finding_of(name, Burst(calls, answered, alone, slowest, scale, chat.timeout))
 
@@ -134,8 +135,7 @@ def _ask(model: OpenAIChat, heard: HeardCalls, numbers: range) -> Sequence[ChatR
     return model.complete(requests, heard)
 
 
-def _slowest(heard: HeardCalls, since: int) -> float:
-    """Return the seconds of the slowest answered call after the first ``since`` ones."""
+def slowest_answer(heard: HeardCalls, since: int, timeout: float) -> float:
+    """Return the seconds of the slowest answered call after the first ``since`` ones; ``timeout`` without any."""
     seconds = [usage.seconds for usage in heard.usages[since:] if usage.outcome in ANSWERED]
-    # The seconds are a divisor, and a coarse clock may not have moved.
-    return max(1e-6, *seconds)
+    return max(SHORTEST_CALL, max(seconds, default=timeout))

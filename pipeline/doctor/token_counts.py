@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pipeline.doctor.finding import Finding
 from pipeline.errors import counted
-from pipeline.models.base import ESTIMATE_MARGIN, Usage
+from pipeline.models.base import ANSWERED, ESTIMATE_MARGIN, Usage
 
 
 @dataclass
@@ -36,7 +36,7 @@ class HeardCalls:
 
     def findings(self, area: str, name: str) -> Iterator[Finding]:
         """Warn where the endpoint did not report the tokens of a call that it answered."""
-        answered = [usage for usage in self.usages if usage.outcome == "ok"]
+        answered = [usage for usage in self.usages if usage.outcome in ANSWERED]
         estimated = sum(usage.estimated for usage in answered)
         if estimated:
             fact = (

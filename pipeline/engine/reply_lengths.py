@@ -33,6 +33,8 @@ TOKENS_OF_A_VERDICT = 100
 SLACK = 1.5
 """Of the longest good reply so far: the next one may be longer."""
 CHARACTERS_PER_TOKEN = 4
+USUAL_SHARE, ENOUGH_REPLIES = 0.99, 100
+"""With fewer replies, the longest hundredth is less than one reply."""
 
 
 @dataclass
@@ -85,6 +87,17 @@ def lengths_of(step: Step, inputs: Mapping[str, pd.DataFrame], longest: Callable
 
 
 def longest_replies(usage: pd.DataFrame) -> dict[str, int]:
-    """Return the output tokens of the longest reply of each step that did not end at a limit."""
+    """Return the output tokens of the longest good reply of each step: of the usual ones, where there are many.
+
+    Earlier versions wrote the outcome "ok" also for replies that ended at a limit of the endpoint. One such reply
+    without end would raise the limit of the step for ever, so the longest hundredth is left out.
+    """
     replies = usage[(usage["outcome"] == "ok") & (usage["kind"] == "chat")]
-    return {str(step): int(tokens) for step, tokens in replies.groupby("step")["output_tokens"].max().items()}
+    found: dict[str, int] = {}
+    for step, lengths in replies.groupby("step")["output_tokens"]:
+        if len(lengths) >= ENOUGH_REPLIES:
+            # "lower" takes a length that occurred, not one between a usual reply and one without end.
+            found[str(step)] = int(lengths.quantile(USUAL_SHARE, interpolation="lower"))
+        else:
+            found[str(step)] = int(lengths.max())
+    return found

@@ -39,6 +39,11 @@ def readable(read: Callable[[str], object], complaint: str) -> Check:
     return lambda text: complaint if read(text) is None else None
 
 
+GENEROUS_REPLY = 4000
+"""The limit of replies to requests outside a step. Those replies have hundreds of tokens; a model that thinks aloud
+needs more, and one that repeats itself without end stops here."""
+
+
 @dataclass(frozen=True)
 class ChatRequest:
     """One call. ``row_id`` says which row it is for, ``check`` reads its reply, ``mends`` is the request of the same
@@ -140,6 +145,12 @@ NO_TOKENS = Tokens(0, 0)
 ESTIMATE_MARGIN = 1.3
 """An estimated call counts so many times against a limit. Our tokenizer is rarely the one of the model, and the
 tokenizers of current models differ by up to about a third on the same text."""
+
+
+TRUNCATED = "truncated"
+"""The outcome of a reply that ended at a limit: it says nothing of how long replies are."""
+ANSWERED = ("ok", TRUNCATED)
+"""The outcomes of calls that brought a whole reply, or one that ended at a limit."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.engine.usage.journal import read_usage
 from pipeline.errors import counted
-from pipeline.models.base import ChatModel, Tokens
+from pipeline.models.base import ANSWERED, ChatModel, Tokens
 from pipeline.runs.services import Services
 
 if TYPE_CHECKING:
@@ -76,5 +76,5 @@ class NextCalls:
 def _usual_reply(project: Services, step: str) -> float:
     """Return how many tokens a reply to the step had on average in former runs; 0 where none is known."""
     usage = read_usage(project.usage_folder)
-    tokens = usage.loc[(usage["step"] == step) & (usage["outcome"] == "ok"), "output_tokens"]
+    tokens = usage.loc[(usage["step"] == step) & usage["outcome"].isin(ANSWERED), "output_tokens"]
     return float(tokens.mean()) if len(tokens) else 0.0

@@ -45,3 +45,15 @@ def test_a_model_that_loops_ends_and_the_next_run_asks_for_no_more(tmp_path: obj
         rejects = project.table("rejects", "index")
         assert list(rejects["reason"]) == ["truncated"]
         assert "timeout" not in set(project.usage()["outcome"])
+
+
+def usage_of(lengths: list[int]) -> pd.DataFrame:
+    return pd.DataFrame({"step": "extract", "outcome": "ok", "kind": "chat", "output_tokens": lengths})
+
+
+def test_one_reply_without_end_in_usage_of_an_earlier_version_does_not_raise_the_limit_for_ever():
+    assert longest_replies(usage_of([*range(401, 501), 8000])) == {"extract": 500}
+
+
+def test_the_longest_of_few_replies_is_taken():
+    assert longest_replies(usage_of([300, 700])) == {"extract": 700}

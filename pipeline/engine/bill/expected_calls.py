@@ -12,7 +12,7 @@ import pandas as pd
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.resources import Model
 from pipeline.engine.workflow import Step
-from pipeline.models.base import ChatModel, Tokens
+from pipeline.models.base import ANSWERED, ChatModel, Tokens
 
 Range = tuple[int, int]
 Seconds = tuple[float, float]
@@ -113,7 +113,7 @@ class PastCalls:
         return self.usage[(self.usage["step"] == step) & (self.usage["outcome"] != "throttled")]
 
     def replies(self, step: str) -> pd.DataFrame:
-        return self.usage[(self.usage["step"] == step) & (self.usage["outcome"] == "ok")]
+        return self.usage[(self.usage["step"] == step) & self.usage["outcome"].isin(ANSWERED)]
 
     def again(self, step: str) -> float:
         """Calls beyond one a row, for each row."""

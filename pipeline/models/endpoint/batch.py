@@ -19,7 +19,7 @@ from pipeline.models.conversations import Exchange, in_rounds
 from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.client import Failure
-from pipeline.models.endpoint.reply_limits import is_empty
+from pipeline.models.endpoint.reply_limits import is_limit_outside_window, is_only_thinking, outcome_of
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 EXPIRED = "expired"
@@ -176,16 +176,20 @@ class BatchChat(ChatModel):
     ) -> dict[str, ChatRequest]:
         """Return the requests whose limit was at fault, which are to be asked again with another one, or none.
 
-        The endpoint has refused the limit, or a hidden thinking has used it up.
+        The endpoint has refused the limit, or hidden thinking has used it up. A limit that only did not fit the
+        window beside its prompt is left out of that request.
         """
         limits = self.chat.reply_limits
         name = limits.name
         limited = {key for key, request in sent.items() if limits.of(request)}
         empty = {key for key in limited & replies.keys() if _is_used_up(replies[key])}
-        refused = {key for key in limited & lost.keys() if limits.learn(lost[key].message, name)}
+        failed = limited & lost.keys()
+        outside = {key for key in failed if is_limit_outside_window(lost[key].message)}
+        refused = {key for key in failed - outside if limits.learn(lost[key].message, name)}
         if empty:
             limits.drop()
-        return {key: sent[key] for key in (*refused, *empty)}
+        unlimited = {key: replace(sent[key], max_tokens=None) for key in outside}
+        return unlimited | {key: sent[key] for key in (*refused, *empty)}
 
     def _under_way(self) -> list[BatchIntent]:
         return [found for intent in self._intents.all() if (found := self._found(intent))]
@@ -327,7 +331,7 @@ class BatchChat(ChatModel):
         if listener:
             for key, reply in came.items():
                 row_id = requests[key].row_id if key in requests else ""
-                listener.ended(self._usage(row_id, reply.tokens))
+                listener.ended(self._usage(row_id, reply.tokens, outcome_of(reply.completion.finish_reason)))
         self._intents.note(replace(intent, keys=()))  # a run killed from here on has only files to delete
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
@@ -354,15 +358,15 @@ class BatchChat(ChatModel):
         detail = str(error.get("message") or error or "no answer")
         return self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
 
-    def _usage(self, row_id: str, tokens: Tokens) -> Usage:
+    def _usage(self, row_id: str, tokens: Tokens, outcome: str) -> Usage:
         return Usage(
-            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, cost=self.cost(tokens),
-            cached_tokens=tokens.cached, estimated=tokens.estimated,
+            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, outcome=outcome,
+            cost=self.cost(tokens), cached_tokens=tokens.cached, estimated=tokens.estimated,
         )  # fmt: skip
 
 
 def _is_used_up(reply: ChatReply) -> bool:
-    return reply.finish_reason == "length" and is_empty(reply.text)
+    return reply.finish_reason == "length" and is_only_thinking(reply.text)
 
 
 def _complaints(batch: Any) -> str:

@@ -32,7 +32,7 @@ from pipeline.models.conversations import (
 )
 from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK, WORD_OF_A_LOOK, Call, RemoteModel
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable
-from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, reports_thinking
+from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, outcome_of, reports_thinking
 from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of
 from pipeline.models.endpoint.token_counts import (
@@ -59,8 +59,6 @@ REPLY_OPTIONS = (
 TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY = 4, 3
 CHARACTERS_PER_TOKEN_AT_FIRST = 16
 """A first guess at a reply's length: a quarter of the prompt's tokens."""
-TRUNCATED = "truncated"
-"""The outcome of a reply that ended at the limit of its request."""
 CUT = "cut"
 """The outcome of a stream that nobody read to its end, or that broke off."""
 
@@ -124,12 +122,11 @@ class OpenAIChat(RemoteModel, ChatModel):
                 return completion, tokens
 
             def ask_within(limit: Limit | None) -> Completion | Failure:
-                outcome = partial(_outcome, limit)
                 limited = self._schema_limits.applied_to(request)
-                answer = attempts.ask(self._call(request), partial(send, limited, limit), outcome)
+                answer = attempts.ask(self._call(request), partial(send, limited, limit), _outcome)
                 refusal = answer if isinstance(answer, Failure) and limited is not request else None
                 if refusal and self._schema_limits.may_be_refused_by(refusal):
-                    answer = attempts.ask(self._call(request), partial(send, request, limit), outcome)
+                    answer = attempts.ask(self._call(request), partial(send, request, limit), _outcome)
                     self._schema_limits.learn(refusal, answered_without=not isinstance(answer, Failure))
                 return answer
 
@@ -233,7 +230,11 @@ class OpenAIChat(RemoteModel, ChatModel):
         tokens = NO_TOKENS
         finish_reason, usage, failure, outcome = None, None, None, CUT
         call = self._call(request)
-        sent = self.attempts(listener).open(call, partial(self._open, request))
+        attempts = self.attempts(listener)
+        limit = self.reply_limits.of(request)
+        sent = attempts.open(call, partial(self._open, request, limit))
+        if limit and isinstance(sent, Failure) and self.reply_limits.may_be_refused_by(sent):
+            sent = attempts.open(call, partial(self._open, request, None))
         if isinstance(sent, Failure):
             raise self._no_answer(request, sent)
         try:
@@ -245,7 +246,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                     if chunk.text:
                         pieces.append(clean(chunk.text))
                         yield pieces[-1]
-            outcome = "ok" if finish_reason else CUT
+            outcome = outcome_of(finish_reason) if finish_reason else CUT
         except Exception as error:
             failure = self.endpoint.failure(error)
             outcome = failure.outcome
@@ -267,10 +268,10 @@ class OpenAIChat(RemoteModel, ChatModel):
             return ModelError(f"{fact}; the answer is cut off there: ask again")
         return no_answer(fact, failure.reason, self.count(request))
 
-    def _open(self, request: ChatRequest, client: "OpenAI") -> tuple[Any, Tokens]:
-        """A stream before its first piece; what it takes is known at its end."""
+    def _open(self, request: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Any, Tokens]:
+        """Open a stream, before its first piece; its tokens are known at its end."""
         create = cast(Any, client.chat.completions.create)
-        stream = create(**self._arguments(request), stream=True, stream_options={"include_usage": True})
+        stream = create(**self._arguments(request, limit), stream=True, stream_options={"include_usage": True})
         return stream, NO_TOKENS
 
     def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
@@ -297,9 +298,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         return {"model": body.pop("model"), "messages": body.pop("messages"), "extra_body": body}
 
 
-def _outcome(limit: Limit | None, completion: Completion) -> str:
-    """Return how usage tells of a reply: one that ended at our limit says nothing of how long replies are."""
-    return TRUNCATED if limit and limit.is_reached_by(completion) else "ok"
+def _outcome(completion: Completion) -> str:
+    """Return the outcome of a reply in the usage."""
+    return outcome_of(completion.finish_reason)
 
 
 def _characters(request: ChatRequest) -> int:

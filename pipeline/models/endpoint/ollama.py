@@ -151,8 +151,8 @@ class OllamaChat(OpenAIChat):
         counted = self.with_counts(completion, reported, lambda: self.count(request), chunk.written)
         return *counted, bool((answer.get("message") or {}).get("thinking"))
 
-    def _open(self, request: ChatRequest, client: "OpenAI") -> tuple[Any, Tokens]:
-        return self._post(request, client, stream=True), NO_TOKENS
+    def _open(self, request: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Any, Tokens]:
+        return self._post(request, client, stream=True, limit=limit), NO_TOKENS
 
     def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
         """Yield what comes of a stream of JSON objects, one on each line."""

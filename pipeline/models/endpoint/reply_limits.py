@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pipeline.models.base import ChatRequest
+from pipeline.models.base import TRUNCATED, ChatRequest
 from pipeline.models.cache.replies import Completion
 from pipeline.models.endpoint.client import Failure
 
@@ -21,7 +21,8 @@ reasoning models only the second."""
 OWN_OPTIONS = frozenset({*NAMES, "reasoning_effort", "n_predict", "num_predict"})
 """Options of the settings beside which no limit of ours is sent: a limit of theirs, or thinking, which is paid for as
 a part of the reply and has no natural length."""
-NAMED_IN_A_REFUSAL = re.compile(r"max_(completion_)?tokens|in the completion|completion tokens", re.IGNORECASE)
+NAMED_IN_A_REFUSAL = re.compile(r"max_(completion_|new_)?tokens|in the completion|completion tokens", re.IGNORECASE)
+NAMES_THE_WINDOW = re.compile(r"context.?(length|window|size)|tokens.{0,2}\+ .?max_new_tokens", re.IGNORECASE)
 USE_THE_OTHER = re.compile(r"max_completion_tokens", re.IGNORECASE)
 REFUSALS = (400, 422)
 REASONING_MODEL = re.compile(r"^(.*/)?(o\d|gpt-5)", re.IGNORECASE)
@@ -73,7 +74,8 @@ class ReplyLimits:
         """Return the answer to ``send(limit)``; ask again where the limit was at fault.
 
         A refusal of the limit costs nothing. A reply of hidden thinking that ended at the limit is paid for; then no
-        limit is sent any more. ``thought``: whether the last answer reported thinking.
+        limit is sent any more. A limit that does not fit the window beside this prompt says nothing of other
+        requests, so only this one is sent without. ``thought``: whether the last answer reported thinking.
         """
         for _ in NAMES:
             limit = self.of(request)
@@ -81,15 +83,18 @@ class ReplyLimits:
             if limit is None:
                 return answer
             if isinstance(answer, Completion):
-                if limit.is_reached_by(answer) and (thought() or is_empty(answer.text)):
+                if limit.is_reached_by(answer) and (thought() or is_only_thinking(answer.text)):
                     self.drop()
                     return send(None)
                 return answer
-            if not self._may_be_refused_by(answer):
+            if not self.may_be_refused_by(answer):
                 return answer
+            if is_limit_outside_window(answer.message):
+                return send(None)
             if not self.learn(answer.message, limit.name):
                 without = send(None)
-                if not isinstance(without, Failure):
+                # A prompt that is too long says nothing of the limits of other requests.
+                if not isinstance(without, Failure) and answer.reason != "too_long":
                     self.drop()
                 return without
         return send(self.of(request))
@@ -108,13 +113,27 @@ class ReplyLimits:
         """Send no limit of ours any more."""
         self.name = ""
 
-    def _may_be_refused_by(self, failure: Failure) -> bool:
+    def may_be_refused_by(self, failure: Failure) -> bool:
+        """Check whether the same request without a limit may do better."""
         return failure.status in REFUSALS and failure.reason in ("bad_request", "too_long")
 
 
-def is_empty(text: str) -> bool:
-    """Check whether a reply, which was cut off, says nothing, or nothing but the start of its thinking."""
-    return not text.strip() or bool(STARTS_THINKING.match(text) and not ENDS_THINKING.search(text))
+def outcome_of(finish_reason: str) -> str:
+    """Return the outcome of a reply in the usage."""
+    return TRUNCATED if finish_reason == "length" else "ok"
+
+
+def is_limit_outside_window(refusal: str) -> bool:
+    """Check whether a prompt and the limit of its reply together do not fit the model's window."""
+    return bool(NAMES_THE_WINDOW.search(refusal) and NAMED_IN_A_REFUSAL.search(refusal))
+
+
+def is_only_thinking(text: str) -> bool:
+    """Check whether a reply that was cut off has no text, or only thinking that does not end.
+
+    White space is no sign of thinking: a model that writes JSON may repeat it without end.
+    """
+    return not text or bool(STARTS_THINKING.match(text) and not ENDS_THINKING.search(text))
 
 
 def reports_thinking(body: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from pipeline.models.cache.lookup import completion_key
 from pipeline.models.cache.replies import Completion, ReplyCache
 from pipeline.models.endpoint.batch import BatchChat, BatchOptions
 from pipeline.models.endpoint.chat import OpenAIChat
+from pipeline.models.endpoint.reply_limits import is_only_thinking
 from tests.servers.openai_machine import OutputRules
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
@@ -80,7 +81,7 @@ def test_a_refused_name_is_replaced_at_once_and_remembered(chat: OpenAIChat, ope
     assert heard.usages[0].cost == 0
 
 
-@pytest.mark.parametrize("rules", [OutputRules(most=40), OutputRules(window=50), OutputRules(unsupported=(
+@pytest.mark.parametrize("rules", [OutputRules(most=40), OutputRules(unsupported=(
     "max_tokens", "max_completion_tokens"))])  # fmt: skip
 def test_a_limit_that_is_refused_in_any_form_loses_no_row(chat: OpenAIChat, openai: OpenAIServer, rules: OutputRules):
     openai.output = rules
@@ -142,3 +143,82 @@ def test_an_empty_reply_of_a_batch_that_used_its_limit_up_is_asked_for_directly_
     replies = batches.complete(ask("a", "b"))
     assert [reply.text for reply in replies] == ["reply to a", "reply to b"]
     assert openai.count("chat") == 1
+
+
+def window_of_sixty(chat: OpenAIChat, openai: OpenAIServer) -> list[ChatRequest]:
+    """Return a request that leaves no room for its limit in a window of 60 tokens, and one that does."""
+    openai.output = OutputRules(window=60)
+    return ask("long " * 20, "b")
+
+
+def test_a_limit_that_does_not_fit_beside_one_prompt_is_left_out_of_that_request_alone(
+    chat: OpenAIChat, openai: OpenAIServer
+):
+    long, short = window_of_sixty(chat, openai)
+    one_by_one = replace(chat, concurrency=1)
+    replies = one_by_one.complete([long, short, *ask("c")])
+    assert [reply.reason for reply in replies] == [None] * 3
+    assert ["max_tokens" in request.body for request in openai.requests] == [True, False, True, True]
+
+
+def test_a_batch_leaves_out_a_limit_that_does_not_fit_beside_its_prompt(chat: OpenAIChat, openai: OpenAIServer):
+    batches = BatchChat(chat, BatchOptions(poll_seconds=0.01, least=2, failed="reject"))
+    replies = batches.complete(window_of_sixty(chat, openai))
+    assert [reply.reason for reply in replies] == [None, None]
+    assert batches.chat.reply_limits.name == "max_tokens"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "'max_tokens' or 'max_completion_tokens' is too large: 50. This model's maximum context length is 60 tokens and"
+        " your request has 30 input tokens (50 > 60 - 30).",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 60. Given: 30 `inputs` tokens",
+    ],
+)
+def test_the_words_of_vllm_and_tgi_for_a_full_window_end_no_limits(
+    chat: OpenAIChat, openai: OpenAIServer, refusal: str
+):
+    def reply(messages: list[dict[str, str]], body: dict[str, object]) -> Reply:
+        full = messages[-1]["content"] == "a" and "max_tokens" in body
+        return Reply(refusal, status=400) if full else Reply("yes")
+
+    openai.reply = reply  # type: ignore[assignment]
+    replies = replace(chat, concurrency=1).complete(ask("a", "b"))
+    assert [reply.text for reply in replies] == ["yes", "yes"]
+    assert ["max_tokens" in request.body for request in openai.requests] == [True, False, True]
+
+
+def test_a_loop_of_white_space_is_no_thinking(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply(" " * 4 * LIMIT * 2)
+    heard = Hearer()
+    one_by_one = replace(chat, concurrency=1)
+    replies = one_by_one.complete(ask("a", "b"), heard)
+    assert [reply.reason for reply in replies] == ["empty", "empty"]
+    assert limits_of(openai) == [("max_tokens", LIMIT)] * 2
+    assert heard.outcomes == ["truncated", "truncated"]
+
+
+@pytest.mark.parametrize(
+    ("text", "thinks"), [("", True), ("<think>So", True), ("<think>So</think>", False), ("\n \n", False)]
+)
+def test_only_no_text_or_an_open_think_tag_is_hidden_thinking(text: str, thinks: bool):
+    assert is_only_thinking(text) == thinks
+
+
+def test_every_reply_that_ended_at_a_limit_has_the_outcome_truncated(chat: OpenAIChat, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply("half a", finish_reason="length")
+    without = [replace(request, max_tokens=None) for request in ask("a", "b")]
+    heard = Hearer()
+    chat.complete(without[:1], heard)
+    list(chat.stream(without[1], heard))
+    batches = BatchChat(chat, BatchOptions(poll_seconds=0.01, least=2))
+    batches.complete([replace(request, max_tokens=None) for request in ask("c", "d")], heard)
+    assert heard.outcomes == ["truncated"] * 4
+
+
+def test_a_streamed_reply_has_the_limit_and_is_asked_for_without_a_refused_one(chat: OpenAIChat, openai: OpenAIServer):
+    assert "".join(chat.stream(ask("a")[0])) == "reply to a"
+    openai.output = OutputRules(unsupported=("max_tokens",))
+    assert "".join(chat.stream(ask("b")[0])) == "reply to b"
+    assert ["max_tokens" in request.body for request in openai.requests] == [True, True, False]
