@@ -199,7 +199,7 @@ class Checkup:
             action = f"set format: {working[0]} in extract_graph's args{f' of {files}' if files else ''}"
             yield self._failed("extraction", f"{missed}, but it is {SHOWN[working[0]]}: {said}", action)
         elif reply.finish_reason == "length":
-            action = "raise or remove max_tokens; a model that thinks needs more of it"
+            action = "raise or remove max_tokens if it is set; a model that still does not end is of no use here"
             yield self._failed("extraction", f"the reply was cut off: {said}", action)
         else:
             action = "take a model that follows instructions better, or mend prompts/extract_graph.md"

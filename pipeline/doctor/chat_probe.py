@@ -15,7 +15,7 @@ from pipeline.doctor.token_counts import HeardCalls
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Tokenizer
+from pipeline.models.base import GENEROUS_REPLY, ChatModel, ChatReply, ChatRequest, Message, Tokenizer
 from pipeline.models.no_answer import limits_in
 from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
@@ -133,7 +133,9 @@ class Probe:
     ) -> ChatReply:
         """Make one call; the formats are those of a ChatRequest."""
         row = f"doctor-{len(self.calls)}"
-        request = ChatRequest(row, tuple(messages), response_format, bounded_format=bounded_format)
+        request = ChatRequest(
+            row, tuple(messages), response_format, bounded_format=bounded_format, max_tokens=GENEROUS_REPLY
+        )
         started = time.perf_counter()
         [reply] = self.chat.complete([request], self.heard)
         seconds = time.perf_counter() - started
@@ -143,7 +145,7 @@ class Probe:
 
     def ask_streamed(self, message: Message) -> int:
         """Return in how many pieces the answer came. Raises ModelError when the call fails."""
-        request = ChatRequest(f"doctor-{len(self.calls)}", (message,))
+        request = ChatRequest(f"doctor-{len(self.calls)}", (message,), max_tokens=GENEROUS_REPLY)
         started = time.perf_counter()
         stream = self.chat.stream(request, self.heard)
         pieces = 0

@@ -10,7 +10,7 @@ from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.files import write_text
-from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
+from pipeline.models.base import GENEROUS_REPLY, ChatReply, ChatRequest, Message, Talk
 from pipeline.models.parse.graph import Graph, Problem, failed, parse_graph_json, parse_records, unusable
 from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT, as_json, as_records
 from pipeline.models.parse.lenient_json import one_line, plain
@@ -116,7 +116,12 @@ def _examples(
         return ()
     in_json = format == JSON
     asked = [_with_preface(opening, graph_prompt(extract, format, text, ", ".join(types))) for text in texts]
-    replies = yield [ChatRequest(ROW, messages, GRAPH_JSON_FORMAT if in_json else None) for messages in asked]
+    form = GRAPH_JSON_FORMAT if in_json else None
+    # Records repeat a text: they have at most about a token for each of its characters.
+    limits = [GENEROUS_REPLY + len(text) for text in texts]
+    replies = yield [
+        ChatRequest(ROW, messages, form, max_tokens=limit) for messages, limit in zip(asked, limits, strict=True)
+    ]
     parse = parse_graph_json if in_json else parse_records
     parsed = [Graph((), (), False) if failed(reply) else parse(reply.text) for reply in replies]
     write = as_json if in_json else as_records
@@ -138,7 +143,7 @@ def _request(prompt: str, limit: int, also: Callable[[str], str | None] | None =
         problem = unusable(reply) or _too_long(reply, limit)
         return problem.message if problem else also(reply) if also else None
 
-    return ChatRequest(ROW, ({"role": "user", "content": prompt},), check=check)
+    return ChatRequest(ROW, ({"role": "user", "content": prompt},), check=check, max_tokens=GENEROUS_REPLY)
 
 
 def _too_long(reply: str, limit: int) -> Problem | None:

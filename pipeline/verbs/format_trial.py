@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.reasons import PASSING_REASONS
-from pipeline.models.base import ChatReply, ChatRequest, Talk
+from pipeline.models.base import GENEROUS_REPLY, ChatReply, ChatRequest, Talk
 from pipeline.models.parse.graph import Graph, failed, parse_graph_json, parse_records, unreadable
 from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
 from pipeline.verbs.graph_prompt import JSON, RECORDS, Format, opening
@@ -48,8 +48,15 @@ def trial_request(format: Format, extract: Prompt, entity_types: str) -> ChatReq
 
     messages = opening(extract, format, FACT, entity_types)
     if format != JSON:
-        return ChatRequest(ROW, messages, check=complaint)
-    return ChatRequest(ROW, messages, GRAPH_JSON_FORMAT, complaint, bounded_format=BOUNDED_GRAPH_JSON_FORMAT)
+        return ChatRequest(ROW, messages, check=complaint, max_tokens=GENEROUS_REPLY)
+    return ChatRequest(
+        ROW,
+        messages,
+        GRAPH_JSON_FORMAT,
+        complaint,
+        bounded_format=BOUNDED_GRAPH_JSON_FORMAT,
+        max_tokens=GENEROUS_REPLY,
+    )
 
 
 def choose_format(extract: Prompt, entity_types: str) -> Talk[Choice]:

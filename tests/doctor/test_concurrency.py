@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.doctor.concurrency import MOST_AT_ONCE, TOKENS_OF_A_REPLY, Burst, finding_of
+from pipeline.doctor.concurrency import MOST_AT_ONCE, TOKENS_OF_A_REPLY, Burst, finding_of, slowest_answer
+from pipeline.doctor.token_counts import HeardCalls
+from pipeline.models.base import GENEROUS_REPLY, Usage
 from tests.doctor.test_doctor import examined
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_machine import OutputRules
@@ -138,3 +140,18 @@ def test_the_advice_follows_from_the_turns_that_calls_took(burst: Burst, verdict
     finding = finding_of("default", burst)
     assert finding.verdict == verdict
     assert finding.action == (f"set in models.chat.default: {action}" if action else "")
+
+
+def test_calls_of_which_none_was_answered_took_the_whole_timeout():
+    heard = HeardCalls([Usage("a", "m", 1, 1, False, 3.0, "timeout")])
+    assert slowest_answer(heard, 0, timeout=120) == 120
+    heard.ended(Usage("b", "m", 1, 1, False, 0.0))
+    assert 0 < slowest_answer(heard, 0, timeout=120) < 1
+
+
+def test_every_call_of_the_doctor_has_a_limit(project: ProjectFolder, openai: OpenAIServer):
+    examined(project, default("concurrency", 1))
+    chats = [request.body for request in openai.requests if request.kind == "chat"]
+    assert any(body.get("stream") for body in chats)
+    assert any("response_format" in body for body in chats)
+    assert {body.get("max_tokens") for body in chats} == {GENEROUS_REPLY}

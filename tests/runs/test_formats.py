@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.models.base import GENEROUS_REPLY
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_replies import Reply
 from tests.servers.openai_server import OpenAIServer
@@ -211,3 +212,12 @@ def test_a_purge_keeps_what_was_paid_for_though_the_line_is_gone(project: Projec
     (project.root / FILE).write_text("gpt-4o-mini: json\n")
     project.report("index", "index", "--force", "extract_graph")
     assert openai.count("chat") == 0
+
+
+def test_a_model_that_loops_in_the_trial_ends_at_the_limit(project: ProjectFolder, openai: OpenAIServer):
+    openai.reply = lambda messages, body: Reply(endless=True)
+    done = project.invoke("index", "index", "--set", "models.chat.default.timeout=5")
+    assert done.exit_code == 1
+    assert "no format that can be read" in done.stderr
+    trials = [request.body for request in openai.requests if request.kind == "chat"]
+    assert [trial["max_tokens"] for trial in trials] == [GENEROUS_REPLY] * 2

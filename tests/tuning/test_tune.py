@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from pipeline.errors import BudgetError, ModelError, UsageError
+from pipeline.models.base import GENEROUS_REPLY
 from pipeline.tuning.prompts import TuningBrief
 from pipeline.tuning.tune import TuneOptions
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
@@ -112,3 +113,10 @@ def test_the_command_shows_the_bill_and_what_to_write(folder: ProjectFolder):
 def test_options_that_make_no_sense_are_refused():
     with pytest.raises(UsageError, match="--sample"):
         TuneOptions(sample=0)
+
+
+def test_every_call_has_a_limit(folder: ProjectFolder, openai: OpenAIServer):
+    with folder.open() as project:
+        assert project.tune().calls
+    chats = [request.body for request in openai.requests if request.kind == "chat"]
+    assert all(body["max_tokens"] >= GENEROUS_REPLY for body in chats)
