@@ -24,8 +24,10 @@ MEASURES: Mapping[str, Measure] = {
 }
 """Verb -> what the length of a reply goes by: the text that is read, the words that the prompt allows, or the pairs
 that are judged in one request."""
-TIMES_THE_TEXT, TOKENS_BESIDE = 4, 500
-"""Records repeat a text's names and describe each of them: about as many tokens as the text has, rarely twice."""
+TIMES_THE_TEXT, TOKENS_BESIDE_A_TEXT = 3, 2000
+"""A long text brings about as many tokens of records as it has, rarely twice. A short text full of names
+brings up to ten times as many, so the fixed part is large: a text of 100 tokens has brought 1,100."""
+TOKENS_BESIDE = 500
 TIMES_THE_WORDS = 4
 """A word has about 1.5 tokens; models exceed the words that they are allowed, and JSON adds to them."""
 TOKENS_OF_A_VERDICT = 100
@@ -50,7 +52,7 @@ class ReplyLengths:
     def limited(self, request: ChatRequest) -> ChatRequest:
         """Return the request with its limit, which is never below what good replies of the step have needed."""
         text = self.tokens.get(request.row_id)
-        own = self.otherwise if text is None else TIMES_THE_TEXT * text + TOKENS_BESIDE
+        own = self.otherwise if text is None else TIMES_THE_TEXT * text + TOKENS_BESIDE_A_TEXT
         if own is None or request.max_tokens is not None:
             return request
         if self.seen is None:

@@ -36,7 +36,7 @@ class Turn(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["user", "assistant", "system"]
-    content: Annotated[str, Field(max_length=LONGEST_TURN), AfterValidator(clean)]
+    content: Annotated[str, AfterValidator(clean), Field(max_length=LONGEST_TURN)]
 
 
 def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def as_question(query: str) -> str:
     return query
 
 
-Keyword = Annotated[str, Field(max_length=LONGEST_KEYWORD), AfterValidator(clean)]
+Keyword = Annotated[str, AfterValidator(clean), Field(max_length=LONGEST_KEYWORD)]
 KeywordList = Annotated[tuple[Keyword, ...], Field(max_length=MOST_KEYWORDS)]
 
 

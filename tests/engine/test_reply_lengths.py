@@ -14,7 +14,7 @@ def request(row: str = "a") -> ChatRequest:
 
 def test_a_limit_goes_by_the_text_of_the_row():
     lengths = ReplyLengths({"a": 100}, None)
-    assert lengths.limited(request()).max_tokens == 4 * 100 + 500
+    assert lengths.limited(request()).max_tokens == 3 * 100 + 2000
     assert lengths.limited(request("b")).max_tokens is None
 
 
@@ -40,7 +40,7 @@ def test_a_model_that_loops_ends_and_the_next_run_asks_for_no_more(tmp_path: obj
     run = folder.invoke("index", "index", "--set", "models.chat.default.timeout=5", "--set", "max_reject_ratio=1")
     assert run.exit_code == 0, run.stderr
     sent = [body.body["max_tokens"] for body in openai.requests if body.kind == "chat"]
-    assert all(500 < limit < 1500 for limit in sent)
+    assert all(2000 < limit < 3500 for limit in sent)
     with folder.open() as project:
         rejects = project.table("rejects", "index")
         assert list(rejects["reason"]) == ["truncated"]

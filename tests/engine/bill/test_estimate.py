@@ -166,7 +166,7 @@ def usage(*calls: tuple[str, str, str]) -> pd.DataFrame:
     """Of run, step and row."""
     rest = dict.fromkeys(USAGE.columns, "") | {
         "attempt": 1, "input_tokens": 10, "cached_tokens": 0, "output_tokens": 5, "cost": 0.1, "seconds": 0.1,
-        "texts": 2, "at": 0.0, "outcome": "ok",
+        "texts": 2, "at": 0.0, "outcome": "ok", "estimated": False,
     }  # fmt: skip
     return USAGE.frame([{**rest, "run_id": run, "step": step, "row_id": row} for run, step, row in calls])
 
