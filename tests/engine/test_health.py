@@ -289,7 +289,13 @@ def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
 def test_below_the_limit_and_by_load_what_there_is_is_loaded(
     loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer
 ):
-    openai.script("chat", [Reply("this request is not served", status=400)])
+    refused = next(iter(DOCUMENTS))
+
+    def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
+        in_refused = f"{refused}\n" in messages[-1]["content"]
+        return bad_request(messages, body) if in_refused else default_reply(messages, body)
+
+    openai.reply = reply
     with loaded.open(*loaded.endpoint_overrides) as project:
         workspace = project.settings.workspace
         before = postgres_versions(postgres_url, workspace)
