@@ -117,7 +117,7 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
 def left_out_of(rows: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
     """Return what was left out of these rows, which may be sources, documents or text units: the columns of REJECTS."""
     rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
-    return rejects[rejects["row_id"].isin(list(rows)) & ~rejects["kind"].isin(NOTHING_LEFT_OUT)]
+    return rejects[rejects["row_id"].isin(list(rows)) & (rejects["kind"] != UNENDED)]
 
 
 def _read(manifest: Manifest, snapshots: SnapshotStore, table: str, columns: list[str]) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
 from pipeline.contract.laws import Part
+from pipeline.contract.registry import LastTables
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.changed_groups import Groups, LastRun, outputs_of
@@ -68,6 +69,14 @@ def take_out(project: Services, name: str, target: PurgeTarget, snapshots: Snaps
     return TakenOut(taking.manifest(), tuple(taking.reports), taking.missing, tuple(changed))
 
 
+def _keeps_earlier_rows(step: Step) -> bool:
+    """Check whether rows of the step may rest on tables of earlier runs, as a report that is kept does.
+
+    Such a row may repeat what a document said that has been deleted since, so a purge makes all of them again.
+    """
+    return bool(step.verb.roles_of(LastTables))
+
+
 @dataclass
 class _Taking:
     """The steps one after the other. ``tables``: by the workflow's names, what is there by now."""
@@ -105,7 +114,7 @@ class _Taking:
         if not step.verb.inputs:
             return self._source_record(one)
         is_unchanged = all(self.tables[table] == self.previous.tables[table] for table in step.inputs.values())
-        if is_unchanged and all(map(self.snapshots.exists, before.outputs.values())):
+        if is_unchanged and not _keeps_earlier_rows(step) and all(map(self.snapshots.exists, before.outputs.values())):
             return before
         outputs, missing = self._made(one)
         return self._new_record(one, outputs, missing)
@@ -134,6 +143,9 @@ class _Taking:
             return resources.call(step, inputs, part=part)
 
         known = {name: table for name, table in before.outputs.items() if self.snapshots.exists(table)}
+        if _keeps_earlier_rows(step):
+            last = LastRun(None, {})
+            return outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False), missing
         inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
         last = LastRun(inputs if all(map(self.snapshots.exists, inputs.values())) else None, known)
         outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)

@@ -11,6 +11,7 @@ import pytest
 from openai import OpenAI
 
 from pipeline.contract.prompts import read_prompt
+from pipeline.models.parse.graph_format import RECORDS_FORMAT
 from tests.servers.openai_replies import Reply, UsageReport, count_tokens
 from tests.servers.openai_server import OpenAIServer, openai_server
 
@@ -188,7 +189,7 @@ def test_extraction_prompts_get_records_of_their_text(client: OpenAI):
 
 def test_the_prompts_of_the_project_are_known(client: OpenAI):
     def prompt(name: str, /, **values: str) -> str:
-        blanks = dict.fromkeys(read_prompt(PROMPTS, name, {}).fields, "any")
+        blanks = dict.fromkeys(read_prompt(PROMPTS, name, {}).fields, "any") | {"format": RECORDS_FORMAT}
         return read_prompt(PROMPTS, name, blanks).render(**values)
 
     told = ask(client, prompt("extract_graph", text=f"{TEXT}\nText: Mary Somerville taught."))

@@ -105,6 +105,10 @@ class _Remembered:
     size: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __reduce__(self) -> tuple[type["_Remembered"], tuple[str]]:
+        """Let a store be sent to another process, which begins without answers: a lock cannot be sent."""
+        return _Remembered, (self.version,)
+
     def look_up(self, key: bytes) -> tuple[bool, tuple[str, ...] | None]:
         """Return whether the answer is remembered, and the answer."""
         with self.lock:
