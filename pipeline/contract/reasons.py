@@ -61,7 +61,7 @@ REASONS: Mapping[str, Reason] = {
     "truncated": lost(
         "the reply was cut (at the output limit, in a record, before its JSON closes), also that to half of the text"
     ),
-    "unread": lost("the endpoint counted far fewer tokens than the text has: the model has read a part of the text"),
+    "unread": lost("the endpoint counted far fewer tokens than the text has: the model has read a part of it"),
     "unended": decided(
         "a reply without the end mark that the prompt asks for: it may have been cut between two records"
     ),
