@@ -498,11 +498,12 @@ class Services:
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
-        from pipeline.load.overwrite_guard import named_model
-
         for name in self.settings.models.embedding:
             if dict(self.query_embedding(name).identity) == dict(identity):
                 return self.query_embedding(name)
+        # Imported late: it needs pandas, which a question does without.
+        from pipeline.load.overwrite_guard import named_model
+
         raise UsageError(
             f"workspace '{self.settings.workspace}': its vectors were made by {named_model(identity)}, which is none "
             "of models.embedding; set that model again, or 'graphmill run --re-embed' embeds all texts with the "

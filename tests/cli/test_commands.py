@@ -36,7 +36,7 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     assert "content_filter" in first.stdout
     shown = folder.invoke("rejects")
     assert shown.stdout.splitlines()[0].split()[:4] == ["extract_graph", "lost", "row", "content_filter"]
-    assert shown.stdout.splitlines()[-1] == "index: 1 row content_filter"
+    assert shown.stdout.splitlines()[-1] == "index: lost: 1 row content_filter"
     (reject,) = folder.invoke("rejects", "--json").json
     assert (reject["step"], reject["kind"], reject["reason"]) == ("extract_graph", "row", "content_filter")
     assert folder.invoke("rejects", "--reason", "timeout", "--json").json == []

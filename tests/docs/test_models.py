@@ -78,11 +78,12 @@ def python_blocks() -> list[str]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    """A project with the page's example."""
+def own(tmp_path: Path) -> Iterator[Path]:
+    """Make a project with the page's example; forget its module afterwards, which others must not find."""
     (tmp_path / "my_models.py").write_text(python_blocks()[0], encoding="utf-8")
     (tmp_path / "settings.yaml").write_text(SNIPPETS["A function of your own 0"], encoding="utf-8")
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("my_models", None)
 
 
 def test_the_example_of_a_function_answers(own: Path):
@@ -102,7 +103,6 @@ def test_the_example_of_a_function_answers(own: Path):
 def test_the_example_in_python_opens_a_project(own: Path, monkeypatch: pytest.MonkeyPatch):
     (own / "settings.yaml").write_text("workspace: own", encoding="utf-8")
     monkeypatch.syspath_prepend(str(own))
-    monkeypatch.delitem(sys.modules, "my_models", raising=False)
     opening = python_blocks()[1].partition("    project.run")[0]
     assert 'Project.open("my-project", chat=my_models.chat, embedding=my_models.embed)' in opening
     import my_models  # pyright: ignore[reportMissingImports]  (the page's example)
@@ -111,4 +111,3 @@ def test_the_example_in_python_opens_a_project(own: Path, monkeypatch: pytest.Mo
         (reply,) = project.chat("default").complete([ChatRequest("row", ({"role": "user", "content": "Who?"},))])
         assert reply.text == "I was asked: Who?"
         assert project.embedding("default").embed(["a"]).shape == (1, 3)
-    monkeypatch.delitem(sys.modules, "my_models", raising=False)

@@ -67,7 +67,8 @@ def test_one_call_that_was_consented_to_measures_a_server_that_cuts(project: Pro
 def test_one_call_measures_a_server_that_refuses(project: ProjectFolder, openai: OpenAIServer):
     openai.reply = refusing(8192)
     said, _ = looked(project)
-    assert openai.count("chat") == USUAL_CALLS
+    # The refused prompt is sent once more without a limit on the reply, which may have been at fault.
+    assert openai.count("chat") == USUAL_CALLS + 1
     assert "it refuses those" in said
     assert 7700 < (measured(project).window or 0) < 8700
 

@@ -110,9 +110,11 @@ def test_poison_is_text_from_the_input_folder_to_the_databases(
         tmp_path / "p", postgres_url, DOCUMENTS, openai, stores=graph_settings, max_reject_ratio=1
     )  # fmt: skip
     write_poison(folder)
+    # The reply to every short text names all the poison: more than the limit that a run sets for such a text.
+    no_limit = "models.chat.default.max_tokens=100000"
     set_args(folder, extract_graph={"format": "json"})
     openai.reply = hostile_reply
-    with folder.open(*folder.endpoint_overrides) as project:
+    with folder.open(*folder.endpoint_overrides, no_limit) as project:
         report = project.run("index")
         assert report.outcome in ("completed", "completed_with_rejects")
         found = project.verify("index")

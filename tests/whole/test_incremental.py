@@ -16,7 +16,7 @@ from tests.states import (
     set_args,
 )
 
-OF_COMMUNITIES = {"graphmill_reports", "graphmill_claims", "graphmill_communities"}
+OF_COMMUNITIES = {"graphmill_reports", "graphmill_claims", "graphmill_communities", "graphmill_between"}
 """Tables that the workflow index leaves empty."""
 
 

@@ -53,6 +53,7 @@ def test_a_project_of_functions(tmp_path: Path, postgres_url: str):
         asked = opened.query("Who built the Harrow Light?", mode="local")
         assert "Harrow Light" in asked.text
         used = opened.usage()
+        used = used[used["kind"] == "chat"]
         assert (used["input_tokens"].max(), used["cost"].max()) == (100, 100 / 1e6)
     CALLS.clear()
     with project.open() as opened:
