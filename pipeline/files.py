@@ -25,6 +25,14 @@ from pipeline.errors import DamagedError, DiskFullError, SettingsError, UsageErr
 SETTINGS = "settings.yaml"
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file; 0 for one that is gone."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def settings_file(root: Path) -> Path:
     """Raises SettingsError when there is none."""
     path = root / SETTINGS

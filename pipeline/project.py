@@ -88,7 +88,10 @@ class Project(Asking):
         from pipeline.engine.bill.forecast import forecast
         from pipeline.engine.plan import ALL
 
-        return forecast(self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL)
+        return forecast(
+            self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL,
+            speed_of=self.reply_speed,
+        )  # fmt: skip
 
     def trades(self, name: str | None = None) -> list[str]:
         """What the steps of a workflow give up of what a full build would come to, and in how many rows of the last
@@ -187,7 +190,10 @@ class Project(Asking):
 
         workflow = self.workflow(name or self.shown_workflow())
         again, without_end = self._asked_again(workflow.name, recovered, unended)
-        return forecast(workflow, self.resources, self.snapshots, self.usage(), again=again, unended=without_end)
+        return forecast(
+            workflow, self.resources, self.snapshots, self.usage(), again=again, unended=without_end,
+            speed_of=self.reply_speed,
+        )  # fmt: skip
 
     def _asked_again(self, workflow: str, recovered: bool, unended: bool) -> tuple[Rows, Rows]:
         """Return the rows that a retry asks for, by step, and those of them that it asks for an end mark."""

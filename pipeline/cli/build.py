@@ -1,10 +1,10 @@
 """init, plan, index, load, run, retry, tune: a project, and its tables and stores."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -118,7 +118,7 @@ def _show_plan(
         fact = f"{fact}; until then 'graphmill index {workflow}' alone runs it"
     else:
         fact = project.refusal_of_model(planned, selection)
-    notes = _notes(forecasts, fact, counts)
+    notes = _notes(forecasts, fact, counts, project.runs.reports())
     notes += (*traded, *(f"the last run: {note}" for note in found))
     if as_json:
         report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
@@ -127,9 +127,11 @@ def _show_plan(
         print_forecast(forecasts, sums, notes)
 
 
-def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what a reader has to know beside the bill."""
-    from pipeline.engine.bill.duration import size_in_words, time_in_words
+def _notes(
+    forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[str, int], reports: Iterable[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return what a reader has to know beside the bill. ``reports``: of earlier runs, the newest first."""
+    from pipeline.engine.bill.duration import conversion_in_words, time_in_words
 
     changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
     guessed = ", ".join(entry.planned.step.id for entry in forecasts if entry.estimate.guessed)
@@ -142,15 +144,11 @@ def _notes(forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[st
         "second one JSON where records fail; the price is that of records"
     )
     files = sum(entry.to_convert for entry in forecasts)
-    size = size_in_words(sum(entry.bytes_to_convert for entry in forecasts))
-    to_convert = (
-        f"{counted(files, 'file')} to be converted ({size}): the time is not known, and with the extra 'ocr' a scanned "
-        "page takes seconds; what they say, and what it costs, is not in this plan"
-    )
+    to_convert = conversion_in_words(files, sum(entry.bytes_to_convert for entry in forecasts), reports)
     time = time_in_words({entry.planned.step.id: entry.seconds for entry in forecasts})
     notes = [
         changed and f"documents: {changed}",
-        files and to_convert,
+        to_convert,
         guessed and reason,
         undecided and trial,
         time,

@@ -104,9 +104,12 @@ class ConversionListener(Protocol):
         """So many files are to come."""
         ...
 
-    def converted(self, kept: bool, by_another: str = "", failed: bool = False) -> None:
-        """Hear of one file. ``kept``: the result is from an earlier time; ``by_another``: the converter of then, where
-        it is not that of today; ``failed``: the result is that the file could not be converted."""
+    def converted(self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0) -> None:
+        """Hear of one file.
+
+        ``kept``: the result is from an earlier time. ``by_another``: the converter of that time, where it is not
+        that of today. ``failed``: the file could not be converted. ``size``: bytes of a file that was converted now.
+        """
         ...
 
 

@@ -20,7 +20,7 @@ from pipeline.doctor.chat_probe import (
     spoken,
     workflows_with,
 )
-from pipeline.doctor.concurrency import examine_concurrency
+from pipeline.doctor.concurrency import examine_concurrency, reply_speed
 from pipeline.doctor.finding import Finding, Verdict, guarded
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
@@ -98,6 +98,7 @@ def examine_chat(
     if checkup.probe.answered:
         look = partial(examine_concurrency, name, model, heard)
         yield from guarded("chat", f"{name} concurrency", look)
+        measuring.models.note(model.endpoint.digest, speed=reply_speed(heard.usages))
     yield from heard.findings("chat", name)
     yield from checkup.bill()
 

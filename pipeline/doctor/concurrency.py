@@ -1,13 +1,13 @@
 """Several small calls at once: whether a chat model's server keeps up with the ``concurrency`` of the settings."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.doctor.finding import Finding
 from pipeline.doctor.token_counts import HeardCalls
 from pipeline.errors import counted
-from pipeline.models.base import ANSWERED, ChatReply, ChatRequest
+from pipeline.models.base import ANSWERED, ChatReply, ChatRequest, Usage
 from pipeline.models.endpoint.chat import OpenAIChat
 
 MOST_AT_ONCE = 16
@@ -16,6 +16,8 @@ TOKENS_OF_A_REPLY = 64
 """The limit of each reply. The count to thirty is a little longer, so that most models come up to it."""
 TOKENS_OF_AN_EXTRACTION = 640
 """A typical reply to an extraction: about half of a text of 1,200 tokens, the size of the shipped workflows."""
+AT_ONCE = "doctor-at-once-"
+"""The beginning of the row ids of calls that are sent together."""
 SHORTEST_CALL = 1e-6
 """Seconds are a divisor, and a coarse clock may not have moved during a call."""
 
@@ -75,14 +77,14 @@ def examine_concurrency(name: str, chat: OpenAIChat, heard: HeardCalls) -> Itera
     # Nothing is retried: a retry would hide the failure that is looked for.
     model = replace(chat, concurrency=calls, max_retries=0, wait_for_model=0.0, urgent=True)
     before = len(heard.usages)
-    (first,) = _ask(model, heard, range(1))
+    (first,) = _ask(model, heard, "doctor-alone-", range(1))
     if first.reason:
         fact = f"a small call failed: {first.reason}: {first.message}"
         yield Finding("chat", what, "failed", fact, "look at the server")
         return
     alone = slowest_answer(heard, before, chat.timeout)
     before = len(heard.usages)
-    replies = _ask(model, heard, range(1, calls + 1))
+    replies = _ask(model, heard, AT_ONCE, range(1, calls + 1))
     failure = next((reply for reply in replies if reply.reason not in (None, "timeout")), None)
     if failure:
         failed = sum(reply.reason is not None for reply in replies)
@@ -122,11 +124,29 @@ def in_seconds(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
-def _ask(model: OpenAIChat, heard: HeardCalls, numbers: range) -> Sequence[ChatReply]:
-    """Send one call for each number. The number comes first: no two calls are equal, nor begin alike."""
+def reply_speed(usages: Iterable[Usage]) -> float | None:
+    """Return the tokens of replies that a server makes in a second; None if no call was answered.
+
+    ``usages``: the calls of one doctor. Calls that were sent together tell the speed that a run has. Where there
+    are none, a run has one call under way at a time, and calls alone tell it.
+    """
+    answered = [usage for usage in usages if usage.outcome in ANSWERED and usage.output_tokens]
+    together = [usage for usage in answered if usage.row_id.startswith(AT_ONCE)]
+    measured = together or answered
+    tokens = sum(usage.output_tokens for usage in measured)
+    times = [usage.seconds for usage in measured]
+    seconds = max(times) if together else sum(times)
+    return tokens / max(SHORTEST_CALL, seconds) if tokens else None
+
+
+def _ask(model: OpenAIChat, heard: HeardCalls, name: str, numbers: range) -> Sequence[ChatReply]:
+    """Send one call for each number, as the row ``name`` and the number.
+
+    The number comes first in the prompt: no two calls are equal, nor begin alike.
+    """
     requests = [
         ChatRequest(
-            f"doctor-at-once-{number}",
+            f"{name}{number}",
             ({"role": "user", "content": f"({number}) Count from one to thirty, in words and in one line."},),
             max_tokens=TOKENS_OF_A_REPLY,
         )

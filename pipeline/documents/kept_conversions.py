@@ -19,6 +19,7 @@ from pipeline.contract.conversion import (
 from pipeline.documents.converter_process import RESULT
 from pipeline.documents.file_hashes import hashed
 from pipeline.documents.limited_converter import LimitedConverter, converter_name
+from pipeline.files import size_of
 from pipeline.models.base import Anew
 from pipeline.models.cache.conversions import ConversionCache, KeptConversion
 from pipeline.text.ids import digest
@@ -79,7 +80,7 @@ class KeepingConverter:
             if key and key == conversion_key(file):  # else it was written to meanwhile
                 self._store(key, result, converter_name(file.suffix, rules), rules)
             if listener:
-                listener.converted(False, failed=isinstance(result, NotConverted))
+                listener.converted(False, failed=isinstance(result, NotConverted), size=size_of(file.path))
 
         if places:
             self.converter.each([files[place] for place in places], rules, ended)

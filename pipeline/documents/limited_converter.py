@@ -25,7 +25,7 @@ from pipeline.contract.conversion import (
 from pipeline.documents.conversion import CONVERTED, NEEDS_EXTRA, converter_for
 from pipeline.documents.converter_process import RESULT, TOO_MUCH_MEMORY, Wanted
 from pipeline.errors import SettingsError
-from pipeline.files import sha256_of
+from pipeline.files import sha256_of, size_of
 from pipeline.models.base import Anew
 from pipeline.models.conversations import Workers, in_parallel
 
@@ -78,7 +78,8 @@ class LimitedConverter:
         def ended(place: int, result: Converted) -> None:
             results[place] = result
             if listener:
-                listener.converted(False, failed=isinstance(result, NotConverted))
+                size = size_of(files[place].path)
+                listener.converted(False, failed=isinstance(result, NotConverted), size=size)
 
         self.each(files, rules, ended)
         return [results[place] for place in range(len(files))]

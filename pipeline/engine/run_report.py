@@ -20,14 +20,21 @@ SUMS = (
 
 @dataclass(frozen=True)
 class StepReport:
-    """``rows`` counts the rows of each table the step has; ``calls``: those that were answered or failed;
-    ``conversions``: of the files that were read, how many were ``converted``, of how many the conversion was ``kept``,
-    and how many could not be converted (``not_converted``), now or when that was last tried; ``throttled_calls``:
-    those the endpoint refused as too many; ``estimated_calls``: those whose tokens the endpoint did not
-    report, so that we counted them; ``cost`` is None without a price; ``rejects``: losses, ``decided``: what a
-    rule left out or remarked on, both with their reasons; ``recovered``: rows that were answered by halves or by
-    repair; ``not_read``: how many files were no input, by suffix or reason; ``peak_mb``: of memory,
-    where it was looked at; ``estimate``: a plan's (engine/bill), else None."""
+    """Tell what one step did, or would do.
+
+    ``rows``: of each table that the step has. ``calls``: those that were answered or failed; ``throttled_calls``:
+    those that the endpoint refused as too many; ``estimated_calls``: those whose tokens the endpoint did not report,
+    so that we counted them. ``cost`` is None without a price.
+
+    ``conversions``: how many of the files that were read were ``converted``, how many conversions were ``kept``, and
+    how many files could not be converted (``not_converted``), now or at the last try. ``converted_bytes``: size of
+    the files that this run converted; ``conversion_seconds``: the wall time of that. ``not_read``: how many files
+    were no input, by suffix or reason.
+
+    ``rejects``: losses; ``decided``: rows that a rule left out or remarked on; both with their reasons.
+    ``recovered``: rows that were answered by halves or by repair. ``peak_mb``: of memory, where it was looked at.
+    ``estimate``: a plan's (engine/bill), else None.
+    """
 
     step: str
     verb: str
@@ -48,6 +55,8 @@ class StepReport:
     recovered: int = 0
     not_read: Mapping[str, int] = field(default_factory=dict)
     conversions: Mapping[str, int] = field(default_factory=dict)
+    converted_bytes: int = 0
+    conversion_seconds: float = 0.0
     seconds: float = 0.0
     peak_mb: float | None = None
     estimate: Mapping[str, Any] | None = None

@@ -373,6 +373,8 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
         output_tokens=meter.output_tokens,
         cost=meter.cost,
         conversions=dict(meter.conversions),
+        converted_bytes=meter.converted_bytes,
+        conversion_seconds=round(meter.conversion_seconds, 3),
         seconds=round(seconds, 3),
     )
 

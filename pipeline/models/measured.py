@@ -1,6 +1,6 @@
 """What is known of chat models by trial, kept in the project: by address and model, without either's name or a key.
 
-data/models.json    {"models": {digest of address and model: {window, tried, json_schema, measured, source}}}
+data/models.json    {"models": {digest of address and model: {window, tried, json_schema, measured, source, speed}}}
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,15 @@ class Measured:
     """``window``: tokens, as we count them, that the model reads, its reply included; None: no limit was met up to
     ``tried``, the longest prompt that was sent. ``json_schema``: it answers in the form that ``response_format`` names.
     ``measured``: on which day. ``source``: who says the window: doctor, by what it measured; the endpoint, when it
-    refused a longer prompt; or settings, which are not kept here."""
+    refused a longer prompt; or settings, which are not kept here. ``speed``: tokens of replies in a second, of all
+    calls that are under way together; None: not measured."""
 
     window: int | None = None
     tried: int = 0
     json_schema: bool = False
     measured: str = ""
     source: Source = "doctor"
+    speed: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.window is None or (isinstance(self.window, int) and self.window > 0)):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pipeline.contract.conversion import Converter
     from pipeline.contract.prompts import Prompt
     from pipeline.engine.plan import RunOptions, Selection
-    from pipeline.engine.resources import Resources
+    from pipeline.engine.resources import Model, Resources
     from pipeline.engine.usage.questions import QuestionJournal
     from pipeline.engine.workflow import Workflow
     from pipeline.models.base import EmbeddingModel, Listener, Reranker
@@ -469,6 +469,12 @@ class Services:
     @property
     def measured(self) -> MeasuredModels:
         return MeasuredModels(self.root)
+
+    def reply_speed(self, model: Model) -> float | None:
+        """Return the tokens of replies in a second that doctor measured of a model; None if it did not."""
+        from pipeline.models.endpoint.attempts import RemoteModel
+
+        return self.measured.of(model.endpoint.digest).speed if isinstance(model, RemoteModel) else None
 
     @made_once
     def batched_chat(self) -> Callable[[str], BatchChat]:

@@ -147,7 +147,7 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     assert f"  {len(DOCUMENTS)} calls, 0." in shown[3]
     assert shown[-3] == f"note: documents: {len(DOCUMENTS)} new, 0 edited, 0 gone"
     assert "the most is an estimate, no bound" in shown[-2]
-    assert shown[-1].startswith("note: time: not known yet; no earlier run has measured this model (")
+    assert shown[-1].startswith("note: time: not known yet; neither an earlier run nor doctor")
     assert extraction["estimate"]["seconds"] is first["estimate"]["seconds"] is None
     assert first["documents"] == {"new": len(DOCUMENTS), "edited": 0, "gone": 0}
     assert first["estimate"]["expected"]["calls"] >= len(DOCUMENTS)

@@ -74,6 +74,26 @@ def test_as_many_calls_as_settings_allow_are_under_way_together(
     assert f"made {openai.count('chat')} calls" in found["chat default bill"].fact
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_the_measured_speed_gives_the_first_plan_its_time(
+    project: ProjectFolder, openai: OpenAIServer, concurrency: int
+):
+    at_once = default("concurrency", concurrency)
+    overrides = [*project.endpoint_overrides, at_once]
+    with project.open(*overrides) as opened:
+        before = opened.forecast("index")
+    examined(project, at_once)
+    with project.open(*overrides) as opened:
+        after = opened.forecast("index")
+        speed = opened.reply_speed(opened.chat("default"))
+    assert speed
+    unmeasured = {entry.planned.step.id for entry in before if entry.seconds is None}
+    assert "extract_graph" in unmeasured
+    (extraction,) = [entry for entry in after if entry.planned.step.id == "extract_graph"]
+    assert extraction.seconds
+    assert extraction.seconds[1] == pytest.approx(extraction.estimate.output_tokens[1] / speed)
+
+
 def test_a_server_of_one_slot_gets_a_lower_concurrency_advised(project: ProjectFolder, openai: OpenAIServer):
     openai.slots.limit, openai.delay = 1, 0.1
     finding = examined(project, default("concurrency", 8), default("timeout", 12))[FINDING]

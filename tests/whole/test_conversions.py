@@ -91,8 +91,14 @@ def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolde
         folder.delete(name)
     assert "1 file to be converted" in str(folder.report("plan", "short")["notes"])  # there is no document yet
     assert index(folder) == (["a.pdf"], {"converted": 1})
+    read = folder.report("status")["steps"][0]
+    assert read["converted_bytes"] == len(TEXTS["a.pdf"])
+    assert read["conversion_seconds"] > 0
     folder.write("a.pdf", "Anselm Torr ground a lens.")
     folder.write("b.pdf", TEXTS["b.pdf"])
+    notes = str(folder.report("plan", "short")["notes"])
+    assert "2 files to be converted (less than 0.1 MB): about" in notes
+    assert "at the speed of earlier runs" in notes
     assert folder.report("plan", "short")["documents"] == {"new": 1, "edited": 1, "gone": 0}
     with folder.open() as project:
         changed = project.changed_documents("short")

@@ -1,30 +1,37 @@
-"""The time that the model calls of a step will take, at the speed that earlier runs measured.
+"""The time that model calls and conversions will take, at the speed that earlier runs measured.
 
-The speed is the wall time between two replies, so that it includes the concurrency and the limits of the endpoint.
-Time that passes outside calls (local steps, conversions, loads) is not estimated: no run keeps it by amount of work.
+The speed of calls is the wall time between two replies, so that it includes the concurrency and the limits of the
+endpoint. The speed of conversions is bytes of files per second of wall time. The time of local steps and of loads is
+not estimated: no run keeps it by amount of work.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
 
 import pandas as pd
 
 from pipeline.engine.bill.expected_calls import ENOUGH, Estimate, Seconds
 from pipeline.engine.resources import Model
+from pipeline.errors import counted
 
-NOT_MEASURED = "not known yet; no earlier run has measured this model"
+NOT_MEASURED = "not known yet; neither an earlier run nor doctor has measured this model"
 RECENT_RUNS = 5
 """Only the last runs count: an endpoint that was slow months ago says little about today."""
 ROUNDS_OF_CALLS = 2
 """A run measures the throughput if each place of the concurrency had two calls. In fewer calls, places were empty."""
 
 
-def seconds_of_calls(step_id: str, model: Model, estimate: Estimate, usage: pd.DataFrame) -> Seconds | None:
+def seconds_of_calls(
+    step_id: str, model: Model, estimate: Estimate, usage: pd.DataFrame, speed: float | None = None
+) -> Seconds | None:
     """Return the least and the most seconds that the calls of ``estimate`` take.
 
     ``usage``: calls of earlier runs (columns of ``USAGE``). The least is the fewest calls at the speed of the fastest
     earlier run, the most is the most calls at that of the slowest. Neither is below the time of a single call or the
-    time that the model's limits per minute demand. Return None where no earlier run asked this model in this step, and
-    for a model that works in batches: its provider decides when they end.
+    time that the model's limits per minute demand. Where no earlier run asked this model in this step, the expected
+    tokens of replies are divided by ``speed``, the tokens in a second that doctor measured. Return None without
+    either, and for a model that works in batches: its provider decides when they end.
     """
     if estimate.calls[1] == 0:
         return 0.0, 0.0
@@ -32,7 +39,7 @@ def seconds_of_calls(step_id: str, model: Model, estimate: Estimate, usage: pd.D
         return None
     timed = timed_calls(usage, step_id, getattr(model, "model", ""))
     if timed.empty:
-        return None
+        return seconds_of_replies(model, estimate, speed)
     concurrency = max(getattr(model, "concurrency", 1), 1)
     speeds = seconds_between_replies(timed, concurrency)
     of_one_call = float(timed["seconds"].mean())
@@ -40,6 +47,19 @@ def seconds_of_calls(step_id: str, model: Model, estimate: Estimate, usage: pd.D
         max(calls * speed, of_one_call, seconds_of_limits(model, calls, input_tokens + output_tokens)) if calls else 0.0
         for calls, speed, input_tokens, output_tokens in zip(
             estimate.calls, (min(speeds), max(speeds)), estimate.input_tokens, estimate.output_tokens, strict=True
+        )
+    )
+    return least, most
+
+
+def seconds_of_replies(model: Model, estimate: Estimate, speed: float | None) -> Seconds | None:
+    """Return the least and the most seconds of replies at ``speed`` tokens in a second; None if it is not known."""
+    if not speed or not estimate.output_tokens[1]:
+        return None
+    least, most = (
+        max(output_tokens / speed, seconds_of_limits(model, calls, input_tokens + output_tokens))
+        for calls, input_tokens, output_tokens in zip(
+            estimate.calls, estimate.input_tokens, estimate.output_tokens, strict=True
         )
     )
     return least, most
@@ -82,6 +102,38 @@ def seconds_of_limits(model: Model, calls: int, tokens: int) -> float:
     return max(rate.seconds(calls, tokens)) if rate else 0.0
 
 
+def seconds_of_conversions(size: int, reports: Iterable[Mapping[str, Any]]) -> Seconds | None:
+    """Return the least and the most seconds that the conversion of files takes; None if no run has measured it.
+
+    ``size``: bytes of the files. ``reports``: of earlier runs, the newest first; the last RECENT_RUNS that converted
+    files count. Page images take longer than text, so files of another kind may fall outside the range.
+    """
+    speeds = list(islice(conversion_speeds(reports), RECENT_RUNS))
+    return (size / max(speeds), size / min(speeds)) if speeds else None
+
+
+def conversion_speeds(reports: Iterable[Mapping[str, Any]]) -> Iterator[float]:
+    """Yield the bytes that each run converted in a second; runs that converted nothing are left out."""
+    for report in reports:
+        steps = report["steps"]
+        size = sum(step.get("converted_bytes", 0) for step in steps)
+        seconds = sum(step.get("conversion_seconds", 0.0) for step in steps)
+        if size and seconds:
+            yield size / seconds
+
+
+def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence about the files that a run would convert, "" where there are none. ``size``: their bytes."""
+    if not files:
+        return ""
+    span = seconds_of_conversions(size, reports)
+    known = f"about {span_in_words(*span)} at the speed of earlier runs" if span else "the time is not known yet"
+    return (
+        f"{counted(files, 'file')} to be converted ({size_in_words(size)}): {known}; with the extra 'ocr' a scanned "
+        "page takes seconds; what they say, and what it costs, is not in this plan"
+    )
+
+
 def sum_of_seconds(seconds: Iterable[Seconds | None]) -> list[float] | None:
     """Return the least and the most of all steps together; None where the time of one is not known."""
     known = list(seconds)
@@ -97,7 +149,8 @@ def time_in_words(seconds: Mapping[str, Seconds | None]) -> str:
     if not known:
         return f"time: {NOT_MEASURED} ({', '.join(unknown)})" if unknown else ""
     total = sum_of_seconds(known.values()) or [0.0, 0.0]
-    measured = f"time: about {span_in_words(total[0], total[1])} of model calls at the speed of earlier runs"
+    span = span_in_words(total[0], total[1])
+    measured = f"time: about {span} of model calls at the speed that earlier runs or doctor measured"
     if not unknown:
         return measured
     return f"{measured} ({', '.join(known)}); {', '.join(unknown)}: {NOT_MEASURED}"

@@ -6,7 +6,7 @@ that are changed or gone, and what former runs took, bound what follows; before 
 Nothing is written but in a folder of its own, which goes with it, and the list of files' hashes; no network is used.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +38,7 @@ from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_betwee
 from pipeline.engine.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
 from pipeline.engine.plan import ALL, NO_ROWS, PlannedStep, Planner, Rows, Selection, rows_anew, tables_of
-from pipeline.engine.resources import Resources
+from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
@@ -47,6 +47,11 @@ pc: Any = pyarrow.compute  # its functions are made as it is imported: type chec
 
 TOKENS_OF_INSTRUCTIONS = 400
 UNITS = "text_unit_ids"
+SpeedOf = Callable[[Model], float | None]
+
+
+def unmeasured(model: Model) -> None:
+    """Return that the speed of a model is not known."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +77,17 @@ def forecast(
     selection: Selection = ALL,
     again: Rows = NO_ROWS,
     unended: Rows = NO_ROWS,
+    speed_of: SpeedOf = unmeasured,
 ) -> list[Forecast]:
     """Return what each step would do and cost.
 
     ``usage``: the calls of former runs, which tell how long replies are. ``again``, ``unended``: the rows that a retry
-    asks for (RunOptions)."""
+    asks for (RunOptions). ``speed_of``: the tokens of replies in a second that doctor measured of a model, or None."""
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, selection, again, previous.steps)
     with TemporaryDirectory(prefix="graphmill-plan-", ignore_cleanup_errors=True) as folder:
         tried = SnapshotStore(Path(folder), beneath=snapshots)
-        return list(Forecaster(planner, tried, previous, PastCalls(usage), again, unended).forecasts())
+        return list(Forecaster(planner, tried, previous, PastCalls(usage), again, unended, speed_of).forecasts())
 
 
 @dataclass
@@ -96,6 +102,7 @@ class Forecaster:
     former: PastCalls
     again: Rows = field(default_factory=dict)
     unended: Rows = field(default_factory=dict)
+    speed_of: SpeedOf = unmeasured
 
     def __post_init__(self) -> None:
         self.workflow, self.resources = self.planner.workflow, self.planner.resources
@@ -135,7 +142,7 @@ class Forecaster:
         if not estimate.calls[1]:
             return 0.0, 0.0
         model = next(iter(self.resources.models_of(step).values()))
-        return seconds_of_calls(step.id, model, estimate, self.former.usage)
+        return seconds_of_calls(step.id, model, estimate, self.former.usage, self.speed_of(model))
 
     def _documents(self, step: Step) -> DocumentChanges | None:
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:

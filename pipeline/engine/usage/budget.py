@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,7 +101,8 @@ class Meter(Tracker):
     """Sums of one step; the Listener of its models and of its converter, and the Tracker of its verb. ``tick`` is
     called with (done, expected) rows of work; ``documents`` says which document a row is of, where it is of one;
     ``conversions`` counts files that were ``converted``, those of which the conversion was ``kept``, and those that
-    could be ``not_converted``; ``converters`` those whose result another converter gave than that of today."""
+    could be ``not_converted``; ``converters`` those whose result another converter gave than that of today.
+    ``converted_bytes``: size of the files that were converted now; ``conversion_seconds``: the wall time of that."""
 
     step: str
     tick: Callable[[int, int], None]
@@ -118,6 +120,8 @@ class Meter(Tracker):
     cost: float | None = 0.0
     conversions: Counter[str] = field(default_factory=Counter)
     converters: Counter[str] = field(default_factory=Counter)
+    converted_bytes: int = 0
+    conversion_seconds: float = 0.0
     tell: Callable[[str], None] | None = None
     lengths: ReplyLengths = field(default_factory=ReplyLengths)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -130,7 +134,8 @@ class Meter(Tracker):
         self.done += rows
         self.tick(self.done, self.expected)
 
-    def converted(self, kept: bool, by_another: str = "", failed: bool = False) -> None:
+    def converted(self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0) -> None:
+        self.converted_bytes += size
         if failed:
             self.conversions["not_converted"] += 1
         else:
@@ -189,7 +194,11 @@ class MeteredConverter(WrappedConverter):
     def convert(
         self, files: Sequence[FileToConvert], rules: ConversionRules, listener: object = None, anew: Anew | None = None
     ) -> list[Converted]:
-        return self.converter.convert(files, rules, self.meter, self.anew)
+        began = time.monotonic()
+        try:
+            return self.converter.convert(files, rules, self.meter, self.anew)
+        finally:
+            self.meter.conversion_seconds += time.monotonic() - began
 
 
 @dataclass(frozen=True)

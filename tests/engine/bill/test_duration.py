@@ -8,8 +8,10 @@ import pytest
 
 from pipeline.engine.bill.duration import (
     RECENT_RUNS,
+    conversion_in_words,
     duration_in_words,
     seconds_of_calls,
+    seconds_of_conversions,
     size_in_words,
     span_in_words,
     sum_of_seconds,
@@ -97,6 +99,17 @@ def test_nothing_is_invented_for_batches_and_before_the_first_run():
     assert seconds((0, 0)) == (0, 0)
 
 
+def test_before_the_first_run_the_speed_that_doctor_measured_counts():
+    def measured(calls: tuple[int, int], *rows: dict[str, Any], model: Any = Served()) -> Any:
+        expected = Estimate(calls=calls, output_tokens=(1_000, 3_000))
+        return seconds_of_calls("extract", model, expected, usage(*rows), 10.0)
+
+    assert measured((5, 15)) == (100, 300)
+    assert measured((5, 15), *run("one", 100, 1.0)) == seconds((5, 15), *run("one", 100, 1.0))
+    assert measured((5, 15), model=InBatches()) is None
+    assert measured((20, 20), model=Served(rate=Rate(requests_per_minute=6)))[0] > 200
+
+
 def test_the_total_is_unknown_where_one_step_is():
     assert sum_of_seconds([(1.0, 2.0), (0.0, 5.0)]) == [1.0, 7.0]
     assert sum_of_seconds([(1.0, 2.0), None]) is None
@@ -106,13 +119,33 @@ def test_the_total_is_unknown_where_one_step_is():
 def test_the_time_in_words():
     assert time_in_words({"load": (0.0, 0.0)}) == ""
     assert time_in_words({"extract": (4800.0, 7000.0), "embed": (0.0, 200.0)}) == (
-        "time: about 1 h 20 min to 2 h of model calls at the speed of earlier runs"
+        "time: about 1 h 20 min to 2 h of model calls at the speed that earlier runs or doctor measured"
     )
-    unknown = "not known yet; no earlier run has measured this model"
+    unknown = "not known yet; neither an earlier run nor doctor has measured this model"
     assert time_in_words({"extract": None, "load": (0.0, 0.0)}) == f"time: {unknown} (extract)"
     assert time_in_words({"extract": (60.0, 60.0), "report": None}) == (
-        f"time: about 1 min of model calls at the speed of earlier runs (extract); report: {unknown}"
+        "time: about 1 min of model calls at the speed that earlier runs or doctor measured (extract); "
+        f"report: {unknown}"
     )
+
+
+def ran(size: int, seconds: float) -> dict[str, Any]:
+    """Return the report of a run that converted files of ``size`` bytes in so many seconds."""
+    return {"steps": [{"converted_bytes": size, "conversion_seconds": seconds}, {"seconds": 9.0}]}
+
+
+def test_conversions_take_the_time_that_the_last_runs_measured():
+    runs = [ran(1_000, 10.0), ran(0, 0.0), {"steps": [{}]}, ran(4_000, 10.0)]
+    assert seconds_of_conversions(2_000, runs) == (5.0, 20.0)
+    assert seconds_of_conversions(2_000, [ran(2_000, 1.0)] * 5 + runs) == (1.0, 1.0)
+    assert seconds_of_conversions(2_000, [ran(0, 0.0)]) is None
+
+
+def test_conversions_in_words():
+    assert conversion_in_words(0, 0, []) == ""
+    assert "1 file to be converted (0.1 MB): the time is not known yet" in conversion_in_words(1, 100_000, [])
+    known = conversion_in_words(3, 100_000, [ran(1_000, 1.0)])
+    assert known.startswith("3 files to be converted (0.1 MB): about 2 min at the speed of earlier runs")
 
 
 def test_durations_and_sizes_in_words():
